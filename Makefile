@@ -1,0 +1,54 @@
+# Everything a person or a machine runs. `make help` lists the targets.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help explore test check format golden bench samples lock clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+# Two environments in one folder: what the explorer needs, and what the tests need on top.
+$(VENV)/.base: requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; name one with: make PYTHON=python3.12")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet -r requirements.lock
+	$(BIN)/python -m pip install --quiet --no-deps --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.base requirements-dev.lock
+	$(BIN)/python -m pip install --quiet -r requirements-dev.lock
+	@touch $@
+
+explore: $(VENV)/.base ## open the explorer on a sample (needs nothing but Python ≥ 3.11)
+	$(BIN)/tmmu explore $(FILES)
+
+test: check ## the linter, the type checker and every test
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+check: $(VENV)/.dev ## format, lint and types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: $(VENV)/.dev ## let the formatter and the linter mend what they can
+	$(BIN)/ruff check --fix --quiet . || true
+	$(BIN)/ruff format .
+
+golden: $(VENV)/.dev ## write the golden traces anew (review the difference like code)
+	$(BIN)/python -m tests.golden
+
+bench: $(VENV)/.dev ## measure, and write docs/benchmarks.md
+	$(BIN)/python -m benchmarks
+
+samples: $(VENV)/.dev ## make the sample graphs anew
+	$(BIN)/python -m sample_graphs.make
+
+lock: ## pin the dependencies anew (needs uv)
+	uv pip compile --universal --python-version 3.11 --extra dev pyproject.toml -o requirements-dev.lock --no-header --no-annotate --upgrade
+	uv pip compile --universal --python-version 3.11 -c requirements-dev.lock pyproject.toml -o requirements.lock --no-header --no-annotate
+
+clean: ## remove the environment and every cache
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info
