@@ -1,0 +1,149 @@
+"""The nouns of a problem: what a graph is made of, as frozen values.
+
+They know nothing of files. Their field names are those of the native format (contract §8) because that format is
+the graph's own vocabulary; ``graph/native.py`` reads and writes it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+Phase = Literal["forward", "backward", "optimizer"]
+Mode = Literal["forward", "backward", "inference"]
+Preset = Literal["train_full", "inference", "remat_enabled"]
+Role = Literal[
+    "activation",
+    "input",
+    "output",
+    "workspace",
+    "gradient",
+    "parameter",
+    "buffer",
+    "constant",
+    "optimizer_state",
+]
+
+MODES: tuple[Mode, ...] = ("forward", "backward", "inference")
+PRESETS: tuple[Preset, ...] = ("train_full", "inference", "remat_enabled")
+PHASES: tuple[Phase, ...] = ("forward", "backward", "optimizer")
+ROLES: tuple[Role, ...] = (
+    "activation",
+    "input",
+    "output",
+    "workspace",
+    "gradient",
+    "parameter",
+    "buffer",
+    "constant",
+    "optimizer_state",
+)
+PERSISTENT_ROLES: frozenset[str] = frozenset({"parameter", "buffer", "constant", "optimizer_state"})
+
+INPUTS_STEP = "@inputs"
+"""The name of step 0 of a graph with ``inputs``: loading writes them all. In no order and in no hash."""
+
+GRAPH_SCHEMA = "uml_model_ir/1"
+
+
+class View(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Bytes ``[byte_offset, byte_offset + byte_length)`` of another tensor (contract §3)."""
+
+    base_tensor_uid: str
+    byte_offset: int = 0
+    byte_length: int | None = None
+    """Bytes; the tensor's own size where it is not said."""
+    stride_desc: tuple[int, ...] | None = None
+
+
+class Shard(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """This tensor's ``axis`` is split over the mesh axis ``mesh`` (seed II.I)."""
+
+    axis: int
+    mesh: str
+
+
+class Tensor(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """One tensor: sizes come from ``shape`` and ``dtype`` alone (``graph/dtypes.py``).
+
+    A dimension is an integer ≥ 0 or the name of one of the graph's ``dims``.
+    """
+
+    id: str
+    shape: tuple[int | str, ...] = ()
+    dtype: str = "float32"
+    role: Role = "activation"
+    alias_group_id: str | None = None
+    view: View | None = None
+    saved_for_backward: bool = False
+    remat: bool = False
+    must_not_alias: tuple[str, ...] = ()
+    alignment: int | None = None
+    """Bytes, a power of two; the arena's where it is not said."""
+    arena: str | None = None
+    shard: Shard | None = None
+
+    @property
+    def persistent(self) -> bool:
+        """Whether it lives through every step (contract §1)."""
+        return self.role in PERSISTENT_ROLES
+
+
+Inplace = str | tuple[tuple[int, int], ...]
+
+
+class Node(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """One operator: reads all ``inputs``, then writes its ``outputs``, in one step.
+
+    ``inplace`` permits hand-offs: ``"any"``, ``"none"`` or ``[input_index, output_index]`` pairs; ``None`` means that the
+    file said nothing, which reads as ``"any"`` and is told by the lint. ``in_place_write`` pairs are demands, not
+    permissions. ``grad_edges`` are ``[input_index, output_index]`` pairs along which gradients flow back; where none is
+    declared they flow from every output to every differentiable input.
+    """
+
+    node_id: str
+    instr: str = ""
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    phase: Phase = "forward"
+    inplace: Inplace | None = None
+    in_place_write: tuple[tuple[int, int], ...] = ()
+    params: dict[str, Any] = {}
+    grad_edges: tuple[tuple[int, int], ...] = ()
+
+
+class Dim(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The envelope of a named dimension, both ends included. Plans are made at ``max`` unless a point is given."""
+
+    min: int = 0
+    max: int = msgspec.field(default=0)
+
+
+class Graph(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, weakref=True):
+    """What is planned. Tensor and node ids are unique free text; every order is total by id bytes."""
+
+    tensors: tuple[Tensor, ...] = ()
+    nodes: tuple[Node, ...] = ()
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    ir_schema: str = ""
+    name: str = ""
+    dims: dict[str, Dim] = {}
+    replan_policy: Literal["ABORT", "REPLAN_AT_SAFEPOINT"] = "ABORT"
+    safepoints: tuple[str, ...] = ()
+    execution_order: tuple[str, ...] | None = None
+
+
+class Arena(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One named region of memory (contract §4). Bytes throughout; ``page_size`` 0 means that nothing is said of pages."""
+
+    capacity_bytes: int = 2**64 - 1
+    alignment_bytes: int = 128
+    page_size: int = 0
+
+
+ArenaConfig = dict[str, Arena]
+"""Arena name → arena. An empty one stands for the three default arenas, unlimited."""
+
+DEFAULT_ARENAS: tuple[str, ...] = ("activations", "gradients", "parameters")

@@ -1,0 +1,83 @@
+"""What every planner takes and gives: a packing problem and a packing, as columns.
+
+A planner never sees a graph. It sees storages as half-open ranges in time, sizes and alignments, one
+:class:`Problem` per arena, and answers with one offset per storage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+I64 = NDArray[np.int64]
+U64 = NDArray[np.uint64]
+
+UNLIMITED = 2**64 - 1
+
+Progress = Callable[[str, int, int], bool]
+"""``progress(what, done, of) -> go_on``: told now and then by long planners (``of`` 0 when unknown); a planner that is
+answered ``False`` stops and gives the best it has."""
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """One arena to pack: n storages, columns in the normative order (birth, −bytes, id bytes).
+
+    Two storages conflict, and must not share a byte, when their live parts meet in time (``[birth, death)`` less their
+    gaps) or when they are in ``must_not_alias``. One exception and one addition, both for hand-offs (contract §1):
+    where ``handoff_from[j] == i``, storage i was read for the last time by the step that writes j
+    (``death[i] == birth[j]``), and j may lie exactly at i's offset if it is not larger; anywhere else the two conflict.
+    (A planner that assigns slots may ignore the addition: a slot is a whole buffer.)
+    """
+
+    arena: str
+    ids: tuple[str, ...]
+    birth: I64
+    """First step, included."""
+    death: I64
+    """Step after the last one."""
+    size: U64
+    """Bytes; 0 is allowed and is backed by 1 byte."""
+    alignment: U64
+    """Bytes, powers of two, the arena's floor already applied."""
+    capacity: int = UNLIMITED
+    arena_alignment: int = 1
+    handoff_from: I64 | None = None
+    """Per storage, the index of the one whose place it may take at its birth, or −1. ``None``: none at all."""
+    must_not_alias: I64 | None = None
+    """Shape (m, 2), index pairs. ``None``: none."""
+    fixed: I64 | None = None
+    """Per storage, the offset it must have, or −1. ``None``: all free."""
+    gaps: tuple[tuple[tuple[int, int], ...], ...] | None = None
+    """Per storage, half-open ranges inside its life in which it holds no bytes. ``None``: no gaps."""
+    roles: tuple[str, ...] = ()
+    """Per storage, its role; empty where the problem came without a graph."""
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+@dataclass(frozen=True, eq=False)
+class Packing:
+    """Where the storages of one arena lie. Columns parallel the problem's."""
+
+    offset: U64
+    slot: I64 | None = None
+    """Logical slot per storage; ``None`` for planners without slots (numbered later by (offset, birth, id))."""
+    lower_bound: int | None = None
+    """Proven by the planner, in bytes, where it knows a better one than max live bytes."""
+    optimal: bool = False
+    """Proven by the planner: no packing has a smaller extent."""
+    stopped: bool = False
+    """Whether a progress callback or a budget ended the search early."""
+    notes: Mapping[str, Any] = field(default_factory=dict)
+    """What the planner tells about its run: scalars only, deterministic (nodes, restarts, order and fit chosen …)."""
+
+
+ArenaPlanner = Callable[[Problem, Mapping[str, Any], Progress | None], Packing]
+"""A planner that packs one arena at a time: ``(problem, options, progress) -> packing``. Raises ``ArenaTooSmall`` only
+when it has *proven* that nothing fits; otherwise it gives its best and the caller compares it with the capacity."""
