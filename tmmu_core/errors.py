@@ -104,7 +104,9 @@ class ContractError(TmmuError):
     def __str__(self) -> str:
         return f"{self.code_id}: {self.message}" + (f" {self.hint}" if self.hint else "")
 
-    def fill(self, *, replay_token: str | None = None, rank: int | None = None, **diagnostics: Scalar) -> None:
+    def fill(
+        self, *, replay_token: str | None = None, rank: int | None = None, **diagnostics: Scalar
+    ) -> None:
         """Add context known only further up; what the raiser said stays."""
         self.replay_token = self.replay_token or replay_token
         self.rank = self.rank if rank is None else rank
