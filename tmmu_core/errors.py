@@ -104,9 +104,7 @@ class ContractError(TmmuError):
     def __str__(self) -> str:
         return f"{self.code_id}: {self.message}" + (f" {self.hint}" if self.hint else "")
 
-    def fill(
-        self, *, replay_token: str | None = None, rank: int | None = None, **diagnostics: Scalar
-    ) -> None:
+    def fill(self, *, replay_token: str | None = None, rank: int | None = None, **diagnostics: Scalar) -> None:
         """Add context known only further up; what the raiser said stays."""
         self.replay_token = self.replay_token or replay_token
         self.rank = self.rank if rank is None else rank
@@ -115,7 +113,7 @@ class ContractError(TmmuError):
 
     def record(self) -> dict[str, Any]:
         """The error record of §5: every field present, ``diagnostics`` of scalars, sorted by key."""
-        diagnostics: dict[str, Scalar] = {key: "unknown" for key in self.required}
+        diagnostics: dict[str, Scalar] = dict.fromkeys(self.required, "unknown")
         diagnostics.update(self.diagnostics)
         if self.hint:
             diagnostics["hint"] = self.hint
