@@ -96,9 +96,9 @@ Inplace = str | tuple[tuple[int, int], ...]
 class Node(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """One operator: reads all ``inputs``, then writes its ``outputs``, in one step.
 
-    ``inplace`` permits hand-offs: ``"any"``, ``"none"`` or ``[input_index, output_index]`` pairs; ``None`` means that the
-    file said nothing, which reads as ``"any"`` and is told by the lint. ``in_place_write`` pairs are demands, not
-    permissions. ``grad_edges`` are ``[input_index, output_index]`` pairs along which gradients flow back; where none is
+    ``inplace`` permits hand-offs: ``"any"``, ``"none"`` or ``[input_index, output_index]`` pairs; ``None`` means
+    that the file said nothing, which reads as ``"any"`` and is told by the lint. ``in_place_write`` pairs are
+    demands, not permissions. ``grad_edges`` are ``[input_index, output_index]`` pairs along which gradients flow back; where none is
     declared they flow from every output to every differentiable input.
     """
 
@@ -136,7 +136,7 @@ class Graph(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
 
 
 class Arena(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One named region of memory (contract §4). Bytes throughout; ``page_size`` 0 means that nothing is said of pages."""
+    """One named region of memory (contract §4), in bytes; ``page_size`` 0 means that nothing is said of pages."""
 
     capacity_bytes: int = 2**64 - 1
     alignment_bytes: int = 128
