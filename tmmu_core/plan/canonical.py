@@ -1,0 +1,430 @@
+"""Canonical bytes and everything that is hashed from them (contract §6, seed II.K).
+
+Canonical CBOR (RFC 8949 §4.2.1, narrowed): definite lengths, shortest integers, text keys only and in the order of
+their encoded bytes, no tags and so no bignums, every float as binary64 with one NaN. There is one way to write a value,
+so equal values have equal bytes on every machine.
+
+A plan's two tables have a row per tensor. They are handed over as a :class:`Table` of columns and encoded by numpy a
+chunk at a time, so that a million rows cost neither a million lists nor their bytes at once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import struct
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tmmu_core import SPEC_VERSION
+from tmmu_core.errors import U64_MAX, InvalidIrShapes
+from tmmu_core.graph.model import Graph
+
+U8 = NDArray[np.uint8]
+I64 = NDArray[np.int64]
+
+DIGEST_BYTES = 32
+CHUNK_ROWS = 1 << 16
+CHUNK_BYTES = 1 << 18
+
+_NULL, _FALSE, _TRUE = b"\xf6", b"\xf4", b"\xf5"
+_NAN = b"\xfb\x7f\xf8\x00\x00\x00\x00\x00\x00"
+_TEXT, _BYTES, _ARRAY, _MAP, _UINT, _NEGATIVE = 0x60, 0x40, 0x80, 0xA0, 0x00, 0x20
+
+
+class NotCanonical(ValueError):
+    """A value that has no canonical form: a key that is no text, an integer past 64 bits, a type without a place."""
+
+
+# --- columns -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Coded:
+    """A text column with few distinct values: ``names[codes[i]]`` is row i."""
+
+    names: tuple[str, ...]
+    codes: NDArray[np.integer[Any]]
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+
+Column = Sequence[str] | Coded | NDArray[np.integer[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """An array of rows, given by columns of one length; encodes as ``[[row], [row], …]``, rows in the order given.
+
+    A column is texts, :class:`Coded` texts, or integers (int or uint, ≥ 0).
+    """
+
+    columns: tuple[Column, ...]
+
+    def __post_init__(self) -> None:
+        assert self.columns, "a table has columns"
+        assert len({len(column) for column in self.columns}) == 1, "columns of one table have one length"
+
+    def __len__(self) -> int:
+        return len(self.columns[0])
+
+    def rows(self) -> list[list[Any]]:
+        """The same as lists, for small tables and for people."""
+        lists: list[list[Any]] = []
+        for column in self.columns:
+            if isinstance(column, Coded):
+                lists.append([column.names[code] for code in column.codes.tolist()])
+            else:
+                lists.append(column.tolist() if isinstance(column, np.ndarray) else list(column))
+        return [list(row) for row in zip(*lists, strict=True)]
+
+
+# --- encoding ----------------------------------------------------------------------------------------------------
+
+
+def _head(major: int, n: int) -> bytes:
+    """The shortest head of ``major`` (its three bits in place) with argument ``n``."""
+    if n < 24:
+        return bytes((major | n,))
+    if n < 0x100:
+        return bytes((major | 24, n))
+    if n < 0x10000:
+        return struct.pack(">BH", major | 25, n)
+    if n < 0x100000000:
+        return struct.pack(">BI", major | 26, n)
+    if n <= U64_MAX:
+        return struct.pack(">BQ", major | 27, n)
+    raise NotCanonical(f"{n} does not fit 64 bits")
+
+
+_SMALL = tuple(_head(_UINT, n) for n in range(1024))
+_KEYS: dict[str, bytes] = {}
+"""Encoded map keys: a graph has a dozen of them, a million times over."""
+
+
+def _text(value: str) -> bytes:
+    try:
+        raw = value.encode()
+    except UnicodeEncodeError:
+        raise NotCanonical(f"{value!r} is not text: it holds half a surrogate pair") from None
+    return _head(_TEXT, len(raw)) + raw
+
+
+def _key(key: object) -> bytes:
+    if type(key) is not str:
+        raise NotCanonical(f"the map key {key!r} is not text")
+    found = _KEYS.get(key)
+    if found is None:
+        found = _text(key)
+        if len(_KEYS) < 4096:
+            _KEYS[key] = found
+    return found
+
+
+def _emit(x: Any, out: list[bytes]) -> None:
+    """Append the pieces of ``x``'s encoding to ``out``."""
+    kind = type(x)
+    if kind is str:
+        out.append(_text(x))
+    elif kind is int:
+        if 0 <= x < 1024:
+            out.append(_SMALL[x])
+        else:
+            out.append(_head(_UINT, x) if x >= 0 else _head(_NEGATIVE, -1 - x))
+    elif kind is list or kind is tuple:
+        out.append(_head(_ARRAY, len(x)))
+        for item in x:
+            _emit(item, out)
+    elif kind is dict:
+        out.append(_head(_MAP, len(x)))
+        if len(x) == 1:
+            for key, value in x.items():
+                out.append(_key(key))
+                _emit(value, out)
+        else:
+            for encoded, value in sorted([(_key(key), value) for key, value in x.items()], key=_first):
+                out.append(encoded)
+                _emit(value, out)
+    elif x is None:
+        out.append(_NULL)
+    elif kind is bool:
+        out.append(_TRUE if x else _FALSE)
+    elif kind is bytes:
+        out.append(_head(_BYTES, len(x)))
+        out.append(x)
+    elif kind is float:
+        out.append(_NAN if math.isnan(x) else b"\xfb" + struct.pack(">d", x))
+    else:
+        _emit(_plain(x), out)
+
+
+def _first(pair: tuple[bytes, Any]) -> bytes:
+    return pair[0]
+
+
+def _plain(x: object) -> Any:
+    """The builtin value that ``x`` stands for (a numpy scalar, a subclass, another mapping)."""
+    if isinstance(x, np.generic):
+        return x.item()
+    if isinstance(x, Mapping):
+        return dict(x)
+    for kind in (bool, int, float, str, bytes, list, tuple):
+        if isinstance(x, kind):
+            return kind(x)  # type: ignore[call-overload]
+    if isinstance(x, bytearray | memoryview):
+        return bytes(x)
+    raise NotCanonical(f"a {type(x).__name__} has no canonical form")
+
+
+def cbor_chunks(x: Any) -> Iterator[bytes]:
+    """The canonical bytes of ``x`` in pieces. Lists may hold :class:`Table` values at any depth of lists."""
+    if isinstance(x, Table):
+        yield _head(_ARRAY, len(x))
+        for start in range(0, len(x), CHUNK_ROWS):
+            yield _encode_rows(x, start, min(start + CHUNK_ROWS, len(x)))
+    elif isinstance(x, list | tuple):
+        yield _head(_ARRAY, len(x))
+        pending: list[bytes] = []
+        for item in x:
+            if isinstance(item, Table | list | tuple):
+                yield from pending
+                pending.clear()
+                yield from cbor_chunks(item)
+            else:
+                _emit(item, pending)
+                if len(pending) > 4096:
+                    yield b"".join(pending)
+                    pending.clear()
+        if pending:
+            yield b"".join(pending)
+    elif isinstance(x, dict) and any(isinstance(value, list) and len(value) > 4096 for value in x.values()):
+        # A graph: a map with long lists. Streaming them keeps a million tensors from being held as bytes twice over.
+        yield _head(_MAP, len(x))
+        for encoded, value in sorted([(_key(key), value) for key, value in x.items()], key=_first):
+            yield encoded
+            yield from cbor_chunks(value)
+    else:
+        out: list[bytes] = []
+        _emit(x, out)
+        yield b"".join(out)
+
+
+def cbor_canonical(x: Any) -> bytes:
+    """``x`` as canonical CBOR. Takes ``None``, bool, int, float, str, bytes, lists, tuples, mappings, :class:`Table`.
+
+    Raises :class:`NotCanonical` for anything else, for keys that are no text and for integers past 64 bits.
+    """
+    return b"".join(cbor_chunks(x))
+
+
+def H(x: Any) -> bytes:  # noqa: N802 - the contract's own name
+    """``SHA-256(CBOR_CANONICAL(x))``, 32 bytes (contract §6); streamed."""
+    digest = hashlib.sha256()
+    for chunk in cbor_chunks(x):
+        digest.update(chunk)
+    return digest.digest()
+
+
+# --- a table's rows, by numpy ------------------------------------------------------------------------------------
+#
+# A row is its head and one piece per column. Each column gives, for a chunk of rows, its pieces end to end in one
+# buffer with their lengths; :func:`_weave` lays the pieces of a row one after the other.
+
+
+def _encode_rows(table: Table, start: int, stop: int) -> bytes:
+    n = stop - start
+    row_head = _head(_ARRAY, len(table.columns))
+    parts: list[tuple[U8, I64]] = [
+        (np.frombuffer(row_head * n, np.uint8), np.full(n, len(row_head), np.int64)),
+    ]
+    for column in table.columns:
+        if isinstance(column, Coded):
+            parts.append(_coded_pieces(column, start, stop))
+        elif isinstance(column, np.ndarray):
+            parts.append(_int_pieces(column[start:stop]))
+        else:
+            parts.append(_text_pieces(column[start:stop]))
+    return _weave(parts, n).tobytes()
+
+
+def _weave(parts: list[tuple[U8, I64]], n: int) -> U8:
+    """Interleave: row 0 of every part, row 1 of every part, …"""
+    lengths = np.stack([length for _, length in parts], axis=1)
+    ends = np.cumsum(lengths.ravel()).reshape(n, len(parts))
+    out = np.empty(int(ends[-1, -1]), np.uint8)
+    for k, (buffer, length) in enumerate(parts):
+        source_start = np.cumsum(length) - length
+        shift = ends[:, k] - length - source_start
+        out[np.repeat(shift, length) + np.arange(len(buffer), dtype=np.int64)] = buffer
+    return out
+
+
+def _text_pieces(texts: Sequence[str]) -> tuple[U8, I64]:
+    joined = "".join(texts)
+    if joined.isascii():
+        raw = joined.encode()
+        sizes = np.fromiter(map(len, texts), np.int64, len(texts))
+    else:
+        try:
+            encoded = [text.encode() for text in texts]
+        except UnicodeEncodeError as error:
+            raise NotCanonical(f"{error.object!r} is not text: it holds half a surrogate pair") from None
+        raw = b"".join(encoded)
+        sizes = np.fromiter(map(len, encoded), np.int64, len(encoded))
+    heads, head_sizes = _heads(_TEXT, sizes.astype(np.uint64))
+    body = np.frombuffer(raw, np.uint8)
+    return _weave([(heads, head_sizes), (body, sizes)], len(sizes)), head_sizes + sizes
+
+
+def _int_pieces(values: NDArray[np.integer[Any]]) -> tuple[U8, I64]:
+    assert not len(values) or values.min() >= 0, "table integers are counts and places"
+    return _heads(_UINT, values.astype(np.uint64))
+
+
+def _coded_pieces(column: Coded, start: int, stop: int) -> tuple[U8, I64]:
+    pieces = [_text(name) for name in column.names]
+    sizes = np.array([len(piece) for piece in pieces], np.int64)
+    firsts = np.cumsum(sizes) - sizes
+    pool = np.frombuffer(b"".join(pieces), np.uint8)
+    codes = column.codes[start:stop]
+    length = sizes[codes]
+    begin = np.cumsum(length) - length
+    index = np.repeat(firsts[codes] - begin, length) + np.arange(int(length.sum()), dtype=np.int64)
+    return pool[index], length
+
+
+def _heads(major: int, values: NDArray[np.uint64]) -> tuple[U8, I64]:
+    """Shortest heads of all ``values``, end to end, and their lengths."""
+    extra = np.zeros(len(values), np.int64)
+    for limit, size in ((24, 1), (0x100, 2), (0x10000, 4), (0x100000000, 8)):
+        extra[values >= np.uint64(limit)] = size
+    wide = np.zeros((len(values), 9), np.uint8)
+    big_endian = values.astype(">u8").view(np.uint8).reshape(-1, 8)
+    keep = np.zeros((len(values), 9), np.bool_)
+    keep[:, 0] = True
+    for size, info in ((0, 0), (1, 24), (2, 25), (4, 26), (8, 27)):
+        at = np.flatnonzero(extra == size)
+        if len(at):
+            wide[at, 0] = major | info if size else (major | big_endian[at, 7])
+            if size:
+                wide[at, 1 : 1 + size] = big_endian[at, 8 - size :]
+                keep[at, 1 : 1 + size] = True
+    return wide[keep], extra + 1
+
+
+# --- the contract's hashes ---------------------------------------------------------------------------------------
+
+
+def ir_hash(graph: Graph) -> bytes:
+    """``H(ir_object)``: the graph's native form, defaults omitted. ``InvalidIrShapes`` when it has no canonical form."""
+    from tmmu_core.graph.native import normal_form
+
+    return _of_user_value(normal_form(graph), "the graph")
+
+
+def arena_config_hash(config: Mapping[str, Any]) -> bytes:
+    """``H(arena_config as given)``, that of ``{}`` when none was given."""
+    return _of_user_value(dict(config), "the arena configuration")
+
+
+def execution_order_hash(order: Iterable[str]) -> bytes:
+    """``H([node_id, …])`` of the order as run, ``@inputs`` excluded."""
+    return H(list(order))
+
+
+def shard_spec_hash(spec: Mapping[str, Any] | None) -> bytes:
+    """``H(shard_spec)``, that of ``{}`` when there is none."""
+    return _of_user_value(dict(spec or {}), "the shard spec")
+
+
+def _of_user_value(value: Any, what: str) -> bytes:
+    try:
+        return H(value)
+    except NotCanonical as error:
+        raise InvalidIrShapes(
+            f"{what} cannot be hashed: {error}.",
+            reason="not_canonical",
+            hint="Use text keys, texts, booleans, 64-bit integers and floats.",
+        ) from error
+
+
+def token_from_seed(seed: int) -> bytes:
+    """The 32-byte replay token of a seed: ``H(["replay_token_v1", [spec_version, seed]])``."""
+    assert 0 <= seed <= U64_MAX, "a seed is a uint64"
+    return H(["replay_token_v1", [SPEC_VERSION, seed]])
+
+
+def slot_rows(
+    tensor_ids: Sequence[str],
+    arena_names: Sequence[str],
+    arena: NDArray[np.integer[Any]],
+    slot: NDArray[np.integer[Any]],
+) -> Table:
+    """``[[tensor_id, arena, slot], …]``; the columns must come by tensor id bytes, as a plan's do."""
+    return Table((tensor_ids, Coded(tuple(arena_names), arena), slot))
+
+
+def slot_assignment_table(token: bytes, rows: Table) -> list[Any]:
+    """``[replay_token, rows]`` with the rows of :func:`slot_rows`."""
+    assert len(token) == DIGEST_BYTES, "a replay token has 32 bytes"
+    return [token, rows]
+
+
+def logical_address_table(
+    arena_names: Sequence[str],
+    arena: NDArray[np.integer[Any]],
+    slot: NDArray[np.integer[Any]],
+    offset: NDArray[np.uint64],
+) -> Table:
+    """``[[arena, slot, offset], …by (arena name bytes, slot)]`` of the slots in use, each once.
+
+    Takes a plan's row columns (any order, ``offset`` in bytes). A slot's offset is the lowest of its rows': a storage's
+    root lies at its start, views and what is written into them at or above it.
+    """
+    rank = np.argsort(np.argsort(np.array([name.encode() for name in arena_names], dtype=object), kind="stable"))
+    by = np.lexsort((offset, slot, rank[arena]))
+    arena, slot, offset = arena[by], slot[by], offset[by]
+    first = np.ones(len(by), np.bool_)
+    first[1:] = (arena[1:] != arena[:-1]) | (slot[1:] != slot[:-1])
+    return Table((Coded(tuple(arena_names), arena[first]), slot[first], offset[first]))
+
+
+def plan_hash(
+    *,
+    ir_hash: bytes,
+    mode: str,
+    arena_config_hash: bytes,
+    execution_order_hash: bytes,
+    rank: int,
+    world_size: int,
+    shard_spec_hash: bytes,
+    slot_assignment_table: list[Any],
+    logical_address_table: Table,
+) -> bytes:
+    """``tmmu_plan_hash`` (seed II.K, contract §6): bound to the token, through the slot assignment table."""
+    return H(
+        [
+            "tmmu_plan_v1",
+            [
+                ir_hash,
+                mode,
+                arena_config_hash,
+                execution_order_hash,
+                rank,
+                world_size,
+                shard_spec_hash,
+                slot_assignment_table,
+                logical_address_table,
+            ],
+        ]
+    )
+
+
+def layout_hash(slots: Table, addresses: Table) -> bytes:
+    """``H(["tmmu_layout_v1", [slot rows, address rows]])``: what two runs with different tokens must share."""
+    return H(["tmmu_layout_v1", [slots, addresses]])
