@@ -98,8 +98,8 @@ class Node(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
 
     ``inplace`` permits hand-offs: ``"any"``, ``"none"`` or ``[input_index, output_index]`` pairs; ``None`` means
     that the file said nothing, which reads as ``"any"`` and is told by the lint. ``in_place_write`` pairs are
-    demands, not permissions. ``grad_edges`` are ``[input_index, output_index]`` pairs along which gradients flow back; where none is
-    declared they flow from every output to every differentiable input.
+    demands, not permissions. ``grad_edges`` are ``[input_index, output_index]`` pairs along which gradients flow
+    back; where none is declared they flow from every output to every differentiable input.
     """
 
     node_id: str

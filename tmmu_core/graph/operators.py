@@ -24,7 +24,7 @@ GRADIENT_NEEDS: dict[str, frozenset[str]] = {
     # The derivative needs where the result came from as well.
     **dict.fromkeys(("MAXPOOL", "GLOBALMAXPOOL", "REDUCEMAX", "REDUCEMIN", "MAX", "MIN"), INPUTS | OUTPUTS),
 }
-"""Operator → which of its operands its gradient reads; an operator that is not listed needs its inputs (contract §2)."""
+"""Operator → which of its operands its gradient reads; one that is not listed needs its inputs (contract §2)."""
 
 
 def gradient_needs(instr: str) -> frozenset[str]:

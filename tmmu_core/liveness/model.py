@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +45,19 @@ class Timeline:
         return len(self.node_at)
 
 
+CONDITIONS: tuple[str, ...] = (
+    "several_outputs",
+    "persistent",
+    "graph_output",
+    "saved_for_backward",
+    "alias_live",
+    "must_not_alias",
+    "other_arena",
+    "already_taken",
+)
+"""Why a permitted hand-off is refused, in the order in which the conditions are tried."""
+
+
 @dataclass(frozen=True)
 class Refusal:
     """A hand-off that was not granted, and the first condition of contract §1 that refused it."""
@@ -52,7 +66,7 @@ class Refusal:
     source: str
     target: str
     condition: str
-    """One of ``REFUSALS`` (liveness/handoff.py)."""
+    """One of ``CONDITIONS``."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,6 +109,13 @@ class Liveness:
     offset_in_storage: U64
     """Bytes from the storage's start: 0 but for views and for what is written in place into a view."""
     storages: Storages
-    handoffs: tuple[tuple[int, int, int], ...] = ()
-    """Granted hand-offs as (step, from tensor, to tensor), in step order."""
-    refusals: tuple[Refusal, ...] = field(default=())
+    handoffs: I64
+    """Shape (h, 3): granted hand-offs as (step, from tensor, to tensor), in step order."""
+    refusal_rows: I64
+    """Shape (r, 4): refused ones as (step, from tensor, to tensor, index into ``CONDITIONS``), in step order."""
+
+    @cached_property
+    def refusals(self) -> tuple[Refusal, ...]:
+        """The refused hand-offs in words."""
+        ids = self.timeline.index.tensor_ids
+        return tuple(Refusal(int(k), ids[x], ids[y], CONDITIONS[c]) for k, x, y, c in self.refusal_rows)

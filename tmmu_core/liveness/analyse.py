@@ -1,0 +1,233 @@
+"""``AnalyzeLiveness_v1``: from a timeline to the live ranges of tensors and storages (contract §1, §3).
+
+::
+
+    ranges      births, last reads, deaths, tensor by tensor
+    groups      which tensors share a storage, and at which byte of it
+    hand-offs   who may take over whose place, and why not
+    storages    hulls, sizes, alignments, arenas, in the normative order
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tmmu_core.errors import AlignmentViolation, ArenaTooSmall, InvalidIrShapes
+from tmmu_core.graph.model import Arena, Tensor
+from tmmu_core.liveness.groups import Groups, storage_groups
+from tmmu_core.liveness.handoffs import decide_handoffs
+from tmmu_core.liveness.model import Liveness, Storages, Timeline
+from tmmu_core.liveness.ranges import Ranges, tensor_ranges
+from tmmu_core.liveness.views import view_roots
+
+I64 = NDArray[np.int64]
+U64 = NDArray[np.uint64]
+
+ARENA_OF_ROLE = {
+    "activation": "activations",
+    "input": "activations",
+    "output": "activations",
+    "workspace": "activations",
+    "gradient": "gradients",
+    "parameter": "parameters",
+    "buffer": "parameters",
+    "constant": "parameters",
+    "optimizer_state": "parameters",
+}
+
+
+def analyse(timeline: Timeline, arenas: Mapping[str, Arena] | None = None) -> Liveness:
+    """Live ranges of everything in ``timeline``.
+
+    ``arenas`` is the configuration (empty or ``None``: the three default ones). Raises ``ArenaTooSmall`` (capacity 0)
+    for a needed arena that is not declared, ``InvalidIrShapes`` and ``AlignmentViolation`` for impossible storages.
+    """
+    arenas = arenas or {}
+    ranges = tensor_ranges(timeline, *view_roots(timeline.index))
+    groups = storage_groups(timeline, ranges)
+    heads = _heads(timeline, ranges, groups)
+    names, arena_of = _arenas(timeline, ranges, heads[groups.group], arenas)
+    pairs = _forbidden_pairs(timeline, ranges, groups)
+    handoffs, refusals = decide_handoffs(timeline, ranges, groups, heads, arena_of, pairs)
+
+    death = groups.death.copy()
+    death[handoffs[:, 1]] = handoffs[:, 0]
+    storages, storage_of = _storages(timeline, ranges, groups, heads, death, arena_of, handoffs, pairs)
+    return Liveness(
+        timeline=timeline,
+        arenas=names,
+        birth=ranges.birth,
+        death=death,
+        storage_of=storage_of,
+        offset_in_storage=groups.offset.astype(np.uint64),
+        storages=storages,
+        handoffs=handoffs,
+        refusal_rows=refusals,
+    )
+
+
+def id_ranks(timeline: Timeline) -> I64:
+    """Shape (tensors,): each tensor's place by id bytes."""
+    ids = timeline.index.tensor_ids
+    rank = np.empty(len(ids), np.int64)
+    rank[sorted(range(len(ids)), key=ids.__getitem__)] = np.arange(len(ids))
+    return rank
+
+
+def _heads(timeline: Timeline, ranges: Ranges, groups: Groups) -> I64:
+    """Shape (tensors,), read at a group's number: its first-born member, bases before views, then by id bytes."""
+    heads = np.arange(len(groups.group), dtype=np.int64)
+    members = np.flatnonzero(groups.shared & ranges.planned)
+    if len(members):
+        ids, base = timeline.index.tensor_ids, timeline.index.base
+        birth, group = ranges.birth, groups.group
+        first: dict[int, tuple[int, bool, str, int]] = {}
+        for m in members.tolist():
+            key = (int(birth[m]), bool(base[m] >= 0), ids[m], m)
+            g = int(group[m])
+            if g not in first or key < first[g]:
+                first[g] = key
+        for g, (*_, m) in first.items():
+            heads[g] = m
+    return heads
+
+
+def _arenas(
+    timeline: Timeline, ranges: Ranges, head_of: I64, arenas: Mapping[str, Arena]
+) -> tuple[tuple[str, ...], I64]:
+    """The arenas in use by name bytes, and for every tensor the number of its storage's arena."""
+    tensors = timeline.graph.tensors
+    by_role = dict(ARENA_OF_ROLE)
+    if "optimizer_state" in arenas:
+        by_role["optimizer_state"] = "optimizer_state"
+
+    def arena_name(tensor: Tensor) -> str:
+        return tensor.arena if tensor.arena is not None else by_role[tensor.role]
+
+    planned = np.flatnonzero(ranges.planned)
+    own = {int(i): arena_name(tensors[i]) for i in set(head_of[planned].tolist())}
+    used = set(own.values())
+    missing = sorted(used - set(arenas)) if arenas else []
+    if missing:
+        tensor = min(tensors[i].id for i, name in own.items() if name == missing[0])
+        raise ArenaTooSmall(
+            f"tensor {tensor!r} needs arena {missing[0]!r}, which the arena configuration does not declare.",
+            arena=missing[0],
+            capacity=0,
+            required="unknown",
+            tensor=tensor,
+            hint=f"Declare {missing[0]!r}; declared are: {', '.join(sorted(arenas))}.",
+        )
+    names = tuple(sorted(used | set(arenas)))
+    number = {name: i for i, name in enumerate(names)}
+    of_head = np.full(len(tensors), -1, np.int64)
+    for i, name in own.items():
+        of_head[i] = number[name]
+    arena_of = np.full(len(tensors), -1, np.int64)
+    arena_of[planned] = of_head[head_of[planned]]
+    return names, arena_of
+
+
+def _forbidden_pairs(timeline: Timeline, ranges: Ranges, groups: Groups) -> frozenset[tuple[int, int]]:
+    """Pairs of groups that must not share bytes, both ways round."""
+    index = timeline.index
+    pairs: set[tuple[int, int]] = set()
+    for i, tensor in enumerate(timeline.graph.tensors):
+        for other_id in tensor.must_not_alias:
+            other = index.tensor_of[other_id]
+            if not (ranges.planned[i] and ranges.planned[other]):
+                continue
+            a, b = int(groups.group[i]), int(groups.group[other])
+            if a == b:
+                raise InvalidIrShapes(
+                    f"tensors {tensor.id!r} and {other_id!r} must not alias, yet they share one storage.",
+                    reason="must_not_alias_same_storage",
+                    node_id="",
+                    tensor=tensor.id,
+                    path=f"$.tensors[{i}].must_not_alias",
+                    hint="Take the pair out of must_not_alias, or undo the view, alias group or in-place write.",
+                )
+            pairs |= {(a, b), (b, a)}
+    return frozenset(pairs)
+
+
+def row_bytes(timeline: Timeline) -> U64:
+    """Shape (tensors,): bytes a tensor's row takes: a view's ``byte_length`` where it is said, else its own size."""
+    nbytes = timeline.index.nbytes.copy()
+    for i in np.flatnonzero(timeline.index.base >= 0).tolist():
+        view = timeline.graph.tensors[i].view
+        if view is not None and view.byte_length is not None:
+            nbytes[i] = view.byte_length
+    return nbytes
+
+
+def _storages(
+    timeline: Timeline,
+    ranges: Ranges,
+    groups: Groups,
+    heads: I64,
+    death: I64,
+    arena_of: I64,
+    handoffs: I64,
+    pairs: frozenset[tuple[int, int]],
+) -> tuple[Storages, I64]:
+    index, tensors = timeline.index, timeline.graph.tensors
+    count = len(tensors)
+    planned = np.flatnonzero(ranges.planned)
+    group = groups.group[planned]
+    roots_of_groups = np.unique(group)
+    head = heads[roots_of_groups]
+
+    rank = id_ranks(timeline)
+    order = np.lexsort((rank[head], ~index.nbytes[head], ranges.birth[head]))
+    roots_of_groups, head = roots_of_groups[order], head[order]
+    row_of_group = np.full(count, -1, np.int64)
+    row_of_group[roots_of_groups] = np.arange(len(head))
+    storage_of = np.full(count, -1, np.int64)
+    storage_of[planned] = row = row_of_group[group]
+
+    birth = ranges.birth[head].copy()
+    hull_end = np.zeros(len(head), np.int64)
+    np.maximum.at(hull_end, row, death[planned])
+    persistent = np.zeros(len(head), np.bool_)
+    np.logical_or.at(persistent, row, index.is_persistent[planned])
+    birth[persistent] = 0
+    hull_end[persistent] = max(timeline.steps, 1)
+
+    size = np.zeros(len(head), np.uint64)
+    np.maximum.at(size, row, groups.offset[planned].astype(np.uint64) + row_bytes(timeline)[planned])
+    alignment = np.ones(len(head), np.uint64)
+    for i, tensor in enumerate(tensors):
+        if tensor.alignment is not None and ranges.planned[i]:
+            if int(groups.offset[i]) % tensor.alignment:
+                raise AlignmentViolation(
+                    f"tensor {tensor.id!r} asks for an alignment of {tensor.alignment} B, but lies at byte "
+                    f"{int(groups.offset[i])} of its storage.",
+                    arena="unknown",
+                    logical_slot="unknown",
+                    tensor=tensor.id,
+                    path=f"$.tensors[{i}].alignment",
+                    hint="Ask for the alignment on the base, at an offset that is a multiple of it.",
+                )
+            s = storage_of[i]
+            alignment[s] = max(int(alignment[s]), tensor.alignment)
+
+    handoff_from = np.full(len(head), -1, np.int64)
+    handoff_from[storage_of[handoffs[:, 2]]] = storage_of[handoffs[:, 1]]
+    distinct = sorted({(min(a, b), max(a, b)) for a, b in pairs})
+    by_row = row_of_group[np.array(distinct, np.int64).reshape(-1, 2)]
+    storages = Storages(
+        head=head,
+        birth=birth,
+        death=hull_end,
+        size=size,
+        alignment=alignment,
+        arena=arena_of[head].astype(np.int32),
+        persistent=persistent,
+        handoff_from=handoff_from,
+        must_not_alias=np.sort(by_row, axis=1),
+    )
+    return storages, storage_of

@@ -1,0 +1,130 @@
+"""Hand-offs: when the last reader of x may write its output over x (contract §1).
+
+One pass over the edges, as columns: keep the permitted ones at which the input is read for the last time, find for
+each the first condition that refuses it, and grant each node the first candidate that none refuses.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tmmu_core.liveness.groups import Groups
+from tmmu_core.liveness.model import CONDITIONS, Timeline
+from tmmu_core.liveness.ranges import Ranges
+
+I64 = NDArray[np.int64]
+
+GRANTED = len(CONDITIONS)
+ALREADY_TAKEN = CONDITIONS.index("already_taken")
+
+
+def decide_handoffs(
+    timeline: Timeline,
+    ranges: Ranges,
+    groups: Groups,
+    heads: I64,
+    arena_of: I64,
+    forbidden: frozenset[tuple[int, int]],
+) -> tuple[I64, I64]:
+    """Granted rows (step, from, to) and refused rows (step, from, to, condition), both in step order."""
+    index = timeline.index
+    node, x, y, priority = _candidates(timeline)
+    step = timeline.step_of[node]
+    last_here = (ranges.last_read[x] == step) & (groups.group[x] != groups.group[y])
+    node, x, y, priority, step = (column[last_here] for column in (node, x, y, priority, step))
+
+    x_group, y_group = groups.group[x], groups.group[y]
+    alias_live = (heads[y_group] != y) | (ranges.birth[y] != step)
+    alias_live |= _others_death(ranges, groups)[x] > step
+    must_not = np.zeros(len(x), np.bool_)
+    if forbidden:
+        must_not[:] = [pair in forbidden for pair in zip(x_group.tolist(), y_group.tolist(), strict=True)]
+
+    refused_by = np.select(
+        [
+            np.diff(index.out_ptr)[node] > 1,
+            _persistent_groups(timeline, ranges, groups)[x_group],
+            index.is_output[x],
+            ranges.saved[x],
+            alias_live,
+            must_not,
+            arena_of[x] != arena_of[y],
+        ],
+        range(ALREADY_TAKEN),
+        default=GRANTED,
+    ).astype(np.int64)
+
+    order = np.lexsort((priority, step))
+    step, x, y, refused_by = step[order], x[order], y[order], refused_by[order]
+    free = np.flatnonzero(refused_by == GRANTED)
+    first_of_step = np.ones(len(free), np.bool_)
+    first_of_step[1:] = step[free][1:] != step[free][:-1]
+    refused_by[free[~first_of_step]] = ALREADY_TAKEN
+
+    granted = refused_by == GRANTED
+    handoffs = np.stack([step[granted], x[granted], y[granted]], axis=1)
+    refusals = np.stack([step[~granted], x[~granted], y[~granted], refused_by[~granted]], axis=1)
+    return handoffs, refusals
+
+
+def _candidates(timeline: Timeline) -> tuple[I64, I64, I64, I64]:
+    """Columns (node, input tensor, output tensor, priority) of every permitted pair, a pair of tensors once a node."""
+    index = timeline.index
+    nodes = timeline.graph.nodes
+    has_output = np.diff(index.out_ptr) > 0
+    everything = np.zeros(len(nodes), np.bool_)
+    listed: list[tuple[int, int, int, int]] = []
+    for k, node in enumerate(nodes):
+        permission = node.inplace
+        if permission is None or permission == "any":
+            everything[k] = True
+        elif permission != "none":
+            inputs, outputs = index.inputs_of(k), index.outputs_of(k)
+            listed += [(k, int(inputs[i]), int(outputs[o]), at) for at, (i, o) in enumerate(permission)]  # type: ignore[misc]
+
+    everything &= has_output & (timeline.step_of >= 0)
+    reads = np.diff(index.in_ptr)
+    of_edge = np.repeat(np.arange(len(nodes), dtype=np.int64), reads)
+    position = np.arange(len(of_edge), dtype=np.int64) - np.repeat(index.in_ptr[:-1], reads)
+    chosen = everything[of_edge]
+    node, x, priority = of_edge[chosen], index.in_idx[chosen], position[chosen]
+    y = index.out_idx[index.out_ptr[node]]
+
+    some = [row for row in listed if timeline.step_of[row[0]] >= 0]
+    if some:
+        columns = np.array(some, np.int64).T
+        node, x, y, priority = (np.concatenate(pair) for pair in zip((node, x, y, priority), columns, strict=True))
+    return _first_mentions(node, x, y, priority)
+
+
+def _first_mentions(node: I64, x: I64, y: I64, priority: I64) -> tuple[I64, I64, I64, I64]:
+    """Keep, of several mentions of one input by one node, the one of highest priority."""
+    order = np.lexsort((priority, x, node))
+    node, x, y, priority = node[order], x[order], y[order], priority[order]
+    keep = np.ones(len(node), np.bool_)
+    keep[1:] = (node[1:] != node[:-1]) | (x[1:] != x[:-1])
+    return node[keep], x[keep], y[keep], priority[keep]
+
+
+def _persistent_groups(timeline: Timeline, ranges: Ranges, groups: Groups) -> NDArray[np.bool_]:
+    """Shape (tensors,), read at a group's number: whether a member is persistent."""
+    persistent = np.zeros(len(groups.group), np.bool_)
+    persistent[groups.group[timeline.index.is_persistent & ranges.planned]] = True
+    return persistent
+
+
+def _others_death(ranges: Ranges, groups: Groups) -> I64:
+    """Shape (tensors,): the latest death among the *other* members of each tensor's storage; −1 where it is alone."""
+    latest = np.full(len(groups.group), -1, np.int64)
+    members = np.flatnonzero(groups.shared & ranges.planned)
+    if not len(members):
+        return latest
+    members = members[np.lexsort((groups.death[members], groups.group[members]))]
+    group, death = groups.group[members], groups.death[members]
+    last = np.append(group[1:] != group[:-1], True)
+    # Sorted by death within a group: everybody's latest other is the last one, and the last one's is the last but one.
+    last_of_group = np.flatnonzero(last)
+    latest[members] = np.repeat(death[last_of_group], np.diff(last_of_group, prepend=-1))
+    latest[members[last_of_group]] = death[last_of_group - 1]
+    return latest

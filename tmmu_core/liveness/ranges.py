@@ -1,0 +1,105 @@
+"""Births and deaths of tensors before any hand-off, from the timeline alone (contract §1). O(nodes + edges)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tmmu_core.errors import InvalidIrShapes
+from tmmu_core.liveness.model import Timeline
+
+I64 = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Ranges:
+    """Columns over tensors; a tensor outside the timeline has birth and death −1."""
+
+    planned: Mask
+    birth: I64
+    death: I64
+    last_read: I64
+    """Step of the last read; −1 where nothing reads it."""
+    saved: Mask
+    """Held for the backward pass: marked, or the base of a marked view, and marks count in this timeline."""
+    roots: I64
+    """Root base of each tensor."""
+    view_offset: I64
+    """Bytes from the root's start."""
+
+
+def tensor_ranges(timeline: Timeline, roots: I64, view_offset: I64) -> Ranges:
+    """Half-open ranges of all planned tensors. Raises ``InvalidIrShapes`` for what is read but never written."""
+    index, steps = timeline.index, timeline.steps
+    count = len(index.tensor_ids)
+    end = max(steps, 1)
+
+    written_at = np.full(count, -1, np.int64)
+    produced = index.producer >= 0
+    written_at[produced] = timeline.step_of[index.producer[produced]]
+
+    birth = written_at.copy()
+    birth[index.is_input] = 0
+    birth[index.is_persistent] = 0
+    unproduced_view = (index.base >= 0) & ~produced & ~index.is_input & ~index.is_persistent
+    birth[unproduced_view] = birth[roots[unproduced_view]]
+    planned = birth >= 0
+
+    last_read = _last_reads(timeline)
+    _refuse_dangling(timeline, planned, last_read)
+
+    death = np.where(last_read >= 0, last_read + 1, birth + 1)
+    saved = _saved(timeline, roots)
+    if timeline.mode == "forward":
+        death[saved] = end
+    death[index.is_output] = end
+    death[index.is_persistent] = end
+    death[~planned] = -1
+    return Ranges(planned, birth, death, last_read, saved & planned, roots, view_offset)
+
+
+def _last_reads(timeline: Timeline) -> I64:
+    index = timeline.index
+    reader_step = np.repeat(timeline.step_of, np.diff(index.in_ptr))
+    inside = reader_step >= 0
+    last = np.full(len(index.tensor_ids), -1, np.int64)
+    np.maximum.at(last, index.in_idx[inside], reader_step[inside])
+    return last
+
+
+def _saved(timeline: Timeline, roots: I64) -> Mask:
+    tensors = timeline.graph.tensors
+    if not timeline.retain:
+        return np.zeros(len(tensors), np.bool_)
+    saved = np.fromiter((tensor.saved_for_backward for tensor in tensors), np.bool_, len(tensors))
+    saved[roots[saved]] = True
+    return saved
+
+
+def _refuse_dangling(timeline: Timeline, planned: Mask, last_read: I64) -> None:
+    index = timeline.index
+    dangling = np.flatnonzero(~planned & (last_read >= 0))
+    if len(dangling):
+        tensor = int(dangling[0])
+        reader = next(int(node) for node in index.readers_of(tensor) if timeline.step_of[node] >= 0)
+        raise InvalidIrShapes(
+            f"node {index.node_ids[reader]!r} reads tensor {index.tensor_ids[tensor]!r}, which nothing writes.",
+            reason="dangling_input",
+            node_id=index.node_ids[reader],
+            tensor=index.tensor_ids[tensor],
+            t=int(timeline.step_of[reader]),
+            hint="Add it to the graph's inputs, give it a persistent role, or let a node write it.",
+        )
+    lost = np.flatnonzero(~planned & index.is_output & (index.producer < 0))
+    if len(lost):
+        name = index.tensor_ids[int(lost[0])]
+        raise InvalidIrShapes(
+            f"graph output {name!r} is written by nothing.",
+            reason="never_produced",
+            node_id="",
+            tensor=name,
+            hint="Let a node write it, or take it out of the outputs.",
+        )

@@ -1,0 +1,88 @@
+"""From a graph, a mode, a preset and perhaps an order to the sequence of steps that is run (contract §2).
+
+Where the mode asks for a backward pass that the graph does not carry, it is written into a larger graph first
+(``backward.py``); where the preset asks for rematerialisation, the recomputing nodes are (``remat.py``). What follows
+then sees one graph and one order, whoever wrote the nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from tmmu_core.graph.index import GraphIndex, index_graph
+from tmmu_core.graph.model import Graph, Mode, Preset
+from tmmu_core.liveness.backward import with_backward
+from tmmu_core.liveness.model import Timeline
+from tmmu_core.liveness.order import default_order, dependencies, given_order, source_of
+from tmmu_core.liveness.remat import with_rematerialisation
+from tmmu_core.liveness.views import view_roots
+
+
+def default_mode(graph: Graph) -> Mode:
+    """``backward`` for a graph that carries backward nodes, else ``inference`` (contract §10)."""
+    return "backward" if any(node.phase == "backward" for node in graph.nodes) else "inference"
+
+
+def default_preset(mode: Mode) -> Preset:
+    """``inference`` for mode ``inference``, else ``train_full`` (contract §10)."""
+    return "inference" if mode == "inference" else "train_full"
+
+
+def build_timeline(
+    graph: Graph,
+    mode: Mode,
+    preset: Preset,
+    *,
+    order: Sequence[str] | None = None,
+    dims: Mapping[str, int] | None = None,
+) -> Timeline:
+    """Resolve ``graph`` to steps.
+
+    ``order`` overrides the graph's own ``execution_order``; ``dims`` sets named dimensions, at their upper bounds
+    otherwise. Raises ``InvalidIrShapes`` for an order that is no permutation, ``LivenessCycle`` for a cycle or a
+    violated dependency, and what :func:`index_graph` raises for a graph that is not whole.
+    """
+    index = index_graph(graph, dims)
+    given = order if order is not None else graph.execution_order
+    retain = mode != "inference" and preset != "inference"
+    expanded = graph
+
+    synthesise = mode == "backward" and all(node.phase != "backward" for node in graph.nodes)
+    ordered = _order(index, given, mode)
+    if synthesise:
+        expanded, ids = with_backward(graph, [index.node_ids[k] for k in ordered], retain=retain)
+        index = index_graph(expanded, dims)
+        ordered = _order(index, ids, mode)
+    if preset == "remat_enabled" and mode == "backward" and any(tensor.remat for tensor in graph.tensors):
+        expanded, ids = with_rematerialisation(expanded, [index.node_ids[k] for k in ordered])
+        index = index_graph(expanded, dims)
+        ordered = _order(index, ids, mode)
+
+    first = 1 if graph.inputs else 0
+    node_at = np.full(first + len(ordered), -1, np.int64)
+    node_at[first:] = ordered
+    step_of = np.full(len(index.node_ids), -1, np.int64)
+    step_of[node_at[first:]] = np.arange(first, len(node_at))
+    return Timeline(
+        source=graph,
+        graph=expanded,
+        index=index,
+        mode=mode,
+        preset=preset,
+        node_at=node_at,
+        step_of=step_of,
+        has_inputs_step=bool(graph.inputs),
+        order=tuple(map(index.node_ids.__getitem__, ordered)),
+        retain=retain,
+    )
+
+
+def _order(index: GraphIndex, given: Sequence[str] | None, mode: Mode) -> list[int]:
+    """Node numbers in the order run: the given one, checked, or the default one."""
+    nodes = index.graph.nodes
+    everything = mode == "backward"
+    inside = np.fromiter((everything or node.phase == "forward" for node in nodes), np.bool_, len(nodes))
+    edges = dependencies(index, source_of(index, view_roots(index)[0]), inside)
+    return default_order(index, edges, inside) if given is None else given_order(index, given, edges, inside)

@@ -1,0 +1,126 @@
+"""``slots``: the normative planner (seed §5, ``AssignLogicalSlots_v1`` and ``MapToVirtualAddresses_v1``).
+
+Walk the storages by birth; whatever died by then gives its slot back; take the lowest slot that is free. On intervals
+this greedy colouring uses exactly as many slots as storages are ever alive together, which no colouring can beat
+(interval graphs are perfect). Each slot is as large as its largest tenant, and the slots lie one behind the other::
+
+    slot 2          ┌────┐                 offset 2 = align_up(offset 1 + size 1, alignment 2)
+    slot 1     ┌────┴┬───┤
+    slot 0  ───┴─────┴───┴───
+
+O(N log N) time, O(N) space. The number of slots is optimal, the number of bytes is not: a small tensor in a large
+slot wastes the rest of it, which the waste ledger calls slot rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from heapq import heappop, heappush
+from typing import Any
+
+import numpy as np
+
+from tmmu_core.errors import U64_MAX, AllocationOverflow
+from tmmu_core.planners.problem import I64, U64, Packing, Problem, Progress
+
+
+def plan_slots(problem: Problem, options: Mapping[str, Any], progress: Progress | None = None) -> Packing:
+    """Slots and offsets of one arena. Takes no options."""
+    slot = assign_slots(problem)
+    return Packing(offset=slot_offsets(problem, slot)[slot] if len(problem) else np.zeros(0, np.uint64), slot=slot)
+
+
+def plan_naive(problem: Problem, options: Mapping[str, Any], progress: Progress | None = None) -> Packing:
+    """``naive``: a slot for each storage, the honest baseline of no reuse. Takes no options."""
+    slot = np.arange(len(problem), dtype=np.int64)
+    return Packing(offset=slot_offsets(problem, slot), slot=slot)
+
+
+def assign_slots(problem: Problem) -> I64:
+    """Shape (n,): the lowest slot free at each storage's birth, in the problem's (normative) order."""
+    forbidden = _forbidden(problem)
+    if forbidden:
+        return _assign_apart(problem, forbidden)
+    slot = [0] * len(problem)
+    free: list[int] = []
+    opened = 0
+    # Ranges are never empty, so whoever is dead by now was placed before now.
+    by_death = np.argsort(problem.death, kind="stable")
+    dying, deaths = by_death.tolist(), problem.death[by_death].tolist()
+    gone = 0
+    for i, birth in enumerate(problem.birth.tolist()):
+        while deaths[gone] <= birth:
+            heappush(free, slot[dying[gone]])
+            gone += 1
+        if free:
+            slot[i] = heappop(free)
+        else:
+            slot[i] = opened
+            opened += 1
+    return np.array(slot, np.int64)
+
+
+def _forbidden(problem: Problem) -> dict[int, list[int]]:
+    pairs: dict[int, list[int]] = {}
+    if problem.must_not_alias is not None:
+        for a, b in problem.must_not_alias.tolist():
+            pairs.setdefault(a, []).append(b)
+            pairs.setdefault(b, []).append(a)
+    return pairs
+
+
+def _assign_apart(problem: Problem, forbidden: dict[int, list[int]]) -> I64:
+    """The same walk, passing over free slots that ever held a storage which must not share with the new one."""
+    slot = [-1] * len(problem)
+    free: list[int] = []
+    opened = gone = 0
+    dying = np.argsort(problem.death, kind="stable").tolist()
+    for i, birth in enumerate(problem.birth.tolist()):
+        while problem.death[dying[gone]] <= birth:
+            heappush(free, slot[dying[gone]])
+            gone += 1
+        barred = {slot[other] for other in forbidden.get(i, ())}
+        passed_over = []
+        while free and free[0] in barred:
+            passed_over.append(heappop(free))
+        if free:
+            slot[i] = heappop(free)
+        else:
+            slot[i] = opened
+            opened += 1
+        for again in passed_over:
+            heappush(free, again)
+    return np.array(slot, np.int64)
+
+
+def slot_sizes(problem: Problem, slot: I64) -> tuple[U64, U64]:
+    """Shape (slots,) each: bytes of the largest tenant (at least 1), and the greatest alignment."""
+    slots = int(slot.max()) + 1 if len(slot) else 0
+    size = np.ones(slots, np.uint64)
+    alignment = np.full(slots, problem.arena_alignment, np.uint64)
+    np.maximum.at(size, slot, problem.size)
+    np.maximum.at(alignment, slot, problem.alignment)
+    return size, alignment
+
+
+def slot_offsets(problem: Problem, slot: I64) -> U64:
+    """Shape (slots,): ``offset 0 = 0``, then aligned prefix sums, exactly as the seed writes them.
+
+    Raises ``AllocationOverflow`` at the first slot that ends past 2^64 − 1.
+    """
+    sizes, alignments = slot_sizes(problem, slot)
+    offsets = np.zeros(len(sizes), np.uint64)
+    end = 0
+    for k, (size, alignment) in enumerate(zip(sizes.tolist(), alignments.tolist(), strict=True)):
+        offset = (end + alignment - 1) // alignment * alignment
+        end = offset + size
+        if end > U64_MAX:
+            raise AllocationOverflow(
+                f"slot {k} of arena {problem.arena!r} would end at byte {end:,}, past 2^64 − 1.",
+                arena=problem.arena,
+                offset=str(offset),
+                size=str(size),
+                hint="The tensors of this arena are too large together for 64-bit addresses.",
+            )
+        offsets[k] = offset
+    return offsets
