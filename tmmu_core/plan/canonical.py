@@ -173,9 +173,10 @@ def _plain(x: object) -> Any:
         return x.item()
     if isinstance(x, Mapping):
         return dict(x)
-    for kind in (bool, int, float, str, bytes, list, tuple):
+    kinds: tuple[Any, ...] = (int, float, str, bytes, list, tuple)
+    for kind in kinds:
         if isinstance(x, kind):
-            return kind(x)  # type: ignore[call-overload]
+            return kind(x)
     if isinstance(x, bytearray | memoryview):
         return bytes(x)
     raise NotCanonical(f"a {type(x).__name__} has no canonical form")
@@ -321,7 +322,10 @@ def _heads(major: int, values: NDArray[np.uint64]) -> tuple[U8, I64]:
 
 
 def ir_hash(graph: Graph) -> bytes:
-    """``H(ir_object)``: the graph's native form, defaults omitted. ``InvalidIrShapes`` when it has no canonical form."""
+    """``H(ir_object)``: the graph's native form, defaults omitted.
+
+    Raises ``InvalidIrShapes`` (reason ``not_canonical``) when ``params`` hold what has no canonical form.
+    """
     from tmmu_core.graph.native import normal_form
 
     return _of_user_value(normal_form(graph), "the graph")

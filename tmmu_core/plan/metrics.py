@@ -1,0 +1,471 @@
+"""Every figure of contract §7, as pure functions over columns: this is the only place where a figure is computed.
+
+Figures are integers (bytes, steps, counts); a ratio is one division at the very end. The words are those of
+``docs/glossary.md``. Two kinds of columns go in:
+
+* *storage columns* (birth, death, size), as liveness and planners have them, for the figures that need no placement;
+* a :class:`~tmmu_core.plan.model.Plan`, whose rows :func:`storages_of` gathers into :class:`PlanStorages`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tmmu_core.errors import U64_MAX, AllocationOverflow
+from tmmu_core.graph.model import Arena
+from tmmu_core.liveness.model import Liveness
+from tmmu_core.plan.model import ArenaSummary, Plan
+
+I64 = NDArray[np.int64]
+U64 = NDArray[np.uint64]
+
+# --- live bytes --------------------------------------------------------------------------------------------------
+
+
+def exact_sum(values: U64) -> int:
+    """Σ of uint64 values as a Python integer: never wraps."""
+    high = int((values >> np.uint64(32)).sum(dtype=np.uint64))
+    low = int((values & np.uint64(0xFFFFFFFF)).sum(dtype=np.uint64))
+    return (high << 32) + low
+
+
+def live_bytes_of(birth: I64, death: I64, size: U64, steps: int) -> U64:
+    """Shape (steps,): Σ ``size`` (bytes) over the ranges ``[birth, death)`` that hold each step.
+
+    Raises ``AllocationOverflow`` past 2^64 − 1.
+    """
+    if exact_sum(size) > U64_MAX:
+        return _live_bytes_exact(birth, death, size, steps)
+    # Differences are taken modulo 2^64; the sums themselves fit, so the running sum is exact.
+    change = np.zeros(steps + 1, np.uint64)
+    np.add.at(change, birth, size)
+    np.subtract.at(change, death, size)
+    return np.cumsum(change[:steps], dtype=np.uint64)
+
+
+def _live_bytes_exact(birth: I64, death: I64, size: U64, steps: int) -> U64:
+    change = [0] * (steps + 1)
+    for b, d, s in zip(birth.tolist(), death.tolist(), size.tolist(), strict=True):
+        change[b] += s
+        change[d] -= s
+    live, curve = 0, np.zeros(steps, np.uint64)
+    for t in range(steps):
+        live += change[t]
+        if live > U64_MAX:
+            raise AllocationOverflow(
+                f"{live} bytes are alive at step {t}, more than 64 bits can count.", t=t, offset=0, size=live
+            )
+        curve[t] = live
+    return curve
+
+
+def live_count_of(birth: I64, death: I64, steps: int) -> I64:
+    """Shape (steps,): how many of the ranges ``[birth, death)`` hold each step."""
+    change = np.bincount(birth, minlength=steps + 1) - np.bincount(death, minlength=steps + 1)
+    return np.cumsum(change[:steps], dtype=np.int64)
+
+
+def max_live_of(birth: I64, death: I64, steps: int) -> int:
+    """The most ranges that hold one step; 0 when there are none."""
+    return int(live_count_of(birth, death, steps).max(initial=0))
+
+
+def peak_of(curve: U64 | I64) -> tuple[int, int]:
+    """``(step, value)`` of the curve's first maximum; ``(0, 0)`` for an empty curve."""
+    if not len(curve):
+        return 0, 0
+    step = int(np.argmax(curve))
+    return step, int(curve[step])
+
+
+def change_points(curve: U64 | I64) -> tuple[I64, U64 | I64]:
+    """``(steps, values)``: the step at which each value of a step curve begins, repeats left out. For drawing."""
+    if not len(curve):
+        return np.zeros(0, np.int64), curve
+    begins = np.concatenate([[0], np.flatnonzero(curve[1:] != curve[:-1]) + 1]).astype(np.int64)
+    return begins, curve[begins]
+
+
+# --- sizes of arenas ---------------------------------------------------------------------------------------------
+
+
+def align_up(value: int, alignment: int) -> int:
+    """The least multiple of ``alignment`` (bytes) that is ≥ ``value``; not checked against 2^64 − 1."""
+    return -(-value // alignment) * alignment
+
+
+def committed_bytes(extent: int, page_size: int, *, arena: str = "") -> int:
+    """The extent (bytes) in whole pages; the extent itself where nothing is said of pages (``page_size`` 0)."""
+    committed = align_up(extent, page_size) if page_size else extent
+    if committed > U64_MAX:
+        raise AllocationOverflow(
+            f"arena {arena!r}: {extent} bytes in whole pages of {page_size} are past 2^64 − 1.",
+            arena=arena,
+            offset=0,
+            size=extent,
+            hint="Give the arena a smaller page size.",
+        )
+    return committed
+
+
+def summarise_arena(
+    name: str,
+    config: Arena,
+    *,
+    birth: I64,
+    death: I64,
+    size: U64,
+    steps: int,
+    slots: int,
+    extent: int,
+    lower_bound: int | None = None,
+    status: str = "feasible",
+) -> ArenaSummary:
+    """One arena's figures from its storage columns (one row per storage) and its planner's extent (bytes)."""
+    return ArenaSummary(
+        name=name,
+        capacity_bytes=config.capacity_bytes,
+        alignment_bytes=config.alignment_bytes,
+        page_size=config.page_size,
+        extent_bytes=extent,
+        committed_bytes=committed_bytes(extent, config.page_size, arena=name),
+        peak_live_bytes=peak_of(live_bytes_of(birth, death, size, steps))[1],
+        slots=slots,
+        max_live=max_live_of(birth, death, steps),
+        storages=len(birth),
+        lower_bound_bytes=lower_bound,
+        status=status,
+    )
+
+
+# --- ratios and the metrics record -------------------------------------------------------------------------------
+
+
+def ratio(part: int, whole: int) -> float:
+    """``part / whole``; 0.0 where the whole is empty."""
+    return part / whole if whole else 0.0
+
+
+def reuse_ratio(slots: int, storages: int) -> float:
+    """``memory_reuse_ratio`` = 1 − slots / storages; 0 when there are no storages."""
+    return ratio(storages - slots, storages)
+
+
+def fragmentation_ratio(peak_live: int, extent: int) -> float:
+    """``internal_fragmentation_ratio`` = 1 − Σ peak live / Σ extent; 0 when empty."""
+    return ratio(extent - peak_live, extent)
+
+
+def plan_metrics(
+    arenas: Sequence[ArenaSummary],
+    *,
+    retained: tuple[int, int] = (0, 0),
+    allocation_time_ns: int = 0,
+    allocation_failures: int = 0,
+) -> dict[str, Any]:
+    """``Plan.metrics``: totals over the arenas (per arena: ``Plan.arenas``), seed 0.I and §7, contract §7.
+
+    ``retained`` is :func:`activation_retention`'s pair. ``max_live`` and ``peak_live_bytes`` are sums of the arenas'
+    own maxima, which need not fall on one step. ``allocation_time_ns`` is never hashed and never compared.
+    """
+    slots, storages = sum(a.slots for a in arenas), sum(a.storages for a in arenas)
+    peak_live, extent = sum(a.peak_live_bytes for a in arenas), sum(a.extent_bytes for a in arenas)
+    return {
+        "peak_logical_slots": slots,
+        "max_live": sum(a.max_live for a in arenas),
+        "storages": storages,
+        "peak_live_bytes": peak_live,
+        "extent_bytes": extent,
+        "committed_bytes": sum(a.committed_bytes for a in arenas),
+        "peak_physical_bytes_per_arena": {a.name: a.extent_bytes for a in arenas},
+        "peak_tmmu_usage_per_arena": {a.name: a.peak_live_bytes for a in arenas},
+        "memory_reuse_ratio": reuse_ratio(slots, storages),
+        "internal_fragmentation_ratio": fragmentation_ratio(peak_live, extent),
+        "activation_bytes_retained": retained[0],
+        "activation_bytes": retained[1],
+        "activation_retention_ratio": ratio(*retained),
+        "allocation_failures": allocation_failures,
+        "allocation_time_ns": allocation_time_ns,
+    }
+
+
+def activation_retention(liveness: Liveness) -> tuple[int, int]:
+    """``(bytes kept past the last forward use, bytes of all activations)``, the parts of ``activation_retention_ratio``.
+
+    An activation is a planned tensor of role ``activation`` that is no view (a view has no bytes of its own). Its last
+    forward use is its last reader of phase ``forward``, its birth where there is none, and the end of the timeline for
+    a graph output: handing it out is its use.
+    """
+    timeline, index = liveness.timeline, liveness.timeline.index
+    tensors = timeline.graph.tensors
+    counts = np.array([t.role == "activation" and t.view is None for t in tensors], np.bool_) & (liveness.birth >= 0)
+    forward = np.array([node.phase == "forward" for node in timeline.graph.nodes], np.bool_)
+    last = np.maximum(liveness.birth, 0)
+    reader = np.repeat(np.arange(len(index.node_ids), dtype=np.int64), np.diff(index.in_ptr))
+    use = forward[reader] & (timeline.step_of[reader] >= 0)
+    np.maximum.at(last, index.in_idx[use], timeline.step_of[reader[use]])
+    kept = counts & (liveness.death > last + 1) & ~index.is_output
+    return exact_sum(index.nbytes[kept]), exact_sum(index.nbytes[counts])
+
+
+# --- a plan's storages -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class PlanStorages:
+    """A plan's storages as columns, by storage number; gathered from its rows."""
+
+    head: I64
+    """The row that names it: first-born, bases before views, then id bytes."""
+    arena: NDArray[np.int32]
+    slot: I64
+    offset: U64
+    """Bytes: where the storage starts in its arena (the lowest of its rows)."""
+    size: U64
+    """Bytes: up to the highest end of its rows."""
+    alignment: U64
+    birth: I64
+    death: I64
+    generation: I64
+    backing: U64
+    """Bytes of the slot it lies in: the greatest tenant's, at least 1 (contract §3)."""
+    slot_alignment: U64
+    """Bytes: the greatest alignment over the slot's tenants."""
+
+    def __len__(self) -> int:
+        return len(self.head)
+
+
+def storages_of(plan: Plan) -> PlanStorages:
+    """Gather a plan's rows into storages: hulls of ranges and of bytes."""
+    n = int(plan.storage.max(initial=-1)) + 1
+    rows = np.arange(len(plan), dtype=np.int64)
+    is_view = np.array([base is not None for base in plan.base_tensor_uids], np.bool_)
+    head = np.zeros(n, np.int64)
+    backwards = np.lexsort((rows, is_view, plan.birth))[::-1]
+    head[plan.storage[backwards]] = backwards  # the last write wins: the first-born
+    birth = np.full(n, np.iinfo(np.int64).max)
+    np.minimum.at(birth, plan.storage, plan.birth)
+    death = np.zeros(n, np.int64)
+    np.maximum.at(death, plan.storage, plan.death)
+    offset = np.full(n, U64_MAX, np.uint64)
+    np.minimum.at(offset, plan.storage, plan.offset)
+    end = np.zeros(n, np.uint64)
+    np.maximum.at(end, plan.storage, plan.offset + plan.size)
+    starts = plan.offset == offset[plan.storage]
+    alignment = np.ones(n, np.uint64)
+    np.maximum.at(alignment, plan.storage[starts], plan.alignment[starts])
+    arena, slot = plan.arena[head], plan.logical_slot[head]
+    slot_of, slots = slot_numbers(arena, slot)
+    backing = np.ones(slots, np.uint64)
+    np.maximum.at(backing, slot_of, end - offset)
+    slot_alignment = np.ones(slots, np.uint64)
+    np.maximum.at(slot_alignment, slot_of, alignment)
+    return PlanStorages(
+        head=head,
+        arena=arena,
+        slot=slot,
+        offset=offset,
+        size=end - offset,
+        alignment=alignment,
+        birth=birth,
+        death=death,
+        generation=plan.generation[head],
+        backing=backing[slot_of],
+        slot_alignment=slot_alignment[slot_of],
+    )
+
+
+def slot_numbers(arena: NDArray[np.integer[Any]], slot: I64) -> tuple[I64, int]:
+    """``(number per row, how many)``: dense numbers of the (arena, slot) pairs, in that order."""
+    if not len(slot):
+        return np.zeros(0, np.int64), 0
+    by = np.lexsort((slot, arena))
+    new = np.ones(len(by), np.bool_)
+    new[1:] = (arena[by][1:] != arena[by][:-1]) | (slot[by][1:] != slot[by][:-1])
+    number = np.empty(len(by), np.int64)
+    number[by] = np.cumsum(new) - 1
+    return number, int(new.sum())
+
+
+def arena_number(plan: Plan, arena: str) -> int:
+    """The index of ``arena`` in ``plan.arenas``. ``KeyError`` when the plan has no such arena."""
+    for number, summary in enumerate(plan.arenas):
+        if summary.name == arena:
+            return number
+    raise KeyError(arena)
+
+
+def live_bytes(plan: Plan, arena: str, storages: PlanStorages | None = None) -> U64:
+    """Shape (T,): bytes of the arena's storages alive at each step."""
+    s = storages or storages_of(plan)
+    here = s.arena == arena_number(plan, arena)
+    return live_bytes_of(s.birth[here], s.death[here], s.size[here], plan.steps)
+
+
+@dataclass(frozen=True)
+class Peak:
+    """The step at which the most bytes of an arena are alive (the first such), and what is alive there."""
+
+    arena: str
+    step: int
+    bytes: int
+    rows: tuple[int, ...]
+    """Row numbers, by size falling, then id."""
+
+
+def peak(plan: Plan, arena: str) -> Peak:
+    """Where ``peak_live_bytes`` comes from."""
+    step, most = peak_of(live_bytes(plan, arena))
+    return Peak(arena, step, most, tuple(alive_at(plan, step, arena).tolist()))
+
+
+def alive_at(plan: Plan, step: int, arena: str | None = None) -> I64:
+    """Row numbers of the tensors alive at ``step`` (in one arena, or in all), by size falling, then id."""
+    alive = (plan.birth <= step) & (step < plan.death)
+    if arena is not None:
+        alive &= plan.arena == arena_number(plan, arena)
+    rows = np.flatnonzero(alive)
+    return rows[np.lexsort((rows, U64_MAX - plan.size[rows]))]
+
+
+# --- slots -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Tenant:
+    """One storage in a slot."""
+
+    tensor_id: str
+    """The storage's name (its head)."""
+    generation: int
+    size_bytes: int
+    birth: int
+    death: int
+    unused_bytes: int
+    """Backing − size: the slot rounding while it lives there."""
+
+
+@dataclass(frozen=True)
+class SlotReport:
+    """A slot's backing against each of its tenants, in generation order."""
+
+    arena: str
+    slot: int
+    offset_bytes: int
+    backing_bytes: int
+    alignment: int
+    tenants: tuple[Tenant, ...]
+    busy_steps: int
+    """Steps at which a tenant lives in it."""
+    unused_byte_steps: int
+    """Σ over its tenants of unused bytes × steps alive."""
+
+
+def slot_reports(plan: Plan, arena: str) -> tuple[SlotReport, ...]:
+    """One report per slot of the arena, by slot number."""
+    s, number = storages_of(plan), arena_number(plan, arena)
+    here = np.flatnonzero(s.arena == number)
+    here = here[np.lexsort((s.generation[here], s.slot[here]))]
+    reports: list[SlotReport] = []
+    cuts = np.flatnonzero(np.diff(s.slot[here])) + 1
+    for group in np.split(here, cuts) if len(here) else []:
+        first = group[0]
+        backing = int(s.backing[first])
+        tenants = tuple(
+            Tenant(
+                plan.tensor_ids[s.head[k]],
+                int(s.generation[k]),
+                int(s.size[k]),
+                int(s.birth[k]),
+                int(s.death[k]),
+                backing - int(s.size[k]),
+            )
+            for k in group
+        )
+        reports.append(
+            SlotReport(
+                arena=arena,
+                slot=int(s.slot[first]),
+                offset_bytes=int(s.offset[first]),
+                backing_bytes=backing,
+                alignment=int(s.slot_alignment[first]),
+                tenants=tenants,
+                busy_steps=sum(t.death - t.birth for t in tenants),
+                unused_byte_steps=sum(t.unused_bytes * (t.death - t.birth) for t in tenants),
+            )
+        )
+    return tuple(reports)
+
+
+# --- the resource ledger (seed II.J) -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class ResourceLedger:
+    """Counters per step, over all arenas, columns of shape (T,).
+
+    Row t tells the run up to and including step t, so the last row agrees with ``Plan.metrics``.
+    """
+
+    bytes_allocated: U64
+    """Bytes of the slots occupied at step t, whole slots."""
+    peak_bytes: U64
+    """Σ over arenas of the highest end of a slot occupied so far; Σ extents at the last step."""
+    peak_live_bytes: U64
+    """Σ over arenas of the most bytes alive together so far."""
+    allocation_failures: I64
+
+    @property
+    def internal_fragmentation_ratio(self) -> NDArray[np.float64]:
+        """1 − peak live so far / peak bytes so far; 0 where nothing was occupied yet."""
+        waste = (self.peak_bytes - self.peak_live_bytes).astype(np.float64)
+        return np.divide(waste, self.peak_bytes.astype(np.float64), out=np.zeros_like(waste), where=self.peak_bytes > 0)
+
+    def rows(self) -> list[dict[str, int | float]]:
+        """One mapping per step, keys as seed II.J names them."""
+        return [
+            {
+                "t": t,
+                "bytes_allocated": int(self.bytes_allocated[t]),
+                "peak_bytes": int(self.peak_bytes[t]),
+                "allocation_failures": int(self.allocation_failures[t]),
+                "internal_fragmentation_ratio": fragmentation_ratio(
+                    int(self.peak_live_bytes[t]), int(self.peak_bytes[t])
+                ),
+            }
+            for t in range(len(self.bytes_allocated))
+        ]
+
+
+def resource_ledger(plan: Plan) -> ResourceLedger:
+    """Seed II.J's counters for each step of a plan that was made; a quota that is breached makes none (§4)."""
+    s = storages_of(plan)
+    peak_bytes, peak_live = np.zeros(plan.steps, np.uint64), np.zeros(plan.steps, np.uint64)
+    for number in range(len(plan.arenas)):
+        here = s.arena == number
+        if not here.any():
+            continue
+        highest = np.zeros(plan.steps, np.uint64)
+        np.maximum.at(highest, s.birth[here], s.offset[here] + s.backing[here])
+        peak_bytes += np.maximum.accumulate(highest)
+        live = live_bytes_of(s.birth[here], s.death[here], s.size[here], plan.steps)
+        peak_live += np.maximum.accumulate(live)
+    failures = np.full(plan.steps, int(plan.metrics.get("allocation_failures", 0)), np.int64)
+    return ResourceLedger(live_bytes_of(s.birth, s.death, s.backing, plan.steps), peak_bytes, peak_live, failures)
+
+
+def totals(plan: Plan) -> Mapping[str, int]:
+    """Σ over the arenas of extent, committed and peak live bytes, slots and storages."""
+    return {
+        "extent_bytes": sum(a.extent_bytes for a in plan.arenas),
+        "committed_bytes": sum(a.committed_bytes for a in plan.arenas),
+        "peak_live_bytes": sum(a.peak_live_bytes for a in plan.arenas),
+        "slots": sum(a.slots for a in plan.arenas),
+        "storages": sum(a.storages for a in plan.arenas),
+    }

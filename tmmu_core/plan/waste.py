@@ -1,0 +1,190 @@
+"""The waste ledger: where an arena's extent goes at every step, to the byte (contract §7).
+
+At a step t a *block* is a slot with a tenant alive at t; it spans the slot's backing (its greatest tenant's bytes, at
+least 1). Every byte of ``[0, extent)`` then belongs to exactly one of five accounts:
+
+========================  =============================================================================================
+live                      bytes of the tenants alive at t
+slot rounding             bytes of the blocks above their tenant: backing − size
+alignment gaps            between two neighbouring blocks, up to the next multiple of the upper one's alignment
+holes                     every other byte below the highest block's end that is free at t
+tail                      bytes above the highest block's end (all of the extent when nothing is alive)
+========================  =============================================================================================
+
+so ``live + alignment_gaps + slot_rounding + holes + tail == extent``. A planner that places bytes has one tenant to a
+slot, so the same words hold for it; its slot rounding is 0 but for the byte that backs a zero-size tensor.
+
+The accounts are those of a plan that the verifier passes; where blocks overlap, ``holes`` comes out negative.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from tmmu_core.plan.metrics import PlanStorages, align_up, arena_number, live_bytes_of, slot_numbers, storages_of
+from tmmu_core.plan.model import Plan
+
+I64 = NDArray[np.int64]
+U64 = NDArray[np.uint64]
+
+ACCOUNTS = ("live", "alignment_gaps", "slot_rounding", "holes", "tail")
+"""The accounts in the order in which they are told; they sum to the extent."""
+
+Kind = Literal["live", "alignment_gaps", "slot_rounding", "holes", "tail"]
+
+
+@dataclass(frozen=True, eq=False)
+class WasteLedger:
+    """One arena's accounts over all steps: columns of shape (T,), bytes."""
+
+    arena: str
+    extent: int
+    live: I64
+    alignment_gaps: I64
+    slot_rounding: I64
+    holes: I64
+    tail: I64
+
+    def at(self, step: int) -> dict[str, int]:
+        """The accounts at one step, by name, in the order of :data:`ACCOUNTS`."""
+        return {account: int(getattr(self, account)[step]) for account in ACCOUNTS}
+
+
+@dataclass(frozen=True)
+class Region:
+    """Bytes ``[start, end)`` of an arena at one step, and the account they belong to."""
+
+    start: int
+    end: int
+    kind: Kind
+    tensor_id: str | None = None
+    """The storage's name where the region is live or the rounding above it."""
+
+
+def regions_at(plan: Plan, arena: str, step: int) -> tuple[Region, ...]:
+    """``[0, extent)`` cut into regions at ``step``, bottom up; empty ones are left out."""
+    s, number = storages_of(plan), arena_number(plan, arena)
+    alive = np.flatnonzero((s.arena == number) & (s.birth <= step) & (step < s.death))
+    alive = alive[np.lexsort((s.slot[alive], s.offset[alive]))]
+    regions: list[Region] = []
+    top = 0
+    for i, k in enumerate(alive.tolist()):
+        start, size, backing = int(s.offset[k]), int(s.size[k]), int(s.backing[k])
+        name = plan.tensor_ids[s.head[k]]
+        grid = min(align_up(top, int(s.slot_alignment[k])), start) if i else 0
+        regions += [
+            Region(top, max(grid, top), "alignment_gaps"),
+            Region(max(grid, top), start, "holes"),
+            Region(start, start + size, "live", name),
+            Region(start + size, start + backing, "slot_rounding", name),
+        ]
+        top = max(top, start + backing)
+    regions.append(Region(top, plan.arenas[number].extent_bytes, "tail"))
+    return tuple(region for region in regions if region.end > region.start)
+
+
+def waste_at(plan: Plan, arena: str, step: int) -> dict[str, int]:
+    """The accounts at one step, by name, without computing the others."""
+    accounts = dict.fromkeys(ACCOUNTS, 0)
+    for region in regions_at(plan, arena, step):
+        accounts[region.kind] += region.end - region.start
+    return accounts
+
+
+def waste_ledger(plan: Plan, arena: str) -> WasteLedger:
+    """The accounts at every step. O(n log n) for n storages: a segment tree over the slots follows the free space."""
+    s, number = storages_of(plan), arena_number(plan, arena)
+    here = np.flatnonzero(s.arena == number)
+    extent = plan.arenas[number].extent_bytes
+    live = live_bytes_of(s.birth[here], s.death[here], s.size[here], plan.steps).astype(np.int64)
+    occupied = live_bytes_of(s.birth[here], s.death[here], s.backing[here], plan.steps).astype(np.int64)
+    gaps, top = _follow(s, here, plan.steps)
+    rounding = occupied - live
+    return WasteLedger(
+        arena=arena,
+        extent=extent,
+        live=live,
+        alignment_gaps=gaps,
+        slot_rounding=rounding,
+        holes=top - occupied - gaps,
+        tail=extent - top,
+    )
+
+
+def _follow(s: PlanStorages, here: I64, steps: int) -> tuple[I64, I64]:
+    """``(alignment gaps, end of the highest block)`` at each step for the storages ``here``."""
+    if not len(here):
+        return np.zeros(steps, np.int64), np.zeros(steps, np.int64)
+    slot, n = slot_numbers(np.zeros(len(here), np.int64), s.slot[here])
+    start, end, alignment = np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(n, np.int64)
+    start[slot] = s.offset[here].astype(np.int64)
+    end[slot] = (s.offset[here] + s.backing[here]).astype(np.int64)
+    alignment[slot] = s.slot_alignment[here].astype(np.int64)
+    by_place = np.lexsort((np.arange(n), start))
+    place = np.empty(n, np.int64)
+    place[by_place] = np.arange(n)
+    born, gone = np.argsort(s.birth[here], kind="stable"), np.argsort(s.death[here], kind="stable")
+    result: tuple[I64, I64] = _sweep(
+        start[by_place],
+        end[by_place],
+        alignment[by_place],
+        place[slot],
+        born,
+        s.birth[here][born],
+        gone,
+        s.death[here][gone],
+        steps,
+    )
+    return result
+
+
+@numba.njit(cache=True)
+def _sweep(
+    start: Any, end: Any, alignment: Any, place: Any, born: Any, births: Any, gone: Any, deaths: Any, steps: int
+) -> Any:
+    """Walk the steps; the tree's root always holds the sum of alignment gaps between neighbouring blocks.
+
+    A node holds its first block, its last block (−1: none) and the gaps between the blocks inside it.
+    """
+    n = len(start)
+    leaves = 1
+    while leaves < n:
+        leaves *= 2
+    first, last = np.full(2 * leaves, -1, np.int64), np.full(2 * leaves, -1, np.int64)
+    inside, tenants = np.zeros(2 * leaves, np.int64), np.zeros(n, np.int64)
+    gaps, top = np.zeros(steps, np.int64), np.zeros(steps, np.int64)
+    b = d = 0
+    for t in range(steps):
+        while d < len(gone) or b < len(born):
+            if d < len(gone) and deaths[d] == t:
+                p, change, d = place[gone[d]], -1, d + 1
+            elif b < len(born) and births[b] == t:
+                p, change, b = place[born[b]], 1, b + 1
+            else:
+                break
+            tenants[p] += change
+            k = leaves + p
+            block = p if tenants[p] > 0 else -1
+            if first[k] == block:
+                continue
+            first[k] = last[k] = block
+            k //= 2
+            while k:
+                left, right = 2 * k, 2 * k + 1
+                first[k] = first[left] if first[left] >= 0 else first[right]
+                last[k] = last[right] if last[right] >= 0 else last[left]
+                inside[k] = inside[left] + inside[right]
+                lower, upper = last[left], first[right]
+                if lower >= 0 and upper >= 0 and start[upper] > end[lower]:
+                    a = alignment[upper]
+                    to_grid = (end[lower] + a - 1) // a * a - end[lower]
+                    inside[k] += min(to_grid, start[upper] - end[lower])
+                k //= 2
+        gaps[t] = inside[1]
+        top[t] = end[last[1]] if last[1] >= 0 else 0
+    return gaps, top
