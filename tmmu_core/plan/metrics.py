@@ -195,7 +195,7 @@ def plan_metrics(
 
 
 def activation_retention(liveness: Liveness) -> tuple[int, int]:
-    """``(bytes kept past the last forward use, bytes of all activations)``, the parts of ``activation_retention_ratio``.
+    """``(bytes kept past the last forward use, bytes of all activations)``: ``activation_retention_ratio`` in parts.
 
     An activation is a planned tensor of role ``activation`` that is no view (a view has no bytes of its own). Its last
     forward use is its last reader of phase ``forward``, its birth where there is none, and the end of the timeline for

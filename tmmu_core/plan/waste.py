@@ -14,7 +14,8 @@ tail                      bytes above the highest block's end (all of the extent
 so ``live + alignment_gaps + slot_rounding + holes + tail == extent``. A planner that places bytes has one tenant to a
 slot, so the same words hold for it; its slot rounding is 0 but for the byte that backs a zero-size tensor.
 
-The accounts are those of a plan that the verifier passes; where blocks overlap, ``holes`` comes out negative.
+The sum holds for every plan that the verifier passes. Where blocks overlap, bytes would be counted twice: ``holes``
+then stops at 0 and the sum is over the extent.
 """
 
 from __future__ import annotations
@@ -44,11 +45,11 @@ class WasteLedger:
 
     arena: str
     extent: int
-    live: I64
-    alignment_gaps: I64
-    slot_rounding: I64
-    holes: I64
-    tail: I64
+    live: U64
+    alignment_gaps: U64
+    slot_rounding: U64
+    holes: U64
+    tail: U64
 
     def at(self, step: int) -> dict[str, int]:
         """The accounts at one step, by name, in the order of :data:`ACCOUNTS`."""
@@ -101,35 +102,34 @@ def waste_ledger(plan: Plan, arena: str) -> WasteLedger:
     s, number = storages_of(plan), arena_number(plan, arena)
     here = np.flatnonzero(s.arena == number)
     extent = plan.arenas[number].extent_bytes
-    live = live_bytes_of(s.birth[here], s.death[here], s.size[here], plan.steps).astype(np.int64)
-    occupied = live_bytes_of(s.birth[here], s.death[here], s.backing[here], plan.steps).astype(np.int64)
+    live = live_bytes_of(s.birth[here], s.death[here], s.size[here], plan.steps)
+    occupied = live_bytes_of(s.birth[here], s.death[here], s.backing[here], plan.steps)
     gaps, top = _follow(s, here, plan.steps)
-    rounding = occupied - live
+    used = occupied + gaps
     return WasteLedger(
         arena=arena,
         extent=extent,
         live=live,
         alignment_gaps=gaps,
-        slot_rounding=rounding,
-        holes=top - occupied - gaps,
-        tail=extent - top,
+        slot_rounding=occupied - live,
+        holes=np.where(top > used, top - used, np.uint64(0)),
+        tail=np.uint64(extent) - np.minimum(top, np.uint64(extent)),
     )
 
 
-def _follow(s: PlanStorages, here: I64, steps: int) -> tuple[I64, I64]:
+def _follow(s: PlanStorages, here: I64, steps: int) -> tuple[U64, U64]:
     """``(alignment gaps, end of the highest block)`` at each step for the storages ``here``."""
     if not len(here):
-        return np.zeros(steps, np.int64), np.zeros(steps, np.int64)
+        return np.zeros(steps, np.uint64), np.zeros(steps, np.uint64)
     slot, n = slot_numbers(np.zeros(len(here), np.int64), s.slot[here])
-    start, end, alignment = np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(n, np.int64)
-    start[slot] = s.offset[here].astype(np.int64)
-    end[slot] = (s.offset[here] + s.backing[here]).astype(np.int64)
-    alignment[slot] = s.slot_alignment[here].astype(np.int64)
+    start, end, alignment = np.zeros(n, np.uint64), np.zeros(n, np.uint64), np.zeros(n, np.uint64)
+    start[slot], end[slot] = s.offset[here], s.offset[here] + s.backing[here]
+    alignment[slot] = s.slot_alignment[here]
     by_place = np.lexsort((np.arange(n), start))
     place = np.empty(n, np.int64)
     place[by_place] = np.arange(n)
     born, gone = np.argsort(s.birth[here], kind="stable"), np.argsort(s.death[here], kind="stable")
-    result: tuple[I64, I64] = _sweep(
+    result: tuple[U64, U64] = _sweep(
         start[by_place],
         end[by_place],
         alignment[by_place],
@@ -156,8 +156,8 @@ def _sweep(
     while leaves < n:
         leaves *= 2
     first, last = np.full(2 * leaves, -1, np.int64), np.full(2 * leaves, -1, np.int64)
-    inside, tenants = np.zeros(2 * leaves, np.int64), np.zeros(n, np.int64)
-    gaps, top = np.zeros(steps, np.int64), np.zeros(steps, np.int64)
+    inside, tenants = np.zeros(2 * leaves, np.uint64), np.zeros(n, np.int64)
+    gaps, top = np.zeros(steps, np.uint64), np.zeros(steps, np.uint64)
     b = d = 0
     for t in range(steps):
         while d < len(gone) or b < len(born):
@@ -181,10 +181,10 @@ def _sweep(
                 inside[k] = inside[left] + inside[right]
                 lower, upper = last[left], first[right]
                 if lower >= 0 and upper >= 0 and start[upper] > end[lower]:
-                    a = alignment[upper]
-                    to_grid = (end[lower] + a - 1) // a * a - end[lower]
+                    to_grid = (alignment[upper] - end[lower] % alignment[upper]) % alignment[upper]
                     inside[k] += min(to_grid, start[upper] - end[lower])
                 k //= 2
         gaps[t] = inside[1]
-        top[t] = end[last[1]] if last[1] >= 0 else 0
+        if last[1] >= 0:
+            top[t] = end[last[1]]
     return gaps, top
