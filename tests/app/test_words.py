@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app import words
+
+
+@pytest.mark.parametrize(
+    ("n", "text"),
+    [
+        (0, "0 B"),
+        (1023, "1,023 B"),
+        (1024, "1.00 KiB (1,024 B)"),
+        (1_572_864, "1.50 MiB (1,572,864 B)"),
+        (1024**2 - 1, "1.00 MiB (1,048,575 B)"),
+        (12_900_000, "12.3 MiB (12,900,000 B)"),
+        (None, "unknown"),
+    ],
+)
+def test_bytes_come_with_their_exact_count(n: int | None, text: str) -> None:
+    assert words.full_bytes(n) == text
+
+
+def test_an_unlimited_capacity_is_said_so() -> None:
+    assert words.capacity(2**64 - 1) == "unlimited"
+
+
+def test_an_offset_is_decimal_and_hex() -> None:
+    assert words.offset(1_998_848) == "1,998,848 (0x1E8000)"
+
+
+@pytest.mark.parametrize(
+    ("part", "whole", "text"),
+    [
+        (104, 1000, "10.4 %"),
+        (1, 2, "50 %"),
+        (0, 0, "0 %"),
+        (1, 0, "unknown"),
+        (1, 100_000, "<0.1 %"),
+        (None, 3, "unknown"),
+    ],
+)
+def test_a_percentage_has_one_decimal_and_never_hides_a_rest(part: int | None, whole: int | None, text: str) -> None:
+    assert words.percent(part, whole) == text
+
+
+def test_a_change_is_told_by_its_sign() -> None:
+    assert [words.delta_bytes(n) for n in (2048, 0, -5)] == ["+2.00 KiB", "±0 B", "−5 B"]
+
+
+def test_a_long_name_keeps_both_ends() -> None:
+    assert words.shortened("layer4.2.bottleneck.conv3.weight", 13) == "layer4…weight"
+
+
+@pytest.mark.parametrize(
+    ("text", "n"),
+    [("", None), ("64k", 65536), ("1.5 MiB", 1_572_864), ("1,048,576", 1_048_576), ("0x1000", 4096), ("12B", 12)],
+)
+def test_sizes_are_read_as_people_write_them(text: str, n: int | None) -> None:
+    assert words.parse_bytes(text) == n
+
+
+@pytest.mark.parametrize("text", ["much", "1.2.3", "-4", "MiB", "4 hours", "12kk", "."])
+def test_what_is_no_size_is_refused_in_a_sentence(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a size"):
+        words.parse_bytes(text)
+
+
+@given(st.integers(0, 2**64))
+def test_a_short_size_never_shows_more_than_four_digits(n: int) -> None:
+    assert len(words.short_bytes(n).split()[0].replace(".", "")) <= 4
