@@ -13,12 +13,12 @@ by its producer's own backward step: it comes from the loss, whose graph this is
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from tmmu_core.graph.dtypes import is_floating
-from tmmu_core.graph.model import Graph, Node, Tensor
+from tmmu_core.graph.model import Graph, Inplace, Node, Tensor
 from tmmu_core.graph.operators import gradient_needs
 
 NOT_DIFFERENTIABLE = frozenset({"constant", "buffer", "optimizer_state"})
@@ -77,8 +77,8 @@ def _grad(name: str) -> str:
     return f"{name}@grad"
 
 
-def _distinct(names: object) -> list[str]:
-    return list(dict.fromkeys(names))  # type: ignore[call-overload, no-any-return]
+def _distinct(names: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(names))
 
 
 def _edges(node: Node) -> list[tuple[int, int]]:
@@ -132,7 +132,7 @@ def _gradient_of(tensor: Tensor) -> Tensor:
     return Tensor(id=_grad(tensor.id), shape=tensor.shape, dtype=tensor.dtype, role="gradient", shard=tensor.shard)
 
 
-def _mirrored(node: Node, reads: Sequence[str], written: Sequence[str]) -> object:
+def _mirrored(node: Node, reads: Sequence[str], written: Sequence[str]) -> Inplace | None:
     """The hand-offs the backward step permits: the forward node's, turned round."""
     if node.inplace is None or isinstance(node.inplace, str):
         return node.inplace

@@ -75,13 +75,12 @@ def _candidates(timeline: Timeline) -> tuple[I64, I64, I64, I64]:
     has_output = np.diff(index.out_ptr) > 0
     everything = np.zeros(len(nodes), np.bool_)
     listed: list[tuple[int, int, int, int]] = []
-    for k, node in enumerate(nodes):
-        permission = node.inplace
+    for k, permission in enumerate([node.inplace for node in nodes]):
         if permission is None or permission == "any":
             everything[k] = True
-        elif permission != "none":
+        elif not isinstance(permission, str):
             inputs, outputs = index.inputs_of(k), index.outputs_of(k)
-            listed += [(k, int(inputs[i]), int(outputs[o]), at) for at, (i, o) in enumerate(permission)]  # type: ignore[misc]
+            listed += [(k, int(inputs[i]), int(outputs[o]), at) for at, (i, o) in enumerate(permission)]
 
     everything &= has_output & (timeline.step_of >= 0)
     reads = np.diff(index.in_ptr)
@@ -91,10 +90,8 @@ def _candidates(timeline: Timeline) -> tuple[I64, I64, I64, I64]:
     node, x, priority = of_edge[chosen], index.in_idx[chosen], position[chosen]
     y = index.out_idx[index.out_ptr[node]]
 
-    some = [row for row in listed if timeline.step_of[row[0]] >= 0]
-    if some:
-        columns = np.array(some, np.int64).T
-        node, x, y, priority = (np.concatenate(pair) for pair in zip((node, x, y, priority), columns, strict=True))
+    rows = np.array([row for row in listed if timeline.step_of[row[0]] >= 0], np.int64).reshape(-1, 4)
+    node, x, y, priority = (np.concatenate(pair) for pair in zip((node, x, y, priority), rows.T, strict=True))
     return _first_mentions(node, x, y, priority)
 
 

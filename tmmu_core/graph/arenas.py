@@ -1,0 +1,62 @@
+"""The arena configuration: read, checked, and with the default arenas where none is given (contract §4)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from tmmu_core.errors import U64_MAX, AlignmentViolation, InvalidIrShapes
+from tmmu_core.graph.model import Arena, ArenaConfig
+
+
+def read_arenas(config: Mapping[str, Arena | Mapping[str, Any]] | None) -> ArenaConfig:
+    """Arena name → :class:`Arena`; what an arena says beyond its three fields is kept for the hash alone.
+
+    Raises ``AlignmentViolation`` for an alignment that is no power of two, ``InvalidIrShapes`` (reason
+    ``arena_config``) for a figure that is no uint64.
+    """
+    arenas: ArenaConfig = {}
+    for name, given in (config or {}).items():
+        try:
+            arena = given if isinstance(given, Arena) else msgspec.convert(given, Arena, strict=True)
+        except msgspec.ValidationError as error:
+            raise _bad(name, str(error)) from error
+        for field in ("capacity_bytes", "alignment_bytes", "page_size"):
+            if not 0 <= getattr(arena, field) <= U64_MAX:
+                raise _bad(name, f"{field} is {getattr(arena, field)}, not between 0 and 2^64 − 1")
+        check_alignment(arena.alignment_bytes, arena=name)
+        arenas[name] = arena
+    return arenas
+
+
+def as_given(config: Mapping[str, Arena | Mapping[str, Any]] | None) -> dict[str, Any]:
+    """The configuration as the plain mapping that is hashed; defaults that were not spelled stay unspelled."""
+    return {
+        name: msgspec.to_builtins(arena) if isinstance(arena, Arena) else dict(arena)
+        for name, arena in (config or {}).items()
+    }
+
+
+def check_alignment(alignment: int, *, arena: str) -> None:
+    """Raise ``AlignmentViolation`` unless ``alignment`` (bytes) is a power of two ≥ 1."""
+    if alignment < 1 or alignment & (alignment - 1):
+        nearest = 1 << max(alignment, 1).bit_length()
+        raise AlignmentViolation(
+            f"arena {arena!r} asks for an alignment of {alignment} B, which is no power of two.",
+            arena=arena,
+            path=f"$.{arena}.alignment_bytes",
+            hint=f"Use a power of two, such as {nearest // 2 or 1} or {nearest}.",
+        )
+
+
+def _bad(name: str, what: str) -> InvalidIrShapes:
+    return InvalidIrShapes(
+        f"arena {name!r} of the arena configuration: {what}.",
+        reason="arena_config",
+        node_id="",
+        arena=name,
+        path=f"$.{name}",
+        hint='Write it as {"capacity_bytes": 1048576, "alignment_bytes": 128, "page_size": 4096}.',
+    )

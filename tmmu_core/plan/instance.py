@@ -1,0 +1,130 @@
+"""Plans of plain instances: one arena, no graph (contract §10)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tmmu_core.graph.model import Arena
+from tmmu_core.plan import canonical
+from tmmu_core.plan.engine import assemble, check_capacity, summarise
+from tmmu_core.plan.model import Plan
+from tmmu_core.plan.rows import PlanColumns, numbered_by_offset, storage_numbers
+from tmmu_core.planners import planner_named
+from tmmu_core.planners.problem import Packing, Problem, Progress
+from tmmu_core.planners.slots import slot_sizes
+
+GIVEN = "given"
+"""The planner's name in a plan whose offsets came with the instance."""
+
+
+def plan_problem(
+    problem: Problem,
+    *,
+    planner: str = "slots",
+    options: Mapping[str, Any] | None = None,
+    name: str = "",
+    packing: Packing | None = None,
+    token: bytes | None = None,
+    progress: Progress | None = None,
+) -> Plan:
+    """Plan one arena; ``packing`` is taken as the answer where it is given (a finished plan to look at).
+
+    A storage with gaps becomes one row per live part, ``id``, ``id@part1``, …, all at one offset: a row's range never
+    says more than what is held. Raises what the planner raises, ``ArenaTooSmall``, ``AllocationOverflow``.
+    """
+    started = time.perf_counter_ns()
+    if packing is None:
+        entry = planner_named(planner)
+        packing = entry.pack(problem, entry.checked_options(options or {}), progress)
+    else:
+        planner = GIVEN
+    slot = packing.slot if packing.slot is not None else numbered_by_offset(problem, packing)
+    sizes = slot_sizes(problem, slot)[0][slot] if packing.slot is not None else np.maximum(problem.size, np.uint64(1))
+    extent = int((packing.offset + sizes).max()) if len(problem) else 0
+
+    columns = _columns(problem, packing, slot)
+    steps = max(int(columns.death.max(initial=0)), 1)
+    arena = Arena(problem.capacity, problem.arena_alignment)
+    config = {problem.arena: arena}
+    summary = summarise(problem, packing, config, steps, int(slot.max(initial=-1)) + 1, extent, problem.death)
+    if planner != GIVEN:
+        check_capacity(problem, summary)
+    return assemble(
+        columns,
+        [summary],
+        ir_hash=canonical.H(["tmmu_problem_v1", _identity(problem)]),
+        arena_config_hash=canonical.arena_config_hash(
+            {problem.arena: {"capacity_bytes": arena.capacity_bytes, "alignment_bytes": arena.alignment_bytes}}
+        ),
+        shard_spec_hash=canonical.shard_spec_hash({}),
+        planner=planner,
+        planner_options=dict(options or {}),
+        ir_name=name,
+        mode="inference",
+        preset="inference",
+        replay_token=token or canonical.token_from_seed(0),
+        rank=0,
+        world_size=1,
+        steps=steps,
+        has_inputs_step=False,
+        execution_order=(),
+        retained=(0, 0),
+        started=started,
+        notes={problem.arena: dict(packing.notes)} if packing.notes else {},
+    )
+
+
+def _identity(problem: Problem) -> list[list[Any]]:
+    """What makes an instance that instance: rows by id, with what constrains them."""
+    rows = []
+    for i in sorted(range(len(problem)), key=problem.ids.__getitem__):
+        row: list[Any] = [problem.ids[i], int(problem.birth[i]), int(problem.death[i])]
+        row += [int(problem.size[i]), int(problem.alignment[i])]
+        if problem.gaps is not None and problem.gaps[i]:
+            row.append([list(gap) for gap in problem.gaps[i]])
+        rows.append(row)
+    return rows
+
+
+def _columns(problem: Problem, packing: Packing, slot: np.ndarray[Any, Any]) -> PlanColumns:
+    parts = [(i, k, lo, hi) for i in range(len(problem)) for k, (lo, hi) in enumerate(live_parts(problem, i))]
+    ids = [problem.ids[i] + (f"@part{k}" if k else "") for i, k, _, _ in parts]
+    order = sorted(range(len(parts)), key=ids.__getitem__)
+    source = np.array([parts[at][0] for at in order], np.int64)
+    birth = np.array([parts[at][2] for at in order], np.int64)
+    arena = np.zeros(len(order), np.int32)
+    storage, generation = storage_numbers(arena, slot[source], birth)
+    return PlanColumns(
+        tensor_ids=tuple([ids[at] for at in order]),
+        arena=arena,
+        logical_slot=slot[source],
+        offset=packing.offset[source],
+        size=problem.size[source],
+        alignment=problem.alignment[source],
+        birth=birth,
+        death=np.array([parts[at][3] for at in order], np.int64),
+        generation=generation,
+        storage=storage,
+        roles=tuple([problem.roles[i] if problem.roles else "activation" for i in source.tolist()]),
+        dtypes=("uint8",) * len(order),
+        shapes=tuple([(int(problem.size[i]),) for i in source.tolist()]),
+        alias_group_ids=(None,) * len(order),
+        base_tensor_uids=(None,) * len(order),
+        handoffs=(),
+    )
+
+
+def live_parts(problem: Problem, i: int) -> list[tuple[int, int]]:
+    """The half-open ranges in which storage ``i`` holds bytes: its life less its gaps."""
+    parts, at = [], int(problem.birth[i])
+    for lo, hi in sorted(problem.gaps[i]) if problem.gaps is not None else ():
+        if lo > at:
+            parts.append((at, lo))
+        at = max(at, hi)
+    if at < int(problem.death[i]):
+        parts.append((at, int(problem.death[i])))
+    return parts

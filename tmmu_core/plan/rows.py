@@ -1,0 +1,162 @@
+"""From packings back to tensors: which hand-offs were used, and the columns of a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from tmmu_core.graph.dtypes import itemsize
+from tmmu_core.liveness.analyse import row_bytes
+from tmmu_core.liveness.model import I32, I64, U64, Liveness
+from tmmu_core.plan.model import ArenaSummary
+from tmmu_core.planners.problem import Packing, Problem
+from tmmu_core.planners.slots import slot_sizes
+
+
+@dataclass(frozen=True, eq=False)
+class Placement:
+    """Every storage's place, as columns over ``liveness.storages``, all arenas together."""
+
+    liveness: Liveness
+    """With the hand-offs that the planner used; the others' givers live one step longer."""
+    slot: I64
+    offset: U64
+    rows_of: Mapping[str, I64]
+    """Arena → its storages, in the problem's order."""
+    extent: Mapping[str, int]
+    """Arena → last offset + size, in bytes."""
+
+
+def as_used(liveness: Liveness, problems: Sequence[Problem], packings: Sequence[Packing]) -> Placement:
+    """Lay the packings side by side.
+
+    A planner that places bytes uses a hand-off only where giver and taker start at one offset and the taker is not
+    larger (contract §1); one that assigns slots uses them all.
+    """
+    count = len(liveness.storages)
+    slot, offset = np.full(count, -1, np.int64), np.zeros(count, np.uint64)
+    rows_of: dict[str, I64] = {}
+    extent: dict[str, int] = {}
+    unused: list[int] = []
+    for number, (problem, packing) in enumerate(zip(problems, packings, strict=True)):
+        rows = np.flatnonzero(liveness.storages.arena == number)
+        rows_of[problem.arena] = rows
+        offset[rows] = packing.offset
+        slot[rows] = numbered = packing.slot if packing.slot is not None else numbered_by_offset(problem, packing)
+        backing = slot_sizes(problem, numbered)[0] if packing.slot is not None else None
+        sizes = backing[numbered] if backing is not None else np.maximum(problem.size, np.uint64(1))
+        extent[problem.arena] = int((packing.offset + sizes).max()) if len(rows) else 0
+        if packing.slot is None and problem.handoff_from is not None:
+            takers = np.flatnonzero(problem.handoff_from >= 0)
+            givers = problem.handoff_from[takers]
+            same = (packing.offset[takers] == packing.offset[givers]) & (problem.size[takers] <= problem.size[givers])
+            unused += rows[takers[~same]].tolist()
+    return Placement(_without(liveness, unused) if unused else liveness, slot, offset, rows_of, extent)
+
+
+def numbered_by_offset(problem: Problem, packing: Packing) -> I64:
+    """Storages numbered by (offset, birth, id), for planners without slots (contract §9)."""
+    ids = problem.ids
+    rank = np.empty(len(ids), np.int64)
+    rank[sorted(range(len(ids)), key=ids.__getitem__)] = np.arange(len(ids))
+    slot = np.empty(len(ids), np.int64)
+    slot[np.lexsort((rank, problem.birth, packing.offset))] = np.arange(len(ids))
+    return slot
+
+
+def _without(liveness: Liveness, takers: Sequence[int]) -> Liveness:
+    """The same liveness with some granted hand-offs not used: giver and taker overlap at the step between them."""
+    storages = liveness.storages
+    taken = set(takers)
+    used = np.array([int(liveness.storage_of[y]) not in taken for y in liveness.handoffs[:, 2]], np.bool_)
+    death, storage_death = liveness.death.copy(), storages.death.copy()
+    death[liveness.handoffs[~used, 1]] += 1
+    storage_death[storages.handoff_from[list(takers)]] += 1
+    handoff_from = storages.handoff_from.copy()
+    handoff_from[list(takers)] = -1
+    return replace(
+        liveness,
+        death=death,
+        storages=replace(storages, death=storage_death, handoff_from=handoff_from),
+        handoffs=liveness.handoffs[used],
+    )
+
+
+class PlanColumns(NamedTuple):
+    """What a :class:`Plan` says of tensors, by its own field names."""
+
+    tensor_ids: tuple[str, ...]
+    arena: I32
+    logical_slot: I64
+    offset: U64
+    size: U64
+    alignment: U64
+    birth: I64
+    death: I64
+    generation: I64
+    storage: I64
+    roles: tuple[str, ...]
+    dtypes: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    alias_group_ids: tuple[str | None, ...]
+    base_tensor_uids: tuple[str | None, ...]
+    handoffs: tuple[tuple[int, str, str], ...]
+
+
+def plan_columns(liveness: Liveness, placement: Placement, arenas: Sequence[ArenaSummary]) -> PlanColumns:
+    """The columns of :class:`Plan`, rows by tensor id bytes, and its hand-offs."""
+    liveness = placement.liveness
+    index, graph, storages = liveness.timeline.index, liveness.timeline.graph, liveness.storages
+    ids = index.tensor_ids
+    rows = np.array(sorted(np.flatnonzero(liveness.birth >= 0).tolist(), key=ids.__getitem__), np.int64)
+    chosen = rows.tolist()
+    tensors = [graph.tensors[i] for i in chosen]
+    storage = liveness.storage_of[rows]
+    number, generation = storage_numbers(storages.arena, placement.slot, storages.birth)
+    return PlanColumns(
+        tensor_ids=tuple([ids[i] for i in chosen]),
+        arena=storages.arena[storage],
+        logical_slot=placement.slot[storage],
+        offset=placement.offset[storage] + liveness.offset_in_storage[rows],
+        size=row_bytes(liveness.timeline)[rows],
+        alignment=_alignments(liveness, rows, arenas),
+        birth=liveness.birth[rows],
+        death=liveness.death[rows],
+        generation=generation[storage],
+        storage=number[storage],
+        roles=tuple([tensor.role for tensor in tensors]),
+        dtypes=tuple([tensor.dtype for tensor in tensors]),
+        shapes=tuple([index.shapes[i] for i in chosen]),
+        alias_group_ids=tuple([tensor.alias_group_id for tensor in tensors]),
+        base_tensor_uids=tuple([tensor.view.base_tensor_uid if tensor.view else None for tensor in tensors]),
+        handoffs=tuple([(k, ids[x], ids[y]) for k, x, y in liveness.handoffs.tolist()]),
+    )
+
+
+def storage_numbers(arena: I32, slot: I64, birth: I64) -> tuple[I64, I64]:
+    """Storage numbers dense by (arena, slot, birth), and the how-manieth tenant of its slot each storage is."""
+    order = np.lexsort((birth, slot, arena))
+    number = np.empty(len(order), np.int64)
+    number[order] = np.arange(len(order))
+    first = np.ones(len(order), np.bool_)
+    first[1:] = (slot[order][1:] != slot[order][:-1]) | (arena[order][1:] != arena[order][:-1])
+    start = np.maximum.accumulate(np.where(first, np.arange(len(order)), 0))
+    return number, number - start[number] if len(order) else number
+
+
+def _alignments(liveness: Liveness, rows: I64, arenas: Sequence[ArenaSummary]) -> U64:
+    """What each row's offset is a multiple of: the arena's for a storage's start, the dtype's own inside one."""
+    tensors = liveness.timeline.graph.tensors
+    floor = np.array([arena.alignment_bytes for arena in arenas] or [1], np.uint64)
+    alignment = floor[liveness.storages.arena[liveness.storage_of[rows]]]
+    inside = (liveness.timeline.index.base[rows] >= 0) | (liveness.offset_in_storage[rows] > 0)
+    for at in np.flatnonzero(inside).tolist():
+        alignment[at] = itemsize(tensors[rows[at]].dtype)
+    own = [(at, tensors[i].alignment) for at, i in enumerate(rows.tolist()) if tensors[i].alignment is not None]
+    for at, declared in own:
+        assert declared is not None
+        alignment[at] = max(declared, 1 if inside[at] else int(alignment[at]), 1)
+    return alignment

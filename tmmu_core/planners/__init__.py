@@ -1,0 +1,80 @@
+"""``PLANNERS``: every planner by name. A planner is a function and a line in this table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+from tmmu_core.errors import InvalidIrShapes
+from tmmu_core.planners.problem import ArenaPlanner, Packing, Problem, Progress
+
+
+@dataclass(frozen=True)
+class PlannerEntry:
+    """A line of the table; the function's module is loaded when it is first called."""
+
+    name: str
+    summary: str
+    module: str
+    function: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Option → default."""
+    has_slots: bool = False
+
+    @property
+    def pack(self) -> ArenaPlanner:
+        """The planner itself."""
+        planner: Callable[..., Packing] = getattr(import_module(self.module), self.function)
+        return planner
+
+    def checked_options(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The defaults with ``given`` laid over them; an option that the planner does not have is refused by name."""
+        unknown = sorted(set(given) - set(self.options))
+        if unknown:
+            has = ", ".join(sorted(self.options)) or "none"
+            raise InvalidIrShapes(
+                f"planner {self.name!r} has no option {unknown[0]!r}.",
+                reason="planner_option",
+                node_id="",
+                hint=f"Its options: {has}.",
+            )
+        return {**self.options, **given}
+
+
+_HERE = "tmmu_core.planners"
+PLANNERS: dict[str, PlannerEntry] = {
+    entry.name: entry
+    for entry in (
+        PlannerEntry(
+            "slots",
+            "the normative planner: the fewest slots, each as large as its largest tenant",
+            f"{_HERE}.slots",
+            "plan_slots",
+            has_slots=True,
+        ),
+        PlannerEntry(
+            "naive",
+            "no reuse: a slot for each storage, the honest baseline",
+            f"{_HERE}.slots",
+            "plan_naive",
+            has_slots=True,
+        ),
+    )
+}
+
+
+def planner_named(name: str) -> PlannerEntry:
+    """The entry called ``name``; raises ``InvalidIrShapes`` (reason ``unknown_planner``) with the names there are."""
+    if name not in PLANNERS:
+        raise InvalidIrShapes(
+            f"there is no planner {name!r}.",
+            reason="unknown_planner",
+            node_id="",
+            hint=f"Choose one of: {', '.join(PLANNERS)}.",
+        )
+    return PLANNERS[name]
+
+
+__all__ = ["PLANNERS", "Packing", "PlannerEntry", "Problem", "Progress", "planner_named"]
