@@ -23,6 +23,8 @@ from numpy.typing import NDArray
 from tmmu_core import SPEC_VERSION
 from tmmu_core.errors import U64_MAX, InvalidIrShapes
 from tmmu_core.graph.model import Graph
+from tmmu_core.graph.native import normal_form
+from tmmu_core.plan.model import Plan
 
 U8 = NDArray[np.uint8]
 I64 = NDArray[np.int64]
@@ -188,6 +190,11 @@ def cbor_chunks(x: Any) -> Iterator[bytes]:
         yield _head(_ARRAY, len(x))
         for start in range(0, len(x), CHUNK_ROWS):
             yield _encode_rows(x, start, min(start + CHUNK_ROWS, len(x)))
+    elif isinstance(x, list | tuple) and len(x) > 4096 and set(map(type, x)) == {str}:
+        # An execution order: texts alone, woven like a table's column.
+        yield _head(_ARRAY, len(x))
+        for start in range(0, len(x), CHUNK_ROWS):
+            yield _text_pieces(x[start : start + CHUNK_ROWS])[0].tobytes()
     elif isinstance(x, list | tuple):
         yield _head(_ARRAY, len(x))
         pending: list[bytes] = []
@@ -326,8 +333,6 @@ def ir_hash(graph: Graph) -> bytes:
 
     Raises ``InvalidIrShapes`` (reason ``not_canonical``) when ``params`` hold what has no canonical form.
     """
-    from tmmu_core.graph.native import normal_form
-
     return _of_user_value(normal_form(graph), "the graph")
 
 
@@ -432,3 +437,22 @@ def plan_hash(
 def layout_hash(slots: Table, addresses: Table) -> bytes:
     """``H(["tmmu_layout_v1", [slot rows, address rows]])``: what two runs with different tokens must share."""
     return H(["tmmu_layout_v1", [slots, addresses]])
+
+
+def plan_digests(plan: Plan) -> tuple[bytes, bytes]:
+    """``(tmmu_plan_hash, layout_hash)`` recomputed from a plan's rows: what its own two fields must say."""
+    names = [arena.name for arena in plan.arenas]
+    slots = slot_rows(plan.tensor_ids, names, plan.arena, plan.logical_slot)
+    addresses = logical_address_table(names, plan.arena, plan.logical_slot, plan.offset)
+    whole = plan_hash(
+        ir_hash=plan.ir_hash,
+        mode=plan.mode,
+        arena_config_hash=plan.arena_config_hash,
+        execution_order_hash=plan.execution_order_hash,
+        rank=plan.rank,
+        world_size=plan.world_size,
+        shard_spec_hash=plan.shard_spec_hash,
+        slot_assignment_table=slot_assignment_table(plan.replay_token, slots),
+        logical_address_table=addresses,
+    )
+    return whole, layout_hash(slots, addresses)

@@ -83,6 +83,14 @@ def peak_of(curve: U64 | I64) -> tuple[int, int]:
     return step, int(curve[step])
 
 
+def peak_and_count(birth: I64, death: I64, size: U64, steps: int) -> tuple[int, int]:
+    """``(peak live bytes, max live)`` without a curve over all steps, which a plain instance may have 2^40 of."""
+    if steps > 8 * len(birth) + 1024:
+        times, event = np.unique(np.concatenate([birth, death]), return_inverse=True)
+        birth, death, steps = event[: len(birth)], event[len(birth) :], len(times)
+    return peak_of(live_bytes_of(birth, death, size, steps))[1], max_live_of(birth, death, steps)
+
+
 def change_points(curve: U64 | I64) -> tuple[I64, U64 | I64]:
     """``(steps, values)``: the step at which each value of a step curve begins, repeats left out. For drawing."""
     if not len(curve):
@@ -127,6 +135,7 @@ def summarise_arena(
     status: str = "feasible",
 ) -> ArenaSummary:
     """One arena's figures from its storage columns (one row per storage) and its planner's extent (bytes)."""
+    peak_live, max_live = peak_and_count(birth, death, size, steps)
     return ArenaSummary(
         name=name,
         capacity_bytes=config.capacity_bytes,
@@ -134,9 +143,9 @@ def summarise_arena(
         page_size=config.page_size,
         extent_bytes=extent,
         committed_bytes=committed_bytes(extent, config.page_size, arena=name),
-        peak_live_bytes=peak_of(live_bytes_of(birth, death, size, steps))[1],
+        peak_live_bytes=peak_live,
         slots=slots,
-        max_live=max_live_of(birth, death, steps),
+        max_live=max_live,
         storages=len(birth),
         lower_bound_bytes=lower_bound,
         status=status,
@@ -242,7 +251,10 @@ class PlanStorages:
 
 
 def storages_of(plan: Plan) -> PlanStorages:
-    """Gather a plan's rows into storages: hulls of ranges and of bytes."""
+    """Gather a plan's rows into storages: hulls of ranges and of bytes.
+
+    A range that reaches out of the timeline, which only a damaged plan has, is cut to it.
+    """
     n = int(plan.storage.max(initial=-1)) + 1
     rows = np.arange(len(plan), dtype=np.int64)
     is_view = np.array([base is not None for base in plan.base_tensor_uids], np.bool_)
@@ -260,6 +272,8 @@ def storages_of(plan: Plan) -> PlanStorages:
     starts = plan.offset == offset[plan.storage]
     alignment = np.ones(n, np.uint64)
     np.maximum.at(alignment, plan.storage[starts], plan.alignment[starts])
+    birth = np.clip(birth, 0, plan.steps)
+    death = np.clip(death, birth, plan.steps)
     arena, slot = plan.arena[head], plan.logical_slot[head]
     slot_of, slots = slot_numbers(arena, slot)
     backing = np.ones(slots, np.uint64)

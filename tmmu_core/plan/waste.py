@@ -20,10 +20,11 @@ then stops at 0 and the sum is over the extent.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -32,6 +33,9 @@ from tmmu_core.plan.model import Plan
 
 I64 = NDArray[np.int64]
 U64 = NDArray[np.uint64]
+
+WORTH_COMPILING = 50_000
+"""Steps and events from which on the compiled sweep, its loading included, wins over plain Python."""
 
 ACCOUNTS = ("live", "alignment_gaps", "slot_rounding", "holes", "tail")
 """The accounts in the order in which they are told; they sum to the extent."""
@@ -129,7 +133,8 @@ def _follow(s: PlanStorages, here: I64, steps: int) -> tuple[U64, U64]:
     place = np.empty(n, np.int64)
     place[by_place] = np.arange(n)
     born, gone = np.argsort(s.birth[here], kind="stable"), np.argsort(s.death[here], kind="stable")
-    result: tuple[U64, U64] = _sweep(
+    sweep = _compiled_sweep() if steps + 4 * len(here) > WORTH_COMPILING else _sweep
+    result: tuple[U64, U64] = sweep(
         start[by_place],
         end[by_place],
         alignment[by_place],
@@ -143,7 +148,14 @@ def _follow(s: PlanStorages, here: I64, steps: int) -> tuple[U64, U64]:
     return result
 
 
-@numba.njit(cache=True)
+@lru_cache(maxsize=1)
+def _compiled_sweep() -> Callable[..., Any]:
+    import numba  # loading it costs more than a small sweep
+
+    compiled: Callable[..., Any] = numba.njit(cache=True)(_sweep)
+    return compiled
+
+
 def _sweep(
     start: Any, end: Any, alignment: Any, place: Any, born: Any, births: Any, gone: Any, deaths: Any, steps: int
 ) -> Any:

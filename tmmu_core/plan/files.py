@@ -1,0 +1,444 @@
+"""The plan file (contract §9) and the other spellings of a plan: bytes in, :class:`Plan` out, and back.
+
+======== ==============================================================================================
+json     the plan file; one row a line, so that two of them can be diffed
+cbor     the same document
+parquet  the rows as columns, everything else in the file's metadata; for tables too large for text
+csv      the rows alone, for a spreadsheet; cannot be read back
+======== ==============================================================================================
+
+The document has, beside the keys of §9: ``has_inputs_step``, ``planner_options``, ``notes`` and per arena ``storages``,
+``lower_bound_bytes`` and ``status``. Keys that are not known are passed over when reading.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import cbor2
+import msgspec
+import numpy as np
+
+from tmmu_core.errors import U64_MAX, InvalidIrShapes, UnreadableInput
+from tmmu_core.graph import document
+from tmmu_core.plan.model import I64, PLAN_SCHEMA, ArenaSummary, Plan
+
+I64_MAX = 2**63 - 1
+HEAD_KEY = b"tmmu_plan"
+"""Where a parquet file keeps everything but the rows."""
+
+
+class ArenaDocument(msgspec.Struct, omit_defaults=False):
+    """One arena of the document, by its name."""
+
+    capacity_bytes: int
+    alignment_bytes: int
+    page_size: int
+    extent_bytes: int
+    committed_bytes: int
+    peak_live_bytes: int
+    slots: int
+    max_live: int
+    storages: int | None = None
+    lower_bound_bytes: int | None = None
+    status: str = "feasible"
+
+
+class RowDocument(msgspec.Struct, omit_defaults=False):
+    """One tensor of the document."""
+
+    tensor_id: str
+    arena: str
+    logical_slot: int
+    offset_bytes: int
+    size_bytes: int
+    alignment: int
+    birth: int
+    death: int
+    generation: int
+    role: str = "activation"
+    dtype: str = ""
+    shape: tuple[int, ...] = ()
+    alias_group_id: str | None = None
+    base_tensor_uid: str | None = None
+
+
+class HandoffDocument(msgspec.Struct, rename={"source": "from"}):
+    """One hand-off of the document."""
+
+    step: int
+    source: str
+    to: str
+
+
+class HeadDocument(msgspec.Struct):
+    """Everything of a plan but its rows; keys in the order of §9."""
+
+    schema: str
+    planner: str
+    ir_name: str
+    ir_hash: str
+    mode: str
+    preset: str
+    replay_token: str
+    rank: int
+    world_size: int
+    shard_spec_hash: str
+    arena_config_hash: str
+    execution_order_hash: str
+    tmmu_plan_hash: str
+    layout_hash: str
+    steps: int
+    execution_order: tuple[str, ...]
+    arenas: dict[str, ArenaDocument]
+    handoffs: tuple[HandoffDocument, ...] = ()
+    metrics: dict[str, Any] = {}
+    has_inputs_step: bool | None = None
+    planner_options: dict[str, Any] = {}
+    notes: dict[str, Any] = {}
+
+
+class PlanDocument(HeadDocument):
+    """The whole document."""
+
+    tensors: tuple[RowDocument, ...] = ()
+
+
+# --- plan → document ---------------------------------------------------------------------------------------------
+
+
+def head_document(plan: Plan) -> HeadDocument:
+    """The head of a plan's document."""
+    return HeadDocument(
+        schema=PLAN_SCHEMA,
+        planner=plan.planner,
+        ir_name=plan.ir_name,
+        ir_hash=plan.ir_hash.hex(),
+        mode=plan.mode,
+        preset=plan.preset,
+        replay_token=plan.replay_token.hex(),
+        rank=plan.rank,
+        world_size=plan.world_size,
+        shard_spec_hash=plan.shard_spec_hash.hex(),
+        arena_config_hash=plan.arena_config_hash.hex(),
+        execution_order_hash=plan.execution_order_hash.hex(),
+        tmmu_plan_hash=plan.tmmu_plan_hash.hex(),
+        layout_hash=plan.layout_hash.hex(),
+        steps=plan.steps,
+        execution_order=plan.execution_order,
+        arenas={arena.name: arena_document(arena) for arena in plan.arenas},
+        handoffs=tuple([HandoffDocument(*handoff) for handoff in plan.handoffs]),
+        metrics=plan.metrics,
+        has_inputs_step=plan.has_inputs_step,
+        planner_options=plan.planner_options,
+        notes=plan.notes,
+    )
+
+
+def arena_document(arena: ArenaSummary) -> ArenaDocument:
+    """One arena's figures as they are written."""
+    return ArenaDocument(
+        **{
+            field.name: getattr(arena, field.name)
+            for field in msgspec.structs.fields(ArenaDocument)  # the same names on both sides
+        }
+    )
+
+
+def row_documents(plan: Plan) -> list[RowDocument]:
+    """A plan's rows as they are written, by tensor id bytes."""
+    names = [arena.name for arena in plan.arenas]
+    return [
+        RowDocument(*row)
+        for row in zip(
+            plan.tensor_ids,
+            [names[number] for number in plan.arena.tolist()],
+            plan.logical_slot.tolist(),
+            plan.offset.tolist(),
+            plan.size.tolist(),
+            plan.alignment.tolist(),
+            plan.birth.tolist(),
+            plan.death.tolist(),
+            plan.generation.tolist(),
+            plan.roles,
+            plan.dtypes,
+            plan.shapes,
+            plan.alias_group_ids,
+            plan.base_tensor_uids,
+            strict=True,
+        )
+    ]
+
+
+def to_json(plan: Plan) -> bytes:
+    """The plan file as JSON in UTF-8."""
+    encode = msgspec.json.Encoder().encode
+    lines: list[bytes] = []
+    for key, value in msgspec.to_builtins(head_document(plan)).items():
+        lines.append(encode(key) + b": " + encode(value))
+        if key == "arenas":
+            rows = b",\n  ".join(map(encode, row_documents(plan)))
+            lines.append(b'"tensors": [\n  ' + rows + b"\n]" if rows else b'"tensors": []')
+    return b"{" + b",\n".join(lines) + b"}\n"
+
+
+def to_cbor(plan: Plan) -> bytes:
+    """The plan file as CBOR, keys in the order of the JSON one."""
+    whole: dict[str, Any] = {}
+    for key, value in msgspec.to_builtins(head_document(plan)).items():
+        whole[key] = value
+        if key == "arenas":
+            whole["tensors"] = [msgspec.to_builtins(row) for row in row_documents(plan)]
+    encoded: bytes = cbor2.dumps(whole)
+    return encoded
+
+
+def to_csv(plan: Plan) -> bytes:
+    """The rows as CSV in UTF-8, the columns named as in the plan file; a shape is written ``1x64x56``."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    fields = [field.name for field in msgspec.structs.fields(RowDocument)]
+    writer.writerow(fields)
+    for row in row_documents(plan):
+        values = msgspec.structs.asdict(row)
+        values["shape"] = "x".join(map(str, row.shape))
+        writer.writerow(["" if values[field] is None else values[field] for field in fields])
+    return out.getvalue().encode()
+
+
+def to_parquet(plan: Plan) -> bytes:
+    """The rows as parquet; the head of the plan file, as JSON, under the metadata key ``tmmu_plan``."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    names = pa.array([arena.name for arena in plan.arenas], pa.string())
+    table = pa.table(
+        {
+            "tensor_id": pa.array(plan.tensor_ids, pa.string()),
+            "arena": pa.DictionaryArray.from_arrays(pa.array(plan.arena), names),
+            "logical_slot": plan.logical_slot,
+            "offset_bytes": plan.offset,
+            "size_bytes": plan.size,
+            "alignment": plan.alignment,
+            "birth": plan.birth,
+            "death": plan.death,
+            "generation": plan.generation,
+            "role": pa.array(plan.roles, pa.string()),
+            "dtype": pa.array(plan.dtypes, pa.string()),
+            "shape": pa.array([list(shape) for shape in plan.shapes], pa.list_(pa.uint64())),
+            "alias_group_id": pa.array(plan.alias_group_ids, pa.string()),
+            "base_tensor_uid": pa.array(plan.base_tensor_uids, pa.string()),
+        }
+    )
+    head = msgspec.json.encode(head_document(plan))
+    sink = io.BytesIO()
+    pq.write_table(table.replace_schema_metadata({HEAD_KEY: head}), sink, compression="zstd")
+    return sink.getvalue()
+
+
+WRITERS: dict[str, Callable[[Plan], bytes]] = {
+    "json": to_json,
+    "cbor": to_cbor,
+    "csv": to_csv,
+    "parquet": to_parquet,
+}
+"""Format word → writer."""
+
+
+# --- document → plan ---------------------------------------------------------------------------------------------
+
+
+def is_plan(data: bytes, source: str = "") -> bool:
+    """Whether unpacked ``data`` is a JSON or CBOR document that calls itself a plan. Raises ``UnreadableInput``."""
+    schema = document.fields(data, source).get("schema")
+    if isinstance(schema, msgspec.Raw):
+        schema = msgspec.json.decode(schema)
+    return isinstance(schema, str) and schema.startswith("tmmu_plan/")
+
+
+def from_document(data: bytes, source: str = "") -> Plan:
+    """Read a plan file, JSON or CBOR, plain or gzipped.
+
+    Raises ``UnreadableInput`` with the place (``$.tensors[4].birth``) when it is none.
+    """
+    data = document.unpack(data, source)
+    try:
+        whole = document.decode(data, PlanDocument, source, noun="plan")
+    except InvalidIrShapes as error:
+        raise UnreadableInput(
+            "this is not a plan file: " + error.message,
+            source=source,
+            place=str(error.diagnostics.get("path", "")),
+            hint='Write plans with "tmmu plan … -o plan.json".',
+        ) from error
+    return build(whole, whole.tensors, source)
+
+
+def from_parquet(data: bytes, source: str = "") -> Plan:
+    """Read a parquet file that :func:`to_parquet` wrote. Raises ``UnreadableInput`` for any other."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.read_table(io.BytesIO(data), use_threads=False)
+    except (pa.ArrowException, OSError) as error:
+        raise UnreadableInput(f"this parquet file cannot be read: {error}", source=source) from error
+    head = (table.schema.metadata or {}).get(HEAD_KEY)
+    if head is None:
+        raise UnreadableInput(
+            "this parquet file is not a plan: it has no head.",
+            source=source,
+            place=f"metadata key {HEAD_KEY.decode()!r}",
+            hint='Write plans with "tmmu plan … -o plan.parquet".',
+        )
+    try:
+        rows = msgspec.convert(table.to_pylist(), list[RowDocument])
+        return build(msgspec.json.decode(head, type=HeadDocument), rows, source)
+    except msgspec.DecodeError as error:
+        raise UnreadableInput(f"this parquet file is not a plan: {error}.", source=source) from error
+
+
+def build(head: HeadDocument, rows: Sequence[RowDocument], source: str = "") -> Plan:
+    """A plan from the head and the rows of a document; rows in any order.
+
+    Raises ``UnreadableInput`` for another schema, a digest that is none, an arena that is not declared, a tensor told
+    twice, a number that is no uint64.
+    """
+    if head.schema != PLAN_SCHEMA:
+        raise UnreadableInput(
+            f'the schema "{head.schema}" is not known.',
+            source=source,
+            place="$.schema",
+            hint=f'This version reads "{PLAN_SCHEMA}".',
+        )
+    names = sorted(head.arenas)
+    number = {name: k for k, name in enumerate(names)}
+    by_id = sorted(range(len(rows)), key=lambda i: rows[i].tensor_id)
+    for before, i in pairwise(by_id):
+        if rows[before].tensor_id == rows[i].tensor_id:
+            raise UnreadableInput(
+                f'the tensor "{rows[i].tensor_id}" has two rows.', source=source, place=f"$.tensors[{i}].tensor_id"
+            )
+    for i in by_id:
+        if rows[i].arena not in number:
+            raise UnreadableInput(
+                f'the tensor "{rows[i].tensor_id}" lies in the arena "{rows[i].arena}", which the plan does not have.',
+                source=source,
+                place=f"$.tensors[{i}].arena",
+                hint=f"Its arenas are: {', '.join(names) or 'none'}.",
+            )
+    ordered = [rows[i] for i in by_id]
+
+    def column(field: str, most: int) -> list[int]:
+        values = [getattr(row, field) for row in ordered]
+        if values and (min(values) < 0 or max(values) > most):
+            at = next(k for k, value in enumerate(values) if not 0 <= value <= most)
+            raise UnreadableInput(
+                f"{values[at]} is not between 0 and {most}.", source=source, place=f"$.tensors[{by_id[at]}].{field}"
+            )
+        return values
+
+    arena = np.array([number[row.arena] for row in ordered], np.int32)
+    slot = np.array(column("logical_slot", I64_MAX), np.int64)
+    generation = np.array(column("generation", I64_MAX), np.int64)
+    arenas = tuple([_arena(name, head.arenas[name], source) for name in names])
+    plan = Plan(
+        planner=head.planner,
+        planner_options=head.planner_options,
+        ir_name=head.ir_name,
+        ir_hash=_digest(head.ir_hash, "ir_hash", source),
+        mode=head.mode,
+        preset=head.preset,
+        replay_token=_digest(head.replay_token, "replay_token", source),
+        rank=head.rank,
+        world_size=head.world_size,
+        shard_spec_hash=_digest(head.shard_spec_hash, "shard_spec_hash", source),
+        arena_config_hash=_digest(head.arena_config_hash, "arena_config_hash", source),
+        execution_order_hash=_digest(head.execution_order_hash, "execution_order_hash", source),
+        tmmu_plan_hash=_digest(head.tmmu_plan_hash, "tmmu_plan_hash", source),
+        layout_hash=_digest(head.layout_hash, "layout_hash", source),
+        steps=_within(head.steps, "steps", source),
+        has_inputs_step=_has_inputs_step(head),
+        execution_order=head.execution_order,
+        arenas=arenas,
+        tensor_ids=tuple([row.tensor_id for row in ordered]),
+        arena=arena,
+        logical_slot=slot,
+        offset=np.array(column("offset_bytes", U64_MAX), np.uint64),
+        size=np.array(column("size_bytes", U64_MAX), np.uint64),
+        alignment=np.array(column("alignment", U64_MAX), np.uint64),
+        birth=np.array(column("birth", I64_MAX), np.int64),
+        death=np.array(column("death", I64_MAX), np.int64),
+        generation=generation,
+        storage=storage_numbers(arena, slot, generation),
+        roles=tuple([row.role for row in ordered]),
+        dtypes=tuple([row.dtype for row in ordered]),
+        shapes=tuple([row.shape for row in ordered]),
+        alias_group_ids=tuple([row.alias_group_id for row in ordered]),
+        base_tensor_uids=tuple([row.base_tensor_uid for row in ordered]),
+        handoffs=tuple([(handoff.step, handoff.source, handoff.to) for handoff in head.handoffs]),
+        metrics=head.metrics,
+        notes=head.notes,
+    )
+    return _with_storage_counts(plan, head)
+
+
+def storage_numbers(arena: np.ndarray[Any, Any], slot: I64, generation: I64) -> I64:
+    """Dense numbers of the (arena, slot, generation) triples, in that order: what :attr:`Plan.storage` holds."""
+    by = np.lexsort((generation, slot, arena))
+    new = np.ones(len(by), np.bool_)
+    for key in (arena, slot, generation):
+        same = key[by][1:] == key[by][:-1]
+        new[1:] = ~same if key is arena else new[1:] | ~same
+    number = np.empty(len(by), np.int64)
+    number[by] = np.cumsum(new) - 1
+    return number
+
+
+def _has_inputs_step(head: HeadDocument) -> bool:
+    if head.has_inputs_step is not None:
+        return head.has_inputs_step
+    return bool(head.execution_order) and head.steps == len(head.execution_order) + 1
+
+
+def _with_storage_counts(plan: Plan, head: HeadDocument) -> Plan:
+    """Count the storages of arenas for which the file did not say how many there are."""
+    if all(arena.storages is not None for arena in head.arenas.values()):
+        return plan
+    first = np.unique(plan.storage, return_index=True)[1]
+    counts = np.bincount(plan.arena[first], minlength=len(plan.arenas))
+    return replace(
+        plan,
+        arenas=tuple([replace(arena, storages=int(counts[k])) for k, arena in enumerate(plan.arenas)]),
+    )
+
+
+def _arena(name: str, told: ArenaDocument, source: str) -> ArenaSummary:
+    values = msgspec.structs.asdict(told)
+    for field, value in values.items():
+        if isinstance(value, int):
+            _within(value, f"arenas.{name}.{field}", source)
+    return ArenaSummary(name=name, **{**values, "storages": told.storages or 0})
+
+
+def _within(value: int, field: str, source: str) -> int:
+    if not 0 <= value <= U64_MAX:
+        raise UnreadableInput(f"{value} is not between 0 and 2^64 − 1.", source=source, place=f"$.{field}")
+    return value
+
+
+def _digest(text: str, field: str, source: str) -> bytes:
+    try:
+        digest = bytes.fromhex(text)
+    except ValueError:
+        digest = b""
+    if len(digest) != 32:
+        raise UnreadableInput(
+            f"{field} is {text[:80]!r}, not 64 hexadecimal digits.", source=source, place=f"$.{field}"
+        )
+    return digest
