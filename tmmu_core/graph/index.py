@@ -56,6 +56,13 @@ class GraphIndex:
         return {node_id: i for i, node_id in enumerate(self.node_ids)}
 
     @cached_property
+    def id_rank(self) -> I64:
+        """Shape (tensors,): each tensor's place when all are sorted by id bytes."""
+        rank = np.empty(len(self.tensor_ids), np.int64)
+        rank[sorted(range(len(self.tensor_ids)), key=self.tensor_ids.__getitem__)] = np.arange(len(rank))
+        return rank
+
+    @cached_property
     def readers(self) -> tuple[I64, I64]:
         """CSR ``(ptr, idx)`` of the nodes that read each tensor, in node order, a node once per mention."""
         counts = np.bincount(self.in_idx, minlength=len(self.tensor_ids))

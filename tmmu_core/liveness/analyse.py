@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tmmu_core.errors import AlignmentViolation, ArenaTooSmall, InvalidIrShapes
-from tmmu_core.graph.model import Arena, Tensor
+from tmmu_core.graph.model import Arena
 from tmmu_core.liveness.groups import Groups, storage_groups
 from tmmu_core.liveness.handoffs import decide_handoffs
 from tmmu_core.liveness.model import Liveness, Storages, Timeline
@@ -69,14 +69,6 @@ def analyse(timeline: Timeline, arenas: Mapping[str, Arena] | None = None) -> Li
     )
 
 
-def id_ranks(timeline: Timeline) -> I64:
-    """Shape (tensors,): each tensor's place by id bytes."""
-    ids = timeline.index.tensor_ids
-    rank = np.empty(len(ids), np.int64)
-    rank[sorted(range(len(ids)), key=ids.__getitem__)] = np.arange(len(ids))
-    return rank
-
-
 def _heads(timeline: Timeline, ranges: Ranges, groups: Groups) -> I64:
     """Shape (tensors,), read at a group's number: its first-born member, bases before views, then by id bytes."""
     heads = np.arange(len(groups.group), dtype=np.int64)
@@ -104,15 +96,15 @@ def _arenas(
     if "optimizer_state" in arenas:
         by_role["optimizer_state"] = "optimizer_state"
 
-    def arena_name(tensor: Tensor) -> str:
-        return tensor.arena if tensor.arena is not None else by_role[tensor.role]
-
     planned = np.flatnonzero(ranges.planned)
-    own = {int(i): arena_name(tensors[i]) for i in set(head_of[planned].tolist())}
-    used = set(own.values())
+    is_head = np.zeros(len(tensors), np.bool_)
+    is_head[head_of[planned]] = True
+    heads = np.flatnonzero(is_head)
+    own = [tensor.arena or by_role[tensor.role] for tensor in map(tensors.__getitem__, heads.tolist())]
+    used = set(own)
     missing = sorted(used - set(arenas)) if arenas else []
     if missing:
-        tensor = min(tensors[i].id for i, name in own.items() if name == missing[0])
+        tensor = min(tensors[i].id for i, name in zip(heads.tolist(), own, strict=True) if name == missing[0])
         raise ArenaTooSmall(
             f"tensor {tensor!r} needs arena {missing[0]!r}, which the arena configuration does not declare.",
             arena=missing[0],
@@ -124,8 +116,7 @@ def _arenas(
     names = tuple(sorted(used | set(arenas)))
     number = {name: i for i, name in enumerate(names)}
     of_head = np.full(len(tensors), -1, np.int64)
-    for i, name in own.items():
-        of_head[i] = number[name]
+    of_head[heads] = list(map(number.__getitem__, own))
     arena_of = np.full(len(tensors), -1, np.int64)
     arena_of[planned] = of_head[head_of[planned]]
     return names, arena_of
@@ -178,11 +169,11 @@ def _storages(
     count = len(tensors)
     planned = np.flatnonzero(ranges.planned)
     group = groups.group[planned]
-    roots_of_groups = np.unique(group)
+    # A group is numbered by its lowest planned member, so the members that are their own number are the groups.
+    roots_of_groups = planned[group == planned]
     head = heads[roots_of_groups]
 
-    rank = id_ranks(timeline)
-    order = np.lexsort((rank[head], ~index.nbytes[head], ranges.birth[head]))
+    order = np.lexsort((index.id_rank[head], ~index.nbytes[head], ranges.birth[head]))
     roots_of_groups, head = roots_of_groups[order], head[order]
     row_of_group = np.full(count, -1, np.int64)
     row_of_group[roots_of_groups] = np.arange(len(head))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from tmmu_core.errors import AllocationFailure, ArenaTooSmall, ContractError, InvalidIrShapes
@@ -239,8 +239,8 @@ def summarise(
 ) -> ArenaSummary:
     """The arena's figures and its certificate.
 
-    ``death`` are the ranges' ends as planned: a hand-off that a planner could have used and did not makes its giver live
-    a step longer, which the peak must show; the lower bound is that of the problem, where the hand-off is still open.
+    ``death`` are the ranges' ends as planned: a hand-off that a planner could have used and did not makes its giver
+    live a step longer, which the peak must show; the lower bound is that of the problem, where it is still open.
     A plan as low as a proven bound is optimal, whoever made it.
     """
     alive = metrics.live_bytes_of(problem.birth, problem.death, problem.size, max(steps, 1))

@@ -111,7 +111,8 @@ def plan_columns(liveness: Liveness, placement: Placement, arenas: Sequence[Aren
     liveness = placement.liveness
     index, graph, storages = liveness.timeline.index, liveness.timeline.graph, liveness.storages
     ids = index.tensor_ids
-    rows = np.array(sorted(np.flatnonzero(liveness.birth >= 0).tolist(), key=ids.__getitem__), np.int64)
+    planned = np.flatnonzero(liveness.birth >= 0)
+    rows = planned[np.argsort(index.id_rank[planned])]
     chosen = rows.tolist()
     tensors = [graph.tensors[i] for i in chosen]
     storage = liveness.storage_of[rows]
@@ -155,8 +156,7 @@ def _alignments(liveness: Liveness, rows: I64, arenas: Sequence[ArenaSummary]) -
     inside = (liveness.timeline.index.base[rows] >= 0) | (liveness.offset_in_storage[rows] > 0)
     for at in np.flatnonzero(inside).tolist():
         alignment[at] = itemsize(tensors[rows[at]].dtype)
-    own = [(at, tensors[i].alignment) for at, i in enumerate(rows.tolist()) if tensors[i].alignment is not None]
-    for at, declared in own:
-        assert declared is not None
-        alignment[at] = max(declared, 1 if inside[at] else int(alignment[at]), 1)
+    for at, declared in enumerate([tensors[i].alignment for i in rows.tolist()]):
+        if declared is not None:
+            alignment[at] = max(declared, 1 if inside[at] else int(alignment[at]))
     return alignment
