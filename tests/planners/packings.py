@@ -1,0 +1,192 @@
+"""For the planners' tests: problems by hand and by hypothesis, and a checker that shares nothing with the planners."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations, permutations
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from tmmu_core.planners.problem import UNLIMITED, Packing, Problem
+
+
+def problem(*rows: tuple[int, int, int], alignment: int | Sequence[int] = 1, **more: Any) -> Problem:
+    """Rows of (birth, death, size), put into the normative order; ids tell the row as given."""
+    n = len(rows)
+    grids = [alignment] * n if isinstance(alignment, int) else list(alignment)
+    order = sorted(range(n), key=lambda i: (rows[i][0], -rows[i][2], f"t{i}".encode()))
+    return Problem(
+        "arena",
+        tuple(f"t{i}" for i in order),
+        np.array([rows[i][0] for i in order], dtype=np.int64),
+        np.array([rows[i][1] for i in order], dtype=np.int64),
+        np.array([rows[i][2] for i in order], dtype=np.uint64),
+        np.array([grids[i] for i in order], dtype=np.uint64),
+        **more,
+    )
+
+
+@st.composite
+def problems(draw: st.DrawFn, most: int = 12, steps: int = 10, largest: int = 20, odd: bool = True) -> Problem:
+    """Small problems with everything in them: zero sizes, alignments, gaps, hand-offs, pairs that must not alias."""
+    n = draw(st.integers(0, most))
+    rows = []
+    for _ in range(n):
+        birth = draw(st.integers(0, steps - 1))
+        rows.append((birth, draw(st.integers(birth + 1, steps)), draw(st.integers(0, largest))))
+    grids = draw(st.lists(st.sampled_from([1, 1, 2, 4, 8]), min_size=n, max_size=n))
+    plain = problem(*rows, alignment=grids)
+    if not odd or not n:
+        return plain
+    gaps = tuple(draw(_gaps(int(birth), int(death))) for birth, death in zip(plain.birth, plain.death, strict=True))
+    handoff = np.full(n, -1, dtype=np.int64)
+    for j in range(n):
+        makers = [i for i in range(n) if plain.death[i] == plain.birth[j] and i not in handoff]
+        if makers and draw(st.booleans()):
+            handoff[j] = draw(st.sampled_from(makers))
+    pairs = draw(st.lists(st.tuples(st.integers(0, n - 1), st.integers(0, n - 1)), max_size=3))
+    pairs = [(i, j) for i, j in pairs if i < j]
+    return problem_with(
+        plain,
+        gaps=gaps if draw(st.booleans()) else None,
+        handoff_from=handoff if (handoff >= 0).any() else None,
+        must_not_alias=np.array(pairs, dtype=np.int64) if pairs else None,
+    )
+
+
+@st.composite
+def _gaps(draw: st.DrawFn, birth: int, death: int) -> tuple[tuple[int, int], ...]:
+    if death - birth < 3 or not draw(st.booleans()):
+        return ()
+    begin = draw(st.integers(birth + 1, death - 2))
+    return ((begin, draw(st.integers(begin + 1, death - 1))),)
+
+
+def problem_with(old: Problem, **changes: Any) -> Problem:
+    """The same problem but for ``changes``."""
+    from dataclasses import replace
+
+    return replace(old, **changes)
+
+
+def live_steps(p: Problem, i: int) -> set[int]:
+    """Every step at which a storage holds bytes, one by one."""
+    steps = set(range(int(p.birth[i]), int(p.death[i])))
+    for begin, stop in p.gaps[i] if p.gaps is not None else ():
+        steps -= set(range(begin, stop))
+    return steps
+
+
+def faults(p: Problem, offset: Sequence[int]) -> list[str]:
+    """Everything wrong with a packing, found pair by pair and step by step; empty when it is right."""
+    at = [int(x) for x in offset]
+    size = [max(int(x), 1) for x in p.size]
+    found = [f"{p.ids[i]} off its grid" for i in range(len(p)) if at[i] % int(p.alignment[i])]
+    if len(at) != len(p):
+        return ["not one offset per storage"]
+    if p.fixed is not None:
+        found += [f"{p.ids[i]} not where it is fixed" for i in range(len(p)) if p.fixed[i] not in (-1, at[i])]
+    never = {frozenset(map(int, pair)) for pair in (p.must_not_alias if p.must_not_alias is not None else ())}
+    alive = [live_steps(p, i) for i in range(len(p))]
+    for i, j in combinations(range(len(p)), 2):
+        if at[i] + size[i] <= at[j] or at[j] + size[j] <= at[i]:
+            continue
+        if alive[i] & alive[j] or frozenset((i, j)) in never:
+            found.append(f"{p.ids[i]} and {p.ids[j]} share bytes")
+        elif p.handoff_from is not None:
+            for giver, taker in ((i, j), (j, i)):
+                exact = at[giver] == at[taker] and p.size[taker] <= p.size[giver]
+                if p.handoff_from[taker] == giver and not exact:
+                    found.append(f"{p.ids[taker]} lies across {p.ids[giver]}, whose place it may take only exactly")
+    return found
+
+
+def extent(p: Problem, offset: Sequence[int]) -> int:
+    """Last byte + 1."""
+    return max((int(at) + max(int(size), 1) for at, size in zip(offset, p.size, strict=True)), default=0)
+
+
+def smallest_extent(p: Problem) -> int:
+    """The least extent there is, by trying every order from below and every choice of hand-offs taken.
+
+    Take the storages of a least packing by offset, those that share a handed-off place as one, and push each down in
+    turn: it comes to lie on the ends of earlier ones it conflicts with, or just above something fixed.
+    """
+    n = len(p)
+    sizes = [max(int(x), 1) for x in p.size]
+    alive = [live_steps(p, i) for i in range(n)]
+    never = {frozenset(map(int, pair)) for pair in (p.must_not_alias if p.must_not_alias is not None else ())}
+    handoffs = [(int(i), j) for j, i in enumerate(p.handoff_from) if i >= 0] if p.handoff_from is not None else []
+    apart = never | {frozenset(pair) for pair in handoffs}
+    clash = [[bool(alive[i] & alive[j]) or frozenset((i, j)) in apart for j in range(n)] for i in range(n)]
+    best = sum(sizes) + sum(int(a) for a in p.alignment) + max([0, *(p.fixed if p.fixed is not None else ())])
+    for count in range(len(handoffs) + 1):
+        for taken in combinations(handoffs, count):
+            units = _units(p, taken, clash, never)
+            if units is not None:
+                for order in permutations(units):
+                    best = min(best, _from_below(p, order, sizes, clash, best))
+    return int(best)
+
+
+Unit = tuple[tuple[int, ...], int, int]
+"""Storages at one offset, their coarsest grid, and the offset if it is fixed, else −1."""
+
+
+def _units(
+    p: Problem, taken: Sequence[tuple[int, int]], clash: list[list[bool]], never: set[frozenset[int]]
+) -> list[Unit] | None:
+    """Storages grouped by the hand-offs taken; ``None`` where those cannot all be taken."""
+    group = list(range(len(p)))
+    for i, j in taken:
+        if p.size[j] > p.size[i] or frozenset((i, j)) in never:
+            return None
+        group = [group[i] if g == group[j] else g for g in group]
+    units = []
+    for g in sorted(set(group)):
+        members = tuple(i for i in range(len(p)) if group[i] == g)
+        fixed = {int(p.fixed[i]) for i in members if p.fixed is not None and p.fixed[i] >= 0}
+        grid = max(int(p.alignment[i]) for i in members)
+        wrong = [1 for i, j in combinations(members, 2) if clash[i][j] and (i, j) not in taken and (j, i) not in taken]
+        if wrong or len(fixed) > 1 or any(at % grid for at in fixed):
+            return None
+        units.append((members, grid, min(fixed, default=-1)))
+    return units
+
+
+def _from_below(p: Problem, order: Sequence[Unit], sizes: list[int], clash: list[list[bool]], best: int) -> int:
+    at: dict[int, int] = {}
+    pinned = {i: fixed for members, _, fixed in order if fixed >= 0 for i in members}
+    for members, grid, fixed in order:
+        if fixed >= 0:
+            continue
+        low = max([0, *(at[j] + sizes[j] for j in at for i in members if clash[i][j])])
+        low = -(-low // grid) * grid
+        while any(
+            clash[i][j] and low < pinned[j] + sizes[j] and pinned[j] < low + sizes[i] for i in members for j in pinned
+        ):
+            low += grid
+        if low >= best:
+            return best
+        at |= dict.fromkeys(members, low)
+    return max((where + sizes[i] for i, where in {**at, **pinned}.items()), default=0)
+
+
+def offsets(packing: Packing) -> list[int]:
+    """Offsets as plain integers."""
+    return [int(x) for x in packing.offset]
+
+
+__all__ = [
+    "UNLIMITED",
+    "extent",
+    "faults",
+    "live_steps",
+    "offsets",
+    "problem",
+    "problem_with",
+    "problems",
+    "smallest_extent",
+]

@@ -1,0 +1,125 @@
+"""The field's CSV, as MiniMalloc and others write it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from packings import problem, problem_with, problems
+
+from tmmu_core.errors import UnreadableInput
+from tmmu_core.planners.greedy import greedy
+from tmmu_core.planners.instances import read_csv, write_csv
+from tmmu_core.planners.problem import Problem
+
+
+def refusal(text: str) -> UnreadableInput:
+    with pytest.raises(UnreadableInput) as caught:
+        read_csv(text, source="x.csv")
+    return caught.value
+
+
+def test_rows_come_in_the_normative_order() -> None:
+    p = read_csv("id,lower,upper,size\nb,1,4,8\na,0,2,4\nc,1,2,16\n").problem
+    assert (p.ids, p.birth.tolist(), p.death.tolist(), p.size.tolist()) == (
+        ("a", "c", "b"),
+        [0, 1, 1],
+        [2, 2, 4],
+        [4, 16, 8],
+    )
+
+
+@pytest.mark.parametrize("names", ["buffer,start,upper,size", "buffer_id,begin,upper,size", "ID,Lower,UPPER,size"])
+def test_other_names_of_the_columns_are_read(names: str) -> None:
+    p = read_csv(f"{names}\nb,1,4,8\n").problem
+    assert (p.ids, p.birth.tolist(), p.death.tolist()) == (("b",), [1], [4])
+
+
+def test_an_end_names_the_last_step_for_lives_and_gaps() -> None:
+    p = read_csv("id,start,end,size,gaps\nb,1,9,8,3-4 6-6\n").problem
+    assert (p.death.tolist(), p.gaps) == ([10], (((3, 5), (6, 7)),))
+
+
+def test_gaps_are_half_open_and_blank_separated() -> None:
+    assert read_csv("id,lower,upper,size,gaps\nb,6,12,18,9-10 7-8\n").problem.gaps == (((7, 8), (9, 10)),)
+
+
+def test_a_gap_with_a_window_is_read_as_no_gap_and_told() -> None:
+    instance = read_csv("id,lower,upper,size,gaps\nb,6,12,18,7-8 9-10@1:17\n")
+    assert instance.problem.gaps == (((7, 8),),)
+    assert "'b'" in instance.notes[0]
+
+
+def test_offsets_on_all_rows_are_a_finished_plan() -> None:
+    instance = read_csv("size,offset,id,upper,lower\n8,16,b,4,1\n")
+    assert instance.offset is not None
+    assert instance.offset.tolist() == [16]
+    assert instance.problem.fixed is None
+
+
+def test_offsets_on_some_rows_are_fixed() -> None:
+    instance = read_csv("id,lower,upper,size,offset\na,0,4,8,\nb,1,4,8,16\n")
+    assert instance.offset is None
+    assert instance.problem.fixed is not None
+    assert instance.problem.fixed.tolist() == [-1, 16]
+
+
+def test_an_arena_floor_raises_every_alignment() -> None:
+    p = read_csv("id,lower,upper,size,alignment\na,0,4,8,4\nb,1,4,8,64\n", alignment=16).problem
+    assert p.alignment.tolist() == [16, 64]
+
+
+def test_bytes_with_a_mark_and_windows_lines_are_read() -> None:
+    assert read_csv(b"\xef\xbb\xbfid,lower,upper,size\r\nb,1,4,8\r\n\r\n").problem.ids == ("b",)
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "word"),
+    [
+        ("", "line 1", "empty"),
+        ("id,lower,upper\n", "line 1, column size", "no column 'size'"),
+        ("id,lower,upper,size,colour\n", "line 1, column colour", "'colour' is not known"),
+        ("id,lower,start,upper,size\n", "line 1, column start", "as 'lower' does"),
+        ("id,lower,upper,size\na,0,1\n", "line 2", "3 fields where the header names 4"),
+        ("id,lower,upper,size\na,0,1,8\na,0,1,8\n", "line 3, column id", "on line 2 already"),
+        ("id,lower,upper,size\na,x,1,8\n", "line 2, column lower", "'x' is no whole number"),
+        ("id,lower,upper,size\na,-1,1,8\n", "line 2, column lower", "'-1' is no whole number"),
+        ("id,lower,upper,size\na,3,3,8\n", "line 2, column upper", "[3, 3) is empty"),
+        ("id,lower,upper,size\na,0,1,18446744073709551616\n", "line 2, column size", "is over"),
+        ("id,lower,upper,size,alignment\na,0,1,8,3\n", "line 2, column alignment", "no power of two"),
+        ("id,lower,upper,size,gaps\na,0,9,8,1-2-3\n", "line 2, column gaps", "'1-2-3' is no gap"),
+        ("id,lower,upper,size,gaps\na,0,9,8,7-12\n", "line 2, column gaps", "not in [0, 9)"),
+        ("id,lower,upper,size,gaps\na,0,9,8,1-4 3-5\n", "line 2, column gaps", "meet at step 3"),
+        ('id,lower,upper,size\n"a,0,9,8\n', "line 2", "no CSV"),
+    ],
+)
+def test_a_fault_names_its_row_and_column(text: str, place: str, word: str) -> None:
+    fault = refusal(text)
+    assert (fault.place, word in fault.message, bool(fault.hint)) == (place, True, True)
+
+
+def test_what_is_not_text_names_its_byte() -> None:
+    with pytest.raises(UnreadableInput) as caught:
+        read_csv(b"id,\xff")
+    assert caught.value.place == "byte 3"
+
+
+def test_fixed_offsets_are_written_when_there_is_no_plan() -> None:
+    text = write_csv(problem((0, 2, 8), (1, 2, 8), fixed=np.array([8, -1])))
+    assert text == "id,lower,upper,size,offset\nt0,0,2,8,8\nt1,1,2,8,\n"
+
+
+@given(problems())
+def test_a_problem_comes_back_from_its_csv(p: Problem) -> None:
+    p = problem_with(p, handoff_from=None, must_not_alias=None)
+    again = read_csv(write_csv(p)).problem
+    assert (again.ids, again.birth.tolist(), again.death.tolist()) == (p.ids, p.birth.tolist(), p.death.tolist())
+    assert (again.size.tolist(), again.alignment.tolist()) == (p.size.tolist(), p.alignment.tolist())
+    assert (again.gaps or ((),) * len(p)) == (p.gaps or ((),) * len(p))
+
+
+@given(problems())
+def test_a_plan_comes_back_from_its_csv(p: Problem) -> None:
+    packing = greedy(p, {})
+    offset = read_csv(write_csv(p, packing.offset)).offset
+    assert (offset.tolist() if offset is not None else []) == packing.offset.tolist()

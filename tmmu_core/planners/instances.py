@@ -1,0 +1,258 @@
+"""Packing problems without a graph: the field's CSV, read and written.
+
+One row per buffer: ``id,lower,upper,size[,alignment][,gaps][,offset]``, lifetimes half-open ``[lower, upper)``.
+Columns come in any order. Read as other tools write them (MiniMalloc's converter is the reference):
+
+========  ==========================================================================================
+column    also
+========  ==========================================================================================
+id        ``buffer``, ``buffer_id``
+lower     ``start``, ``begin``
+upper     ``end``, which names the last step itself; the gaps of such a file end inclusively too
+gaps      ``7-9 12-14``: half-open ranges without bytes; one with a window, ``12-14@0:64``, is read as no gap
+offset    all rows: a finished plan; some rows: those are fixed; none: a problem
+========  ==========================================================================================
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from tmmu_core.errors import U64_MAX, UnreadableInput
+from tmmu_core.planners.problem import U64, UNLIMITED, Problem
+
+NAMES = {
+    "id": "id",
+    "buffer": "id",
+    "buffer_id": "id",
+    "lower": "lower",
+    "start": "lower",
+    "begin": "lower",
+    "upper": "upper",
+    "end": "upper",
+    "size": "size",
+    "alignment": "alignment",
+    "gaps": "gaps",
+    "offset": "offset",
+}
+NEEDED = ("id", "lower", "upper", "size")
+LAST_STEP = 2**62
+
+
+@dataclass(frozen=True, eq=False)
+class Instance:
+    """A CSV as read: the problem, the offsets of a finished plan (parallel to it) if it is one, what was told."""
+
+    problem: Problem
+    offset: U64 | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Row:
+    id: str
+    lower: int
+    upper: int
+    size: int
+    alignment: int
+    gaps: tuple[tuple[int, int], ...]
+    offset: int | None
+    windowed: bool
+
+    def key(self) -> tuple[int, int, bytes]:
+        return self.lower, -self.size, self.id.encode()
+
+
+def read_csv(
+    data: str | bytes, *, source: str = "", arena: str = "arena", capacity: int = UNLIMITED, alignment: int = 1
+) -> Instance:
+    """Read one instance. ``alignment`` is the arena's floor, applied to every buffer.
+
+    A gap that speaks of a window of bytes only is read as no gap (the whole buffer stays), and told in ``notes``.
+    Raises UnreadableInput with the row (the header is line 1) and the column of the first fault.
+    """
+    lines = _lines(data, source)
+    header = next(lines, None)
+    if header is None:
+        raise UnreadableInput("the file is empty", source=source, place="line 1", hint=_HEADER_HINT)
+    where, inclusive = _header([cell.strip() for cell in header[1]], source)
+    rows: list[_Row] = []
+    seen: dict[str, int] = {}
+    for line, cells in lines:
+        row = _row(line, cells, where, inclusive, source)
+        if row.id in seen:
+            raise _fault(
+                source, line, "id", f"{row.id!r} is on line {seen[row.id]} already", "Give each buffer its own id."
+            )
+        seen[row.id] = line
+        rows.append(row)
+    rows.sort(key=_Row.key)
+    given = [row.offset is not None for row in rows]
+    problem = Problem(
+        arena=arena,
+        ids=tuple(row.id for row in rows),
+        birth=np.array([row.lower for row in rows], dtype=np.int64),
+        death=np.array([row.upper for row in rows], dtype=np.int64),
+        size=np.array([row.size for row in rows], dtype=np.uint64),
+        alignment=np.array([max(row.alignment, alignment) for row in rows], dtype=np.uint64),
+        capacity=capacity,
+        arena_alignment=alignment,
+        gaps=tuple(row.gaps for row in rows) if any(row.gaps for row in rows) else None,
+        fixed=(
+            np.array([-1 if row.offset is None else row.offset for row in rows], dtype=np.int64)
+            if any(given) and not all(given)
+            else None
+        ),
+    )
+    offset = np.array([row.offset for row in rows], dtype=np.uint64) if rows and all(given) else None
+    windowed = [row.id for row in rows if row.windowed]
+    if not windowed:
+        return Instance(problem, offset)
+    told = f"{len(windowed)} buffers have a gap with a window of bytes ({windowed[0]!r} first); it is read as no gap."
+    return Instance(problem, offset, (told,))
+
+
+def write_csv(problem: Problem, offset: U64 | Sequence[int] | None = None) -> str:
+    """Write a problem, or with ``offset`` a finished plan, so that :func:`read_csv` gives it back.
+
+    The alignment and gap columns are there only where something is in them. Without ``offset`` the fixed ones are
+    written. Sizes and times only: hand-offs and must-not-alias pairs have no place in this format.
+    """
+    aligned = any(int(a) != 1 for a in problem.alignment)
+    gapped = problem.gaps is not None and any(problem.gaps)
+    fixed = problem.fixed is not None and bool((problem.fixed >= 0).any())
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow([*NEEDED, *["alignment"] * aligned, *["gaps"] * gapped, *["offset"] * (offset is not None or fixed)])
+    for i, name in enumerate(problem.ids):
+        row = [name, str(int(problem.birth[i])), str(int(problem.death[i])), str(int(problem.size[i]))]
+        if aligned:
+            row.append(str(int(problem.alignment[i])))
+        if gapped and problem.gaps is not None:
+            row.append(" ".join(f"{begin}-{stop}" for begin, stop in problem.gaps[i]))
+        if offset is not None:
+            row.append(str(int(offset[i])))
+        elif fixed and problem.fixed is not None:
+            row.append(str(int(problem.fixed[i])) if problem.fixed[i] >= 0 else "")
+        table.writerow(row)
+    return text.getvalue()
+
+
+_HEADER_HINT = "The first line names the columns: id,lower,upper,size[,alignment][,gaps][,offset]."
+
+
+def _lines(data: str | bytes, source: str) -> Iterator[tuple[int, list[str]]]:
+    """(line number, cells) of every line that is not blank."""
+    if isinstance(data, bytes):
+        try:
+            data = data.decode("utf-8-sig")
+        except UnicodeDecodeError as fault:
+            raise UnreadableInput(
+                "not UTF-8 text", source=source, place=f"byte {fault.start}", hint="Save it as UTF-8 CSV."
+            ) from None
+    reader = csv.reader(io.StringIO(data.removeprefix("\ufeff"), newline=""), strict=True)
+    try:
+        for cells in reader:
+            if any(cell.strip() for cell in cells):
+                yield reader.line_num, cells
+    except csv.Error as fault:
+        raise UnreadableInput(
+            f"no CSV: {fault}", source=source, place=f"line {reader.line_num}", hint="Close the quotes."
+        ) from None
+
+
+def _fault(source: str, line: int, column: str, what: str, hint: str) -> UnreadableInput:
+    return UnreadableInput(what, source=source, place=f"line {line}, column {column}", hint=hint)
+
+
+def _header(cells: list[str], source: str) -> tuple[dict[str, int], bool]:
+    where: dict[str, int] = {}
+    for k, cell in enumerate(cells):
+        name = NAMES.get(cell.lower())
+        if name is None:
+            raise _fault(source, 1, cell or str(k + 1), f"a column {cell!r} is not known", _HEADER_HINT)
+        if name in where:
+            raise _fault(source, 1, cell, f"it means {name!r}, as {cells[where[name]]!r} does", "Keep one of the two.")
+        where[name] = k
+    for name in NEEDED:
+        if name not in where:
+            also = [key for key, value in NAMES.items() if value == name and key != name]
+            hint = _HEADER_HINT + (f" {name} may be called {' or '.join(also)}." if also else "")
+            raise _fault(source, 1, name, f"there is no column {name!r}", hint)
+    return where, cells[where["upper"]].lower() == "end"
+
+
+def _row(line: int, cells: list[str], where: dict[str, int], inclusive: bool, source: str) -> _Row:
+    if len(cells) != len(where):
+        raise UnreadableInput(
+            f"{len(cells)} fields where the header names {len(where)}",
+            source=source,
+            place=f"line {line}",
+            hint="Give every row one field per column; an empty field is fine for gaps, alignment and offset.",
+        )
+
+    def cell(name: str) -> str:
+        return cells[where[name]].strip() if name in where else ""
+
+    def whole(name: str, most: int) -> int:
+        text = cell(name)
+        if not (text.isascii() and text.isdigit()):
+            raise _fault(source, line, name, f"{text!r} is no whole number", "Write digits only, 0 or more.")
+        if int(text) > most:
+            raise _fault(source, line, name, f"{text} is over {most}", "Use smaller numbers.")
+        return int(text)
+
+    lower, upper = whole("lower", LAST_STEP), whole("upper", LAST_STEP) + inclusive
+    if not cell("id"):
+        raise _fault(source, line, "id", "the id is empty", "Give each buffer an id.")
+    if upper <= lower:
+        hint = "It must hold at least one step" + (", end included." if inclusive else ": upper > lower.")
+        raise _fault(source, line, "upper", f"the life [{lower}, {upper}) is empty", hint)
+    alignment = whole("alignment", 2**63) if cell("alignment") else 1
+    if alignment < 1 or alignment & (alignment - 1):
+        raise _fault(source, line, "alignment", f"{alignment} is no power of two", "Use 1, 2, 4, 8, …")
+    gaps, windowed = _gaps(cell("gaps"), inclusive, lower, upper, line, source)
+    return _Row(
+        cell("id"),
+        lower,
+        upper,
+        whole("size", U64_MAX),
+        alignment,
+        gaps,
+        whole("offset", 2**63 - 1) if cell("offset") else None,
+        windowed,
+    )
+
+
+def _gaps(
+    text: str, inclusive: bool, lower: int, upper: int, line: int, source: str
+) -> tuple[tuple[tuple[int, int], ...], bool]:
+    """MiniMalloc's ``begin-stop[@low:high]``, blank-separated. Gives those that free every byte, and if others were."""
+    gaps: list[tuple[int, int]] = []
+    windowed = False
+    for word in text.split():
+        span, at, window = word.partition("@")
+        begin, dash, stop = span.partition("-")
+        numbers = [begin, stop, *(window.split(":") if at else ())]
+        if not dash or len(numbers) not in (2, 4) or not all(n.isascii() and n.isdigit() for n in numbers):
+            hint = "Write begin-stop, several with blanks between, each with @low:high if it keeps these bytes."
+            raise _fault(source, line, "gaps", f"{word!r} is no gap", hint)
+        one, two = int(begin), int(stop) + inclusive
+        if not lower <= one < two <= upper:
+            hint = "Gaps lie inside the life and are not empty."
+            raise _fault(source, line, "gaps", f"the gap [{one}, {two}) is not in [{lower}, {upper})", hint)
+        if at:
+            windowed = True
+        else:
+            gaps.append((one, two))
+    gaps.sort()
+    for (_, stop_one), (begin_two, _) in pairwise(gaps):
+        if begin_two < stop_one:
+            raise _fault(source, line, "gaps", f"two gaps meet at step {begin_two}", "Join them into one.")
+    return tuple(gaps), windowed
