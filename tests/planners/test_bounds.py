@@ -1,0 +1,59 @@
+"""Lower bounds: each provable, each with its witness."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from packings import live_steps, problem, problems, smallest_extent
+
+from tmmu_core.planners.bounds import lower_bound, on_grid
+from tmmu_core.planners.problem import Problem
+
+
+def test_the_fullest_moment_is_the_bound_and_its_storages_the_witness() -> None:
+    bound = lower_bound(problem((0, 2, 8), (1, 3, 5), (2, 4, 4)))
+    assert (bound.bytes, bound.witness, bound.step, bound.rule) == (13, (0, 1), 1, "live")
+
+
+def test_on_a_common_grid_all_but_the_topmost_are_padded() -> None:
+    assert on_grid([(10, 8), (9, 8), (16, 8)]) == 16 + 16 + 16 - 7
+
+
+def test_a_coarser_few_can_bind_harder_than_a_finer_many() -> None:
+    assert on_grid([(1, 64), (1, 64), (1, 64), (1, 1)]) == 129
+
+
+def test_a_place_that_cannot_be_passed_on_is_held_at_the_step_of_writing() -> None:
+    bound = lower_bound(problem((0, 2, 6), (2, 4, 8), handoff_from=np.array([-1, 0])))
+    assert (bound.bytes, bound.witness, bound.rule) == (14, (0, 1), "handoff")
+
+
+def test_a_place_that_can_be_passed_on_counts_once() -> None:
+    assert lower_bound(problem((0, 2, 8), (2, 4, 6), handoff_from=np.array([-1, 0]))).bytes == 8
+
+
+def test_what_must_not_alias_counts_when_dead_too() -> None:
+    bound = lower_bound(problem((0, 1, 8), (5, 6, 7), must_not_alias=np.array([[0, 1]])))
+    assert (bound.bytes, bound.witness, bound.rule) == (15, (0, 1), "never_alias")
+
+
+def test_a_fixed_end_is_a_bound() -> None:
+    bound = lower_bound(problem((0, 1, 8), fixed=np.array([16])))
+    assert (bound.bytes, bound.rule) == (24, "fixed")
+
+
+def test_nothing_needs_nothing() -> None:
+    assert lower_bound(problem()).bytes == 0
+
+
+@settings(deadline=None)
+@given(problems(most=5))
+def test_no_packing_is_below_the_bound(p: Problem) -> None:
+    assert lower_bound(p).bytes <= smallest_extent(p)
+
+
+@given(problems(odd=False))
+def test_max_live_is_what_counting_step_by_step_gives(p: Problem) -> None:
+    sizes = [max(int(x), 1) for x in p.size]
+    most = max((sum(sizes[i] for i in range(len(p)) if t in live_steps(p, i)) for t in range(10)), default=0)
+    assert lower_bound(p).max_live == most

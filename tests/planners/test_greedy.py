@@ -1,0 +1,138 @@
+"""greedy and portfolio: one loop, a table of orders and fits, compiled and plain alike."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from packings import extent, faults, offsets, problem, problem_with, problems
+
+from tmmu_core.errors import AlignmentViolation, AllocationOverflow, InvalidIrShapes
+from tmmu_core.planners.columns import columns
+from tmmu_core.planners.greedy import FITS, ORDERS, by_birth, greedy, place
+from tmmu_core.planners.portfolio import RUNS, portfolio
+from tmmu_core.planners.problem import Problem
+
+
+def test_lives_that_only_touch_share_bytes() -> None:
+    assert offsets(greedy(problem((0, 2, 8), (2, 4, 8)), {})) == [0, 0]
+
+
+def test_lives_that_meet_do_not() -> None:
+    assert offsets(greedy(problem((0, 3, 8), (2, 4, 8)), {})) == [0, 8]
+
+
+def test_lowest_takes_the_first_hole_and_tightest_the_smallest() -> None:
+    # At step 1 the holes are [0, 6) and [10, 14), under a lid that reaches past both.
+    p = problem((0, 1, 6), (0, 9, 4), (0, 1, 4), (0, 9, 5), (1, 2, 4))
+    given_order = [p.ids.index(name) for name in ("t0", "t1", "t2", "t3", "t4")]
+    last = p.ids.index("t4")
+    cols = columns(p)
+    assert place(cols, given_order, "lowest")[last] == 0
+    assert place(cols, given_order, "tightest")[last] == 10
+
+
+def test_a_storage_without_bytes_has_an_address_of_its_own() -> None:
+    assert sorted(offsets(greedy(problem((0, 2, 0), (0, 2, 0), (0, 2, 4)), {}))) == [0, 4, 5]
+
+
+def test_a_gap_lends_its_bytes() -> None:
+    p = problem((0, 9, 8), (3, 5, 8), gaps=(((3, 5),), ()))
+    assert offsets(greedy(p, {})) == [0, 0]
+
+
+def test_a_smaller_output_takes_its_inputs_very_place() -> None:
+    p = problem((0, 2, 8), (2, 4, 6), handoff_from=np.array([-1, 0]))
+    assert offsets(greedy(p, {})) == [0, 0]
+
+
+def test_a_larger_output_keeps_off_its_input() -> None:
+    p = problem((0, 2, 6), (2, 4, 8), handoff_from=np.array([-1, 0]))
+    low, high = sorted(zip(offsets(greedy(p, {})), (6, 8), strict=True))
+    assert high[0] == low[0] + low[1]
+
+
+def test_must_not_alias_holds_across_time() -> None:
+    p = problem((0, 1, 8), (5, 6, 8), must_not_alias=np.array([[0, 1]]))
+    assert sorted(offsets(greedy(p, {}))) == [0, 8]
+
+
+def test_fixed_offsets_stay_and_others_go_round_them() -> None:
+    p = problem((0, 2, 8), (0, 2, 8), fixed=np.array([-1, 4]))
+    assert offsets(greedy(p, {})) == [12, 4]
+
+
+def test_fixed_offsets_that_collide_are_refused_by_name() -> None:
+    with pytest.raises(InvalidIrShapes, match="'t0' and 't1'") as caught:
+        greedy(problem((0, 2, 8), (0, 2, 8), fixed=np.array([0, 4])), {})
+    assert caught.value.diagnostics["reason"] == "fixed_offsets_collide"
+
+
+def test_a_fixed_offset_off_its_grid_is_refused() -> None:
+    with pytest.raises(AlignmentViolation, match="multiple of its alignment 8"):
+        greedy(problem((0, 2, 8), alignment=8, fixed=np.array([4])), {})
+
+
+def test_sizes_near_the_end_of_uint64_are_packed_exactly() -> None:
+    p = problem((0, 2, 2**64 - 9), (1, 3, 8))
+    assert offsets(greedy(p, {})) == [0, 2**64 - 9]
+
+
+def test_an_end_past_uint64_is_an_overflow() -> None:
+    with pytest.raises(AllocationOverflow, match="past 2"):
+        greedy(problem((0, 2, 2**64 - 9), (1, 3, 16)), {})
+
+
+def test_an_unknown_order_names_the_known_ones() -> None:
+    with pytest.raises(InvalidIrShapes, match="breadth"):
+        greedy(problem((0, 1, 1)), {"order": "luck"})
+
+
+def test_nothing_to_pack_is_a_packing() -> None:
+    assert offsets(greedy(problem(), {})) == []
+
+
+@given(problems(), st.sampled_from(list(ORDERS)), st.sampled_from(FITS))
+def test_every_order_and_fit_packs_rightly(p: Problem, order: str, fit: str) -> None:
+    assert faults(p, offsets(greedy(p, {"order": order, "fit": fit}))) == []
+
+
+@given(problems(), st.data())
+def test_what_is_fixed_where_it_lay_stays_there(p: Problem, data: st.DataObject) -> None:
+    lay = offsets(greedy(p, {}))
+    keep = data.draw(st.lists(st.booleans(), min_size=len(p), max_size=len(p)))
+    q = problem_with(p, fixed=np.array([at if k else -1 for at, k in zip(lay, keep, strict=True)], dtype=np.int64))
+    assert faults(q, offsets(greedy(q, {"order": "length"}))) == []
+
+
+@settings(deadline=None)
+@given(problems(most=30, steps=40), st.sampled_from(list(ORDERS)), st.sampled_from(["lowest", "tightest"]))
+def test_the_compiled_loop_gives_the_same_bytes(p: Problem, order: str, fit: str) -> None:
+    cols = columns(p)
+    sequence = ORDERS[order](cols)
+    assert place(cols, sequence, fit, compiled=True) == place(cols, sequence, fit, compiled=False)
+
+
+@given(problems(most=30, steps=40, odd=False))
+def test_a_free_list_is_lowest_fit_in_birth_order(p: Problem) -> None:
+    cols = columns(p)
+    assert place(cols, [], "free_list") == place(cols, by_birth(cols), "lowest")
+
+
+@given(problems())
+def test_the_portfolio_is_never_worse_than_any_of_its_runs(p: Problem) -> None:
+    best = extent(p, portfolio(p, {}).offset)
+    assert all(best <= extent(p, greedy(p, {"order": order, "fit": fit}).offset) for order, fit in RUNS)
+
+
+def test_the_portfolio_stops_at_the_bound() -> None:
+    packing = portfolio(problem((0, 2, 8), (2, 4, 8)), {})
+    assert (packing.optimal, packing.lower_bound, packing.notes["runs"]) == (True, 8, 1)
+
+
+def test_the_portfolio_stops_when_told_and_keeps_what_it_has() -> None:
+    p = problem((0, 2, 3), (1, 5, 4), (2, 6, 3), (4, 7, 4), (0, 3, 2), (5, 8, 6), alignment=4, fixed=None)
+    p = problem_with(p, fixed=np.array([8, -1, -1, -1, -1, -1]))
+    packing = portfolio(p, {}, lambda what, done, of: False)
+    assert (packing.stopped, packing.notes["runs"], faults(p, offsets(packing))) == (True, 1, [])

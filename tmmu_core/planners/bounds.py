@@ -1,0 +1,129 @@
+"""Lower bounds on the extent of an arena, each provable, each with the storages that make it.
+
+* **live**: the storages alive at one moment are pairwise disjoint, so their bytes add up (the classic max live).
+* **grid**: if all of them start on multiples of g, every one but the topmost takes a multiple of g.
+* **hand-off**: a storage read for the last time by the step that writes a larger one cannot pass its place on; both
+  are held at that step. (Where the place can be passed on, no bound assumes that it is not.)
+* **never alias**: storages that must not share a byte with any of the moment's count as well, dead or alive.
+* **fixed**: the end of a storage whose offset is given.
+
+All are cliques of the conflict graph weighed by bytes; the first alone is linear-time, O(n log n) with its witness.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tmmu_core.planners.columns import NEVER, Columns, align_up, columns
+from tmmu_core.planners.problem import Problem
+
+WHERE_TRIED = 64
+"""Moments, fullest first, at which the dearer bounds are worked out."""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """No packing has a smaller extent than ``bytes``; ``witness`` (indices, ascending) is why."""
+
+    bytes: int
+    witness: tuple[int, ...]
+    step: int
+    """A step at which the witness is held; −1 where time is not the reason."""
+    rule: str
+    """``live``, ``grid``, ``handoff``, ``never_alias`` or ``fixed``; ``empty`` without storages."""
+    max_live: int
+    """Max live bytes of the backed sizes: what ``bytes`` never falls below."""
+
+
+def lower_bound(problem: Problem) -> Bound:
+    """The best of the bounds above for a problem. Raises as :func:`columns` does for given offsets that collide."""
+    return bound_of(columns(problem))
+
+
+def bound_of(cols: Columns) -> Bound:
+    """The same, for a problem already squeezed."""
+    if not len(cols):
+        return Bound(0, (), -1, "empty", 0)
+    live = cols.live_bytes()
+    if not live:
+        tallest = max(range(len(cols)), key=lambda i: (cols.size[i], -i))
+        return Bound(cols.size[tallest], (tallest,), -1, "live", cols.size[tallest])
+    fullest = sorted(range(len(live)), key=lambda c: (-live[c], c))
+    peak = live[fullest[0]]
+    best = Bound(peak, _alive(cols, fullest[0]), int(cols.births[fullest[0]]), "live", peak)
+
+    for i, at in enumerate(cols.fixed):
+        if at >= 0 and at + cols.size[i] > best.bytes:
+            best = Bound(at + cols.size[i], (i,), int(cols.problem.birth[i]), "fixed", peak)
+
+    coarse = min(cols.align) > 1
+    for column in fullest[:WHERE_TRIED] if coarse or cols.odd is not None else ():
+        alive = _alive(cols, column)
+        step = int(cols.births[column])
+        ended = _refused_handoffs(cols, alive, step)
+        held = tuple(sorted((*alive, *ended)))
+        also = _never_alias(cols, held)
+        rule = "never_alias" if also else "handoff" if ended else "grid"
+        members = tuple(sorted((*held, *also)))
+        total = on_grid([(cols.size[i], cols.align[i]) for i in members])
+        if total > best.bytes:
+            best = Bound(total, members, step, rule, peak)
+    return best
+
+
+def on_grid(storages: list[tuple[int, int]]) -> int:
+    """The least extent of pairwise disjoint ``(size, alignment)``: all but the topmost end where another may start.
+
+    With g the finest alignment among them every start is a multiple of g, so each takes ``align_up(size, g)`` but for
+    one, at best the one that wastes most. Coarser subsets are tried alone too.
+    """
+    best = 0
+    for grid in sorted({align for _, align in storages}):
+        sizes = [size for size, align in storages if align >= grid]
+        padded = [align_up(size, grid) for size in sizes]
+        best = max(best, sum(padded) - max(p - s for p, s in zip(padded, sizes, strict=True)))
+    return best
+
+
+def _alive(cols: Columns, column: int) -> tuple[int, ...]:
+    return tuple(int(i) for i in cols.alive_at(column))
+
+
+def _refused_handoffs(cols: Columns, alive: tuple[int, ...], step: int) -> list[int]:
+    """Storages that end at ``step``, conflict with what was made there out of them, and with all else alive."""
+    if cols.problem.handoff_from is None or cols.odd is None:
+        return []
+    for j in alive:
+        i = int(cols.problem.handoff_from[j])
+        if i < 0 or int(cols.problem.birth[j]) != step or i in alive:
+            continue
+        if _conflict(cols, i, j) and all(other == j or _conflict(cols, i, other) for other in alive):
+            return [i]
+    return []
+
+
+def _never_alias(cols: Columns, held: tuple[int, ...]) -> list[int]:
+    """Further storages, largest first, that conflict with all of ``held`` and with each other."""
+    if cols.problem.must_not_alias is None or cols.odd is None:
+        return []
+    known = set(held)
+    nearby = {j for i in held for j, kind in cols.odd[i] if kind == NEVER and j not in known}
+    clique = list(held)
+    for j in sorted(nearby, key=lambda j: (-cols.size[j], j)):
+        if all(_conflict(cols, i, j) for i in clique):
+            clique.append(j)
+    return sorted(clique[len(held) :])
+
+
+def _conflict(cols: Columns, i: int, j: int) -> bool:
+    """Whether the two can share no byte in any packing."""
+    for other, kind in cols.odd[i] if cols.odd is not None else ():
+        if other == j:
+            same = cols.fixed[i] >= 0 and cols.fixed[j] >= 0
+            if kind == NEVER or (same and cols.fixed[i] != cols.fixed[j]):
+                return True
+    for a in range(cols.part_of[i], cols.part_of[i + 1]):
+        for b in range(cols.part_of[j], cols.part_of[j + 1]):
+            if cols.part_lo[a] < cols.part_hi[b] and cols.part_lo[b] < cols.part_hi[a]:
+                return True
+    return False
