@@ -118,8 +118,8 @@ def slot_offsets(problem: Problem, slot: I64) -> U64:
             raise AllocationOverflow(
                 f"slot {k} of arena {problem.arena!r} would end at byte {end:,}, past 2^64 − 1.",
                 arena=problem.arena,
-                offset=str(offset),
-                size=str(size),
+                offset=offset,
+                size=size,
                 hint="The tensors of this arena are too large together for 64-bit addresses.",
             )
         offsets[k] = offset
