@@ -1,0 +1,150 @@
+"""Why a tensor lives when it lives: the facts behind one range, for a person who asks (contract §1–§3)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from tmmu_core.graph.model import INPUTS_STEP
+from tmmu_core.liveness.model import Liveness, Refusal
+
+DeathReason = Literal[
+    "persistent",
+    "graph_output",
+    "saved_for_backward",
+    "handed_off",
+    "written_over",
+    "last_read",
+    "dead",
+    "gradient_kept",
+]
+
+REFUSAL_WORDS: dict[str, str] = {
+    "several_outputs": "its last reader writes several outputs",
+    "persistent": "it is persistent",
+    "graph_output": "it is an output of the graph",
+    "saved_for_backward": "it is saved for the backward pass",
+    "alias_live": "another tensor of its storage is still alive, or the output has a storage already",
+    "must_not_alias": "the two must not alias",
+    "other_arena": "the two lie in different arenas",
+    "already_taken": "the output took over another input's place",
+}
+"""Each refusing condition as the end of a sentence that begins "refused, because"."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happens to a tensor: the step and the node that runs there."""
+
+    step: int
+    node_id: str
+    instr: str = ""
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """One tensor's life. Steps are half-open; ids are the graph's."""
+
+    tensor_id: str
+    birth: int
+    death: int
+    producer: Event | None
+    """Who writes it; ``@inputs`` for a graph input, ``None`` for a persistent tensor or a view that no node writes."""
+    readers: tuple[Event, ...]
+    """In step order, a node once."""
+    reason: DeathReason
+    """The word for why it dies where it dies."""
+    sentence: str
+    """The same for a person."""
+    takes_over: str | None
+    """Whose place it was handed."""
+    handed_to: str | None
+    """Who was handed its place."""
+    refusals: tuple[Refusal, ...]
+    """Hand-offs of its place that were refused."""
+    storage_members: tuple[str, ...]
+    """All tensors of its storage, itself included, by birth and id."""
+    storage_birth: int
+    storage_death: int
+
+
+def explain(liveness: Liveness, tensor_id: str) -> Explanation:
+    """The facts about ``tensor_id``; ``KeyError`` for a tensor that is not in the timeline's graph or not planned."""
+    timeline, index = liveness.timeline, liveness.timeline.index
+    tensor = index.tensor_of[tensor_id]
+    if liveness.birth[tensor] < 0:
+        raise KeyError(f"{tensor_id!r} is not planned in mode {timeline.mode!r}")
+    readers = _readers(liveness, tensor)
+    taken = [(int(k), index.tensor_ids[x]) for k, x, y in liveness.handoffs if y == tensor]
+    given = [(int(k), index.tensor_ids[y]) for k, x, y in liveness.handoffs if x == tensor]
+    storage = int(liveness.storage_of[tensor])
+    members = np.flatnonzero(liveness.storage_of == storage).tolist()
+    members.sort(key=lambda m: (int(liveness.birth[m]), index.tensor_ids[m]))
+    reason, sentence = _death(liveness, tensor, readers, given)
+    at = np.flatnonzero(liveness.refusal_rows[:, 1] == tensor).tolist()
+    return Explanation(
+        tensor_id=tensor_id,
+        birth=int(liveness.birth[tensor]),
+        death=int(liveness.death[tensor]),
+        producer=_producer(liveness, tensor),
+        readers=readers,
+        reason=reason,
+        sentence=sentence,
+        takes_over=taken[0][1] if taken else None,
+        handed_to=given[0][1] if given else None,
+        refusals=tuple([liveness.refusals[i] for i in at]),
+        storage_members=tuple([index.tensor_ids[m] for m in members]),
+        storage_birth=int(liveness.storages.birth[storage]),
+        storage_death=int(liveness.storages.death[storage]),
+    )
+
+
+def _event(liveness: Liveness, node: int) -> Event:
+    timeline = liveness.timeline
+    return Event(int(timeline.step_of[node]), timeline.index.node_ids[node], timeline.graph.nodes[node].instr)
+
+
+def _producer(liveness: Liveness, tensor: int) -> Event | None:
+    index = liveness.timeline.index
+    if index.producer[tensor] >= 0 and liveness.timeline.step_of[index.producer[tensor]] >= 0:
+        return _event(liveness, int(index.producer[tensor]))
+    return Event(0, INPUTS_STEP) if index.is_input[tensor] else None
+
+
+def _readers(liveness: Liveness, tensor: int) -> tuple[Event, ...]:
+    nodes = set(liveness.timeline.index.readers_of(tensor).tolist())
+    events = [_event(liveness, node) for node in nodes if liveness.timeline.step_of[node] >= 0]
+    return tuple(sorted(events, key=lambda event: event.step))
+
+
+def _death(
+    liveness: Liveness, tensor: int, readers: tuple[Event, ...], given: list[tuple[int, str]]
+) -> tuple[DeathReason, str]:
+    timeline, index = liveness.timeline, liveness.timeline.index
+    name, death = index.tensor_ids[tensor], int(liveness.death[tensor])
+    last = readers[-1] if readers else None
+    if index.is_persistent[tensor]:
+        role = timeline.graph.tensors[tensor].role
+        return "persistent", f"lives through every step: its role is {role}"
+    if index.is_output[tensor]:
+        if name not in timeline.source.outputs:
+            return "gradient_kept", "lives to the end: the gradient of a parameter is what the backward pass is for"
+        return "graph_output", "lives to the end: it is an output of the graph"
+    if given:
+        step, to = given[0]
+        return "handed_off", f"dies at #{step} {timeline_node(liveness, step)}: its last reader writes {to} over it"
+    if last is not None and death == last.step + 1:
+        return "last_read", f"dies after its last read, by #{last.step} {last.node_id}"
+    if last is not None and death == last.step:
+        return "written_over", f"dies at #{last.step} {last.node_id}, which writes in its place"
+    if last is None and death == int(liveness.birth[tensor]) + 1:
+        return "dead", "is read by nobody, and lives for the one step that writes it"
+    return "saved_for_backward", "lives to the end: it is saved for a backward pass that this mode does not run"
+
+
+def timeline_node(liveness: Liveness, step: int) -> str:
+    """The node id run at ``step``; ``@inputs`` for the loading step."""
+    node = int(liveness.timeline.node_at[step])
+    return INPUTS_STEP if node < 0 else liveness.timeline.index.node_ids[node]
