@@ -1,0 +1,309 @@
+"""Two plans side by side: comparable or not, identical or where they first part, and what changed per tensor.
+
+Two runs are *comparable* when they planned one graph in one arena configuration under one token, told in one schema
+(contract §7, seed §7); a difference in mode or order is then a divergence, told first. Nothing here raises: a
+comparison is a value, and it tells the differences of incomparable plans too, for whoever wants to look.
+
+"Left" is the baseline, "right" the candidate. Planner, options, preset and name are *context*: they are told, but two
+planners that give one layout are identical. ``allocation_time_ns`` is never compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tmmu_core.plan.metrics import exact_sum
+from tmmu_core.plan.model import ArenaSummary, Plan, TensorRow
+from tmmu_core.plan.trace import METRIC_SCHEMA, TRACE_SCHEMA, Trace, told_metrics
+
+I64 = NDArray[np.int64]
+
+KINDS = ("moved", "resized", "retimed", "other_arena", "redescribed", "added", "removed")
+"""What can change of a tensor, in the order in which it is told:
+
+* ``moved`` — another slot, generation or offset within the same arena;
+* ``resized`` — another size in bytes;
+* ``retimed`` — another birth or death;
+* ``other_arena`` — it lies in another arena;
+* ``redescribed`` — another role, dtype, shape, alignment, alias group or base;
+* ``added``, ``removed`` — only the candidate, only the baseline has it.
+"""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One place (a JSON path into the plan file) at which the two say different things."""
+
+    path: str
+    left: Any
+    right: Any
+
+
+@dataclass(frozen=True)
+class TensorChange:
+    """What changed of one tensor; one of the rows is ``None`` where only one plan has it."""
+
+    tensor_id: str
+    kinds: tuple[str, ...]
+    left: TensorRow | None
+    right: TensorRow | None
+
+
+@dataclass(frozen=True)
+class ArenaChange:
+    """One arena's figures in both plans; ``None`` where a plan does not have the arena."""
+
+    name: str
+    left: ArenaSummary | None
+    right: ArenaSummary | None
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """The verdict of :func:`compare`, and everything behind it."""
+
+    left: Plan
+    right: Plan
+    incomparable: tuple[Difference, ...]
+    """Why the two are not comparable; empty when they are."""
+    divergences: tuple[Difference, ...]
+    """Differences outside the rows, mode and order first."""
+    context: tuple[Difference, ...]
+    """Planner, options, preset and name where they differ: told, but no divergence."""
+    ids: tuple[str, ...]
+    """Tensors of either plan, by id bytes; the columns below parallel it."""
+    left_row: I64
+    """Row in ``left``, or −1."""
+    right_row: I64
+    kinds: NDArray[np.uint8]
+    """Bit k: ``KINDS[k]``."""
+    complete: bool = True
+    """Whether both sides tell their tensors; a digest trace tells only their hash."""
+
+    @property
+    def comparable(self) -> bool:
+        """Whether the two runs may be compared at all."""
+        return not self.incomparable
+
+    @property
+    def identical(self) -> bool:
+        """Whether nothing that is compared differs."""
+        return not self.incomparable and not self.divergences and not self.kinds.any()
+
+    @cached_property
+    def first(self) -> Difference | None:
+        """The first divergence: mode, order, then tensor by tensor, then figures and hashes."""
+        early = [d for d in self.divergences if d.path in _BEFORE_ROWS or d.path.startswith("$.execution_order[")]
+        if early:
+            return early[0]
+        changed = np.flatnonzero(self.kinds)
+        if len(changed):
+            return self._row_difference(int(changed[0]))
+        return self.divergences[0] if self.divergences else None
+
+    def changes(self, kind: str | None = None) -> Iterator[TensorChange]:
+        """Tensors that changed (in one of :data:`KINDS`, or at all), by id bytes."""
+        mask = self.kinds != 0 if kind is None else self.kinds & (1 << KINDS.index(kind)) != 0
+        for i in np.flatnonzero(mask).tolist():
+            yield self.change(i)
+
+    def change(self, i: int) -> TensorChange:
+        """Tensor ``ids[i]`` in both plans."""
+        bits, a, b = int(self.kinds[i]), int(self.left_row[i]), int(self.right_row[i])
+        return TensorChange(
+            self.ids[i],
+            tuple(kind for k, kind in enumerate(KINDS) if bits >> k & 1),
+            self.left.row(a) if a >= 0 else None,
+            self.right.row(b) if b >= 0 else None,
+        )
+
+    @cached_property
+    def totals(self) -> dict[str, tuple[int, int]]:
+        """Kind → (tensors, bytes). Bytes are the candidate's sizes; for ``removed`` the baseline's, for ``resized`` the
+        sum of differences (candidate − baseline)."""
+        result: dict[str, tuple[int, int]] = {}
+        for k, kind in enumerate(KINDS):
+            at = np.flatnonzero(self.kinds & (1 << k))
+            before = exact_sum(self.left.size[self.left_row[at][self.left_row[at] >= 0]])
+            after = exact_sum(self.right.size[self.right_row[at][self.right_row[at] >= 0]])
+            size = before if kind == "removed" else after - before if kind == "resized" else after
+            result[kind] = (len(at), size)
+        return result
+
+    @cached_property
+    def arenas(self) -> tuple[ArenaChange, ...]:
+        """Every arena of either plan, by name."""
+        names = sorted({**self.left.arena_of, **self.right.arena_of})
+        return tuple(ArenaChange(n, self.left.arena_of.get(n), self.right.arena_of.get(n)) for n in names)
+
+    def _row_difference(self, i: int) -> Difference:
+        change, path = self.change(i), f"$.tensors[{self.ids[i]!r}]"
+        if change.left is None or change.right is None:
+            return Difference(path, _told(change.left), _told(change.right))
+        for field in _ROW_FIELDS:
+            a, b = getattr(change.left, field), getattr(change.right, field)
+            if a != b:
+                return Difference(f"{path}.{field}", a, b)
+        raise AssertionError("a changed row differs in a field")
+
+
+_BEFORE_ROWS = ("$.mode", "$.execution_order", "$.steps")
+_ROW_FIELDS = tuple(TensorRow.__dataclass_fields__)
+
+
+def _told(row: TensorRow | None) -> str | None:
+    return None if row is None else f"{row.arena} slot {row.logical_slot} [{row.birth}, {row.death})"
+
+
+def compare(left: Plan | Trace, right: Plan | Trace) -> Comparison:
+    """Compare ``left`` (the baseline) with ``right`` (the candidate). O(n log n)."""
+    a, b = _trace(left), _trace(right)
+    ids, left_row, right_row = _joined(a.plan, b.plan)
+    complete = a.complete and b.complete
+    kinds = _kinds(a.plan, b.plan, left_row, right_row) if complete else np.zeros(0, np.uint8)
+    if not complete:
+        ids, left_row, right_row = (), np.zeros(0, np.int64), np.zeros(0, np.int64)
+    return Comparison(
+        left=a.plan,
+        right=b.plan,
+        incomparable=tuple(_incomparable(a, b)),
+        divergences=tuple(_divergences(a, b, complete)),
+        context=tuple(_fields(a.plan, b.plan, ("ir_name", "planner", "planner_options", "preset"))),
+        ids=ids,
+        left_row=left_row,
+        right_row=right_row,
+        kinds=kinds,
+        complete=complete,
+    )
+
+
+def same_plan(left: Plan, right: Plan) -> tuple[Difference, ...]:
+    """Every difference between two plan values, context and replan key included, the time excepted; empty when equal.
+
+    Stricter than :func:`compare`: what was written to a file and read back must pass this.
+    """
+    verdict = compare(left, right)
+    rows = [verdict._row_difference(i) for i in np.flatnonzero(verdict.kinds).tolist()]
+    rest = _fields(left, right, ("notes", "has_inputs_step"))
+    if not rows and not np.array_equal(left.storage, right.storage):
+        rest = [*rest, Difference("$.storage", left.storage.tolist(), right.storage.tolist())]
+    return (*verdict.incomparable, *verdict.divergences, *verdict.context, *rest, *rows)
+
+
+def _trace(side: Plan | Trace) -> Trace:
+    return side if isinstance(side, Trace) else Trace(side, TRACE_SCHEMA, METRIC_SCHEMA, True, len(side))
+
+
+def _incomparable(a: Trace, b: Trace) -> Iterator[Difference]:
+    yield from _fields(a.plan, b.plan, ("ir_hash", "arena_config_hash", "replay_token"))
+    yield from _fields(a, b, ("trace_schema", "metric_schema"))
+
+
+def _divergences(a: Trace, b: Trace, complete: bool) -> Iterator[Difference]:
+    left, right = a.plan, b.plan
+    yield from _fields(left, right, ("mode",))
+    if left.execution_order_hash != right.execution_order_hash:
+        yield _order_difference(left.execution_order, right.execution_order, complete)
+    yield from _fields(left, right, ("steps", "rank", "world_size", "shard_spec_hash"))
+    if not complete and a.tensor_count != b.tensor_count:
+        yield Difference("$.tensor_count", a.tensor_count, b.tensor_count)
+    for name in sorted({**left.arena_of, **right.arena_of}):
+        x, y = left.arena_of.get(name), right.arena_of.get(name)
+        if x is None or y is None:
+            yield Difference(f"$.arenas.{name}", x and x.extent_bytes, y and y.extent_bytes)
+        else:
+            for field in _ARENA_FIELDS:
+                if getattr(x, field) != getattr(y, field):
+                    yield Difference(f"$.arenas.{name}.{field}", getattr(x, field), getattr(y, field))
+    if complete:
+        yield from _handoff_difference(left, right)
+    before, after = told_metrics(left.metrics), told_metrics(right.metrics)
+    for key in sorted({**before, **after}):
+        if before.get(key) != after.get(key):
+            yield Difference(f"$.metrics.{key}", before.get(key), after.get(key))
+    yield from _fields(left, right, ("layout_hash", "tmmu_plan_hash"))
+
+
+_ARENA_FIELDS = tuple(
+    name for name in ArenaSummary.__dataclass_fields__ if name not in ("name", "lower_bound_bytes", "status")
+)
+"""What a planner proves of an arena is its own affair; where it put things is not."""
+
+
+def _fields(a: object, b: object, names: tuple[str, ...]) -> list[Difference]:
+    return [
+        Difference(f"$.{name}", _plain(getattr(a, name)), _plain(getattr(b, name)))
+        for name in names
+        if getattr(a, name) != getattr(b, name)
+    ]
+
+
+def _plain(value: Any) -> Any:
+    return value.hex() if isinstance(value, bytes) else value
+
+
+def _order_difference(left: tuple[str, ...], right: tuple[str, ...], complete: bool) -> Difference:
+    if not complete:
+        return Difference("$.execution_order", "another order", "another order")
+    for k in range(max(len(left), len(right))):
+        a = left[k] if k < len(left) else None
+        b = right[k] if k < len(right) else None
+        if a != b:
+            return Difference(f"$.execution_order[{k}]", a, b)
+    return Difference("$.execution_order", "the same nodes under another hash", "the same nodes under another hash")
+
+
+def _handoff_difference(left: Plan, right: Plan) -> Iterator[Difference]:
+    if left.handoffs == right.handoffs:
+        return
+    k = 0
+    while k < min(len(left.handoffs), len(right.handoffs)) and left.handoffs[k] == right.handoffs[k]:
+        k += 1
+    sides = [list(side.handoffs[k]) if k < len(side.handoffs) else None for side in (left, right)]
+    yield Difference(f"$.handoffs[{k}]", *sides)
+
+
+def _joined(left: Plan, right: Plan) -> tuple[tuple[str, ...], I64, I64]:
+    """Ids of either plan, by id bytes, with their rows in both (−1: not there)."""
+    if left.tensor_ids == right.tensor_ids:
+        rows = np.arange(len(left), dtype=np.int64)
+        return left.tensor_ids, rows, rows
+    ids = tuple(sorted({**left.row_of, **right.row_of}))
+    rows_in = [np.array([side.row_of.get(i, -1) for i in ids], np.int64) for side in (left, right)]
+    return ids, rows_in[0], rows_in[1]
+
+
+def _kinds(left: Plan, right: Plan, left_row: I64, right_row: I64) -> NDArray[np.uint8]:
+    kinds = np.zeros(len(left_row), np.uint8)
+    both = np.flatnonzero((left_row >= 0) & (right_row >= 0))
+    a, b = left_row[both], right_row[both]
+    names = {name: k for k, name in enumerate(sorted({**left.arena_of, **right.arena_of}))}
+    arena_a = np.array([names[x.name] for x in left.arenas], np.int64)[left.arena[a]] if len(a) else a
+    arena_b = np.array([names[x.name] for x in right.arenas], np.int64)[right.arena[b]] if len(b) else b
+    other_arena = arena_a != arena_b
+    place = np.zeros(len(both), np.bool_)
+    for name in ("logical_slot", "generation", "offset"):
+        place |= getattr(left, name)[a] != getattr(right, name)[b]
+    described = left.alignment[a] != right.alignment[b]
+    for name in ("roles", "dtypes", "shapes", "alias_group_ids", "base_tensor_uids"):
+        x, y = getattr(left, name), getattr(right, name)
+        if x != y:
+            described |= np.array([x[i] != y[j] for i, j in zip(a.tolist(), b.tolist(), strict=True)], np.bool_)
+    told = {
+        "moved": place & ~other_arena,
+        "resized": left.size[a] != right.size[b],
+        "retimed": (left.birth[a] != right.birth[b]) | (left.death[a] != right.death[b]),
+        "other_arena": other_arena,
+        "redescribed": described,
+    }
+    for kind, mask in told.items():
+        kinds[both[mask]] |= np.uint8(1 << KINDS.index(kind))
+    kinds[left_row < 0] |= np.uint8(1 << KINDS.index("added"))
+    kinds[right_row < 0] |= np.uint8(1 << KINDS.index("removed"))
+    return kinds

@@ -1,0 +1,295 @@
+"""The trace of an allocation run (seed §7): one header, one record per tensor, one summary.
+
+A trace is deterministic: it tells no time, so that golden traces can be compared byte for byte. It is written as JSON
+lines or as a CBOR sequence, one record each::
+
+    allocation_header   what was planned (hashes, mode, token, arenas as configured and as filled, the order as run)
+    tensor              tensor_id, arena, logical_slot, logical_address [arena, offset], size (the tensor's bytes),
+                        bytes (the backing of its slot), live_range [birth, death), and what it takes to draw it
+    handoff             step, from, to
+    replan              old and new plan hash, where a run planned again (seed II.H)
+    summary             peak bytes per arena, slots, reuse ratio, fragmentation, the metrics but for the time
+
+The *digest* form of a large trace has no tensor and no handoff records (``"rows": "digest"`` in its header); what they
+said is held by ``layout_hash`` and ``tmmu_plan_hash``.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import cbor2
+import msgspec
+
+from tmmu_core.errors import UnreadableInput
+from tmmu_core.graph import document
+from tmmu_core.plan.files import HandoffDocument, HeadDocument, RowDocument, arena_document, build
+from tmmu_core.plan.metrics import storages_of
+from tmmu_core.plan.model import PLAN_SCHEMA, Plan
+
+TRACE_SCHEMA = "tmmu_trace/1"
+METRIC_SCHEMA = "tmmu_metrics/1"
+TOKEN_PREFIX_BYTES = 8
+UNTOLD = ("allocation_time_ns",)
+"""Metrics that are never traced, hashed or compared."""
+
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """A trace as read: the plan it tells of and what is the trace's own."""
+
+    plan: Plan
+    """Without rows and hand-offs where ``complete`` is false."""
+    trace_schema: str = TRACE_SCHEMA
+    metric_schema: str = METRIC_SCHEMA
+    complete: bool = True
+    """Whether the tensors are told, or only their digest."""
+    tensor_count: int = 0
+    replans: tuple[Record, ...] = ()
+    """``replan`` records, in order."""
+
+
+def told_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """The metrics that are the same on every run."""
+    return {key: value for key, value in metrics.items() if key not in UNTOLD}
+
+
+# --- writing -----------------------------------------------------------------------------------------------------
+
+
+def records(plan: Plan, *, digest: bool = False, replans: Iterable[Record] = ()) -> Iterator[Record]:
+    """A plan's trace, record by record."""
+    yield {
+        "record": "allocation_header",
+        "trace_schema": TRACE_SCHEMA,
+        "metric_schema": METRIC_SCHEMA,
+        "rows": "digest" if digest else "all",
+        "tensor_count": len(plan),
+        "planner": plan.planner,
+        "planner_options": plan.planner_options,
+        "ir_name": plan.ir_name,
+        "ir_hash": plan.ir_hash.hex(),
+        "mode": plan.mode,
+        "preset": plan.preset,
+        "replay_token_prefix": plan.replay_token[:TOKEN_PREFIX_BYTES].hex(),
+        "replay_token": plan.replay_token.hex(),
+        "rank": plan.rank,
+        "world_size": plan.world_size,
+        "shard_spec_hash": plan.shard_spec_hash.hex(),
+        "arena_config_hash": plan.arena_config_hash.hex(),
+        "execution_order_hash": plan.execution_order_hash.hex(),
+        "tmmu_plan_hash": plan.tmmu_plan_hash.hex(),
+        "layout_hash": plan.layout_hash.hex(),
+        "steps": plan.steps,
+        "has_inputs_step": plan.has_inputs_step,
+        "execution_order": [] if digest else list(plan.execution_order),
+        "arenas": {arena.name: msgspec.to_builtins(arena_document(arena)) for arena in plan.arenas},
+    }
+    if not digest:
+        yield from _tensor_records(plan)
+        for step, source, target in plan.handoffs:
+            yield {"record": "handoff", "step": step, "from": source, "to": target}
+    yield from replans
+    yield {
+        "record": "summary",
+        "peak_bytes_per_arena": {arena.name: arena.extent_bytes for arena in plan.arenas},
+        "total_logical_slots": sum(arena.slots for arena in plan.arenas),
+        "reuse_ratio": plan.metrics.get("memory_reuse_ratio", 0.0),
+        "fragmentation_pct": 100 * plan.metrics.get("internal_fragmentation_ratio", 0.0),
+        "metrics": told_metrics(plan.metrics),
+        "notes": plan.notes,
+    }
+
+
+def _tensor_records(plan: Plan) -> Iterator[Record]:
+    backing = storages_of(plan).backing[plan.storage].tolist() if len(plan) else []
+    names = [arena.name for arena in plan.arenas]
+    for i, (arena, slot, offset, size, birth, death) in enumerate(
+        zip(
+            plan.arena.tolist(),
+            plan.logical_slot.tolist(),
+            plan.offset.tolist(),
+            plan.size.tolist(),
+            plan.birth.tolist(),
+            plan.death.tolist(),
+            strict=True,
+        )
+    ):
+        record: Record = {
+            "record": "tensor",
+            "tensor_id": plan.tensor_ids[i],
+            "arena": names[arena],
+            "logical_slot": slot,
+            "logical_address": [names[arena], offset],
+            "size": size,
+            "bytes": backing[i],
+            "live_range": [birth, death],
+            "generation": int(plan.generation[i]),
+            "alignment": int(plan.alignment[i]),
+            "role": plan.roles[i],
+            "dtype": plan.dtypes[i],
+            "shape": list(plan.shapes[i]),
+        }
+        if plan.alias_group_ids[i] is not None:
+            record["alias_group_id"] = plan.alias_group_ids[i]
+        if plan.base_tensor_uids[i] is not None:
+            record["base_tensor_uid"] = plan.base_tensor_uids[i]
+        yield record
+
+
+def to_json_lines(plan: Plan, *, digest: bool = False, replans: Iterable[Record] = ()) -> bytes:
+    """The trace as JSON lines in UTF-8."""
+    encode = msgspec.json.Encoder().encode
+    return b"".join([encode(record) + b"\n" for record in records(plan, digest=digest, replans=replans)])
+
+
+def to_cbor_sequence(plan: Plan, *, digest: bool = False, replans: Iterable[Record] = ()) -> bytes:
+    """The trace as a CBOR sequence (RFC 8742)."""
+    return b"".join([cbor2.dumps(record) for record in records(plan, digest=digest, replans=replans)])
+
+
+# --- reading -----------------------------------------------------------------------------------------------------
+
+
+class _HeaderRecord(HeadDocument, kw_only=True):
+    record: str
+    trace_schema: str
+    metric_schema: str
+    schema: str = PLAN_SCHEMA
+    rows: str = "all"
+    tensor_count: int = 0
+
+
+class _TensorRecord(msgspec.Struct):
+    tensor_id: str
+    arena: str
+    logical_slot: int
+    logical_address: tuple[str, int]
+    size: int
+    live_range: tuple[int, int]
+    generation: int = 0
+    alignment: int = 1
+    role: str = "activation"
+    dtype: str = ""
+    shape: tuple[int, ...] = ()
+    alias_group_id: str | None = None
+    base_tensor_uid: str | None = None
+
+    def row(self) -> RowDocument:
+        return RowDocument(
+            self.tensor_id,
+            self.arena,
+            self.logical_slot,
+            self.logical_address[1],
+            self.size,
+            self.alignment,
+            *self.live_range,
+            self.generation,
+            self.role,
+            self.dtype,
+            self.shape,
+            self.alias_group_id,
+            self.base_tensor_uid,
+        )
+
+
+class _SummaryRecord(msgspec.Struct):
+    metrics: dict[str, Any] = {}
+    notes: dict[str, Any] = {}
+
+
+def is_trace(data: bytes, source: str = "") -> bool:
+    """Whether the first record of unpacked ``data`` is an ``allocation_header``. Raises ``UnreadableInput``."""
+    first = next(_raw_records(data, source), (None, ""))[0]
+    return isinstance(first, dict) and first.get("record") == "allocation_header"
+
+
+def read_trace(data: bytes, source: str = "") -> Trace:
+    """Read a trace, JSON lines or CBOR sequence, plain or gzipped.
+
+    Raises ``UnreadableInput`` naming the record for anything else, a trace that is cut off included: its summary comes
+    last.
+    """
+    data = document.unpack(data, source)
+    header: _HeaderRecord | None = None
+    summary: _SummaryRecord | None = None
+    rows: list[RowDocument] = []
+    handoffs: list[HandoffDocument] = []
+    replans: list[Record] = []
+    place = ""
+    for record, place in _raw_records(data, source):
+        kind = record.get("record") if isinstance(record, dict) else None
+        try:
+            if summary is not None:
+                raise UnreadableInput("a record follows the summary.", source=source, place=place)
+            if header is None:
+                if kind != "allocation_header":
+                    raise UnreadableInput(
+                        'this is not a trace: its first record is no "allocation_header".', source=source, place=place
+                    )
+                header = msgspec.convert(record, _HeaderRecord)
+                if header.trace_schema.split("/")[0] != TRACE_SCHEMA.split("/")[0]:
+                    raise UnreadableInput(
+                        f'the trace schema "{header.trace_schema}" is not known.',
+                        source=source,
+                        place=place,
+                        hint=f'This version reads "{TRACE_SCHEMA}".',
+                    )
+            elif kind == "tensor":
+                rows.append(msgspec.convert(record, _TensorRecord).row())
+            elif kind == "handoff":
+                handoffs.append(msgspec.convert(record, HandoffDocument))
+            elif kind == "replan":
+                replans.append(record)
+            elif kind == "summary":
+                summary = msgspec.convert(record, _SummaryRecord)
+            else:
+                raise UnreadableInput(f"there is no record {kind!r}.", source=source, place=place)
+        except msgspec.ValidationError as error:
+            raise UnreadableInput(f"{kind}: {error}.", source=source, place=place) from error
+    if header is None or summary is None:
+        raise UnreadableInput(
+            "the trace is cut off: it has no summary." if header else "the trace is empty.",
+            source=source,
+            place=place,
+            hint='Write it anew with "tmmu trace".',
+        )
+    complete = header.rows != "digest"
+    if complete and header.tensor_count != len(rows):
+        raise UnreadableInput(
+            f"the header tells of {header.tensor_count} tensors, {len(rows)} follow.", source=source, place=place
+        )
+    header.handoffs, header.metrics, header.notes = tuple(handoffs), summary.metrics, summary.notes
+    return Trace(
+        plan=build(header, rows, source),
+        trace_schema=header.trace_schema,
+        metric_schema=header.metric_schema,
+        complete=complete,
+        tensor_count=header.tensor_count,
+        replans=tuple(replans),
+    )
+
+
+def _raw_records(data: bytes, source: str) -> Iterator[tuple[Any, str]]:
+    """Records with the place of each: ``line 3`` or ``byte 1204``."""
+    if document.kind(data) != "cbor":
+        for number, line in enumerate(data.removeprefix(document.BYTE_ORDER_MARK).split(b"\n"), 1):
+            if line.strip():
+                try:
+                    yield msgspec.json.decode(line), f"line {number}"
+                except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+                    raise UnreadableInput(
+                        f"this line is not JSON: {error}.", source=source, place=f"line {number}"
+                    ) from error
+        return
+    stream = io.BytesIO(data)
+    while (at := stream.tell()) < len(data):
+        try:
+            yield cbor2.load(stream), f"byte {at}"
+        except (cbor2.CBORDecodeError, ValueError, OverflowError, MemoryError, RecursionError) as error:
+            raise UnreadableInput(f"this record is not CBOR: {error}.", source=source, place=f"byte {at}") from error
