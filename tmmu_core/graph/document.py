@@ -1,0 +1,192 @@
+"""JSON and CBOR, plain or gzipped, to typed values and back; every refusal says where in the file.
+
+What is no JSON or CBOR at all is ``UnreadableInput`` with line, column and byte. A document whose fields are wrong is
+``InvalidIrShapes`` with the JSON path, the field named, and the node or tensor it belongs to.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import zlib
+from typing import Any, TypeVar
+
+import cbor2
+import msgspec
+
+from tmmu_core.errors import InvalidIrShapes, UnreadableInput
+from tmmu_core.graph.model import PHASES, ROLES
+
+T = TypeVar("T")
+
+GZIP_MAGIC = b"\x1f\x8b"
+CBOR_SELF_DESCRIBED = b"\xd9\xd9\xf7"
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+UNPACKED_LIMIT = 1 << 32
+"""Bytes that a gzipped file may unpack to: a graph of a million tensors takes a twentieth of it."""
+
+
+def unpack(data: bytes, source: str = "") -> bytes:
+    """Undo gzip where ``data`` is gzipped, else give it back. Raises ``UnreadableInput`` when it is damaged or cut off."""
+    if not data.startswith(GZIP_MAGIC):
+        return data
+    parts: list[bytes] = []
+    rest, size = data, 0
+    while rest.startswith(GZIP_MAGIC):
+        member = zlib.decompressobj(wbits=31)
+        try:
+            parts.append(member.decompress(rest, UNPACKED_LIMIT + 1 - size))
+        except zlib.error as error:
+            raise UnreadableInput(
+                f"the gzip stream is damaged ({error}).", source=source, hint="Copy the file again."
+            ) from error
+        size += len(parts[-1])
+        if size > UNPACKED_LIMIT:
+            raise UnreadableInput(
+                f"the gzipped file unpacks to more than {UNPACKED_LIMIT} bytes.",
+                source=source,
+                hint="Unpack it and look at what it holds.",
+            )
+        if not member.eof:
+            raise UnreadableInput(
+                "the gzip stream is cut off.", source=source, place=f"byte {len(data)}", hint="Copy the file again."
+            )
+        rest = member.unused_data
+    return b"".join(parts)
+
+
+def pack(data: bytes) -> bytes:
+    """Gzip with nothing in the header that depends on when or where: no time, no name, no system."""
+    deflate = zlib.compressobj(9, zlib.DEFLATED, -15)
+    body = deflate.compress(data) + deflate.flush()
+    header = GZIP_MAGIC + b"\x08\x00" + bytes(4) + b"\x02\xff"
+    return header + body + zlib.crc32(data).to_bytes(4, "little") + (len(data) & 0xFFFFFFFF).to_bytes(4, "little")
+
+
+def kind(data: bytes) -> str:
+    """``"json"`` for what begins like a JSON object, ``"cbor"`` for what begins like a CBOR map, else ``""``."""
+    if data.removeprefix(BYTE_ORDER_MARK).lstrip(b" \t\r\n").startswith(b"{"):
+        return "json"
+    first = data.removeprefix(CBOR_SELF_DESCRIBED)[:1]
+    return "cbor" if first and 0xA0 <= first[0] <= 0xBF else ""
+
+
+def fields(data: bytes, source: str = "") -> dict[str, Any]:
+    """The top-level fields of a document, their values still unread in JSON. Raises ``UnreadableInput``."""
+    if kind(data) == "json":
+        return _decode_json(data, dict[str, msgspec.Raw], source)
+    value = _load_cbor(data, source)
+    return {key: inner for key, inner in value.items() if isinstance(key, str)} if isinstance(value, dict) else {}
+
+
+def decode(data: bytes, shape: type[T], source: str = "", noun: str = "graph") -> T:
+    """The document as a value of the type ``shape``. ``noun`` says what it is meant to be, for the error's words.
+
+    Raises ``UnreadableInput`` when it is no JSON and no CBOR, ``InvalidIrShapes`` when a field is wrong (reason
+    ``wrong_type``, ``unknown_field``, ``missing_field``, ``unknown_value``; ``path`` is the JSON path).
+    """
+    try:
+        if kind(data) == "cbor":
+            return msgspec.convert(_load_cbor(data, source), shape)
+        return _decode_json(data, shape, source)
+    except msgspec.ValidationError as error:
+        raise _wrong_field(error, data, source, noun) from error
+
+
+def _decode_json(data: bytes, shape: type[T], source: str) -> T:
+    text = data.removeprefix(BYTE_ORDER_MARK)
+    try:
+        return msgspec.json.decode(text, type=shape)
+    except msgspec.ValidationError:
+        raise
+    except msgspec.DecodeError as error:
+        message = str(error)
+        told = re.search(r"\(byte (\d+)\)", message)
+        at = int(told.group(1)) if told else len(text)
+        what = message.split(" (byte")[0].removeprefix("JSON is malformed: ")
+        if not told:
+            what = "the text ends in the middle of a value" if text.strip() else "the file is empty"
+        raise UnreadableInput(
+            f"this is not JSON: {what}.", source=source, place=_place(text, at), hint="Mend the file at that place."
+        ) from error
+    except UnicodeDecodeError as error:
+        at = text.find(error.object) + error.start if isinstance(error.object, bytes) else 0
+        raise UnreadableInput(
+            "this is not JSON: a text in it is not UTF-8.",
+            source=source,
+            place=_place(text, max(at, 0)),
+            hint="Save the file as UTF-8.",
+        ) from error
+    except RecursionError as error:
+        raise UnreadableInput("this JSON is nested too deeply to be a graph.", source=source) from error
+
+
+def _place(text: bytes, at: int) -> str:
+    line = text.count(b"\n", 0, at) + 1
+    column = len(text[text.rfind(b"\n", 0, at) + 1 : at].decode("utf-8", "replace")) + 1
+    return f"line {line}, column {column}, byte {at}"
+
+
+def _load_cbor(data: bytes, source: str) -> Any:
+    stream = io.BytesIO(data)
+    try:
+        value = cbor2.load(stream, allow_duplicate_keys=False, strict_hashable_types=True)
+    except cbor2.CBORDecodeEOF as error:
+        raise UnreadableInput(
+            "this is not CBOR: the data ends in the middle of a value.",
+            source=source,
+            place=f"byte {len(data)}",
+            hint="Copy the file again.",
+        ) from error
+    except (cbor2.CBORDecodeError, ValueError, OverflowError, MemoryError, RecursionError) as error:
+        raise UnreadableInput(
+            f"this is not CBOR: {error}.", source=source, place=f"byte {stream.tell()}", hint="Write the file anew."
+        ) from error
+    if stream.tell() != len(data):
+        raise UnreadableInput(
+            f"this is not one CBOR value: {len(data) - stream.tell()} bytes follow it.",
+            source=source,
+            place=f"byte {stream.tell()}",
+            hint="A graph file holds one map and nothing after it.",
+        )
+    return value
+
+
+_REASONS: tuple[tuple[str, str, str], ...] = (
+    ("Object contains unknown field", "unknown_field", "Drop the field, or correct its name."),
+    ("Object missing required field", "missing_field", "Add the field."),
+    ("Invalid enum value", "unknown_value", "Use one of the words that the JSON Schema lists."),
+    ("", "wrong_type", "Give a value of the expected type; the JSON Schema says which."),
+)
+"""How msgspec's messages begin → our reason and the way out."""
+
+
+_WORDS = {".role": ROLES, ".phase": PHASES, ".replan_policy": ("ABORT", "REPLAN_AT_SAFEPOINT")}
+
+
+def _wrong_field(error: msgspec.ValidationError, data: bytes, source: str, noun: str) -> InvalidIrShapes:
+    what, _, place = str(error).partition(" - at `")
+    path = place.rstrip("`") or "$"
+    reason, hint = next((reason, hint) for start, reason, hint in _REASONS if what.startswith(start))
+    what = what[0].lower() + what[1:].translate(str.maketrans("`'", '""'))
+    for field, words in _WORDS.items():
+        if reason == "unknown_value" and path.endswith(field):
+            hint = f"Use one of {', '.join(words)}."
+    told = InvalidIrShapes(f"{path}: {what}.", hint=hint, reason=reason, path=path)
+    if source:
+        told.fill(source=source)
+    told.fill(document=noun)
+    element = re.match(r"\$\.(tensors|nodes)\[(\d+)\]", path)
+    if element:
+        field, number = element.group(1), int(element.group(2))
+        document = _load_cbor(data, source) if kind(data) == "cbor" else _decode_json(data, dict[str, Any], source)
+        row = document[field][number]
+        name = row.get("id" if field == "tensors" else "node_id") if isinstance(row, dict) else None
+        if isinstance(name, str):
+            if field == "tensors":
+                told.fill(tensor=name)
+            else:
+                told.fill(node_id=name)
+            told.message = f'{path} (the {field[:-1]} "{name}"): {what}.'
+    return told

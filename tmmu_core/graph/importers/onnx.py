@@ -1,0 +1,462 @@
+"""ONNX models: shapes inferred, weights told from activations, operators told apart by what they do to memory.
+
+What becomes of a model, in this order:
+
+1. External data is never opened and large weights are dropped at once: only their shapes matter.
+2. Local functions are inlined. Subgraphs (If, Loop, Scan), sequences, optionals, maps, strings and sparse weights are
+   refused by name.
+3. Named input dimensions become ``dims`` with an envelope: an input's axis 0 from 1 to 8, other axes from 1 to 512.
+   A size that is neither a number nor such a name (``2 * N``) is taken at the envelopes' upper end, its greatest.
+4. Whatever does not depend on a graph input is folded: ``Constant``, ``ConstantOfShape``, operators on weights alone,
+   and the shape of a tensor whose shape is fixed. Folded values that are still read have the role ``constant``; so have
+   initialisers of integers and booleans (shape data, indices). Floating-point initialisers have the role
+   ``parameter``.
+5. Optional outputs that nobody reads are dropped; nodes without a name, or with one that is taken, are called
+   ``<operator>_<position in the file>``.
+6. ``inplace`` is said for every node (see ``onnx_operators.py``), views are views, and the file's order is the order.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import prod
+from pathlib import PurePath
+from typing import Any, NoReturn
+
+import onnx
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from onnx import TensorProto, defs, inliner, shape_inference
+
+from tmmu_core.errors import InvalidIrShapes, UnreadableInput
+from tmmu_core.graph import dtypes
+from tmmu_core.graph.importers.onnx_operators import (
+    ELEMENTWISE,
+    ELEMENTWISE_IN_FIRST,
+    MEASURES,
+    RANDOM,
+    SUBGRAPHS,
+    VIEWS,
+)
+from tmmu_core.graph.model import GRAPH_SCHEMA, Dim, Graph, Node, Role, Tensor, View
+
+Shape = tuple[int | str, ...]
+
+BATCH_ENVELOPE = Dim(1, 8)
+"""Of a named dimension that is some input's axis 0 and nothing else; ONNX itself gives no bounds."""
+LENGTH_ENVELOPE = Dim(1, 512)
+"""Of any other named dimension."""
+
+KEPT_ELEMENTS = 1024
+"""Initialisers up to this many elements keep their values: shapes, axes, pads and sizes that shape inference reads."""
+
+DTYPES: dict[int, str] = {
+    number: name
+    for word, number in TensorProto.DataType.items()
+    if (name := dtypes.canonical({"FLOAT": "float32", "DOUBLE": "float64"}.get(word, word)))
+}
+"""ONNX element type → dtype. What is missing (UNDEFINED, STRING) has no size."""
+
+_DATA_FIELDS = ("raw_data", "float_data", "int32_data", "int64_data", "double_data", "uint64_data")
+
+
+def read(data: bytes, name: str = "", envelopes: Mapping[str, Dim] | None = None) -> Graph:
+    """The graph of a model. ``envelopes`` says the bounds of named dimensions where the defaults do not fit.
+
+    Raises ``UnreadableInput`` for bytes that are no model and for what is refused by name, ``InvalidIrShapes`` where a
+    shape cannot be known (reason ``unknown_shape``) or an operand is nobody's (``unknown_tensor``).
+    """
+    model = _parse(data, name)
+    _drop_weights(model)
+    model = _inline(model, name)
+    _refuse_by_name(model, name)
+    dims = _named_dims(model, dict(envelopes or {}))
+    facts = _infer(model, dims, name)
+    return _Builder(model, facts, dims, name).build()
+
+
+# --- the model ---------------------------------------------------------------------------------------------------
+
+
+def _parse(data: bytes, name: str) -> onnx.ModelProto:
+    try:
+        model = onnx.ModelProto.FromString(data)
+    except DecodeError as error:
+        raise UnreadableInput(
+            f"the ONNX model is cut off or damaged (it has {len(data)} bytes).",
+            source=name,
+            hint="Copy the file again.",
+        ) from error
+    if not model.HasField("graph") or not model.graph.node:
+        raise UnreadableInput("the ONNX model has no nodes.", source=name, hint="Export the model again.")
+    if not model.opset_import:
+        raise UnreadableInput(
+            "the ONNX model names no operator set (opset_import).", source=name, hint="Export the model again."
+        )
+    return model
+
+
+def _drop_weights(model: onnx.ModelProto) -> None:
+    """Keep the shapes of large weights and forget their values: inference then costs nothing for them."""
+    weights = list(model.graph.initializer)
+    for node in model.graph.node:
+        weights += [attribute.t for attribute in node.attribute if attribute.type == onnx.AttributeProto.TENSOR]
+    for weight in weights:
+        if prod(weight.dims) > KEPT_ELEMENTS:
+            for data_field in _DATA_FIELDS:
+                weight.ClearField(data_field)
+
+
+def _inline(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
+    if not model.functions:
+        return model
+    try:
+        return inliner.inline_local_functions(model, convert_version=False)
+    except Exception as error:  # the inliner raises bare RuntimeErrors of its own
+        function = model.functions[0]
+        raise UnreadableInput(
+            f'the local function "{function.domain}::{function.name}" cannot be inlined: {_first_line(error)}',
+            source=name,
+            hint="Export the model without functions.",
+        ) from error
+
+
+def _refuse_by_name(model: onnx.ModelProto, name: str) -> None:
+    """Refuse what has no place in a graph of tensors, naming it."""
+    graph = model.graph
+    for k, node in enumerate(graph.node):
+        bodies = [a.name for a in node.attribute if a.type in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)]
+        if bodies or node.op_type in SUBGRAPHS:
+            raise UnreadableInput(
+                f'the operator {node.op_type} ("{node.name or node.op_type}") holds a subgraph, which is not planned.',
+                source=name,
+                place=f"graph.node[{k}]",
+                hint="Simplify the model first, so that branches are decided and loops are unrolled.",
+            )
+    if graph.sparse_initializer:
+        raise UnreadableInput(
+            f'the weight "{graph.sparse_initializer[0].values.name}" is sparse.',
+            source=name,
+            place="graph.sparse_initializer[0]",
+            hint="Export the model with dense weights.",
+        )
+    for value_info in (*graph.input, *graph.value_info, *graph.output):
+        _refuse_type(value_info, name)
+    if not graph.output:
+        raise UnreadableInput("the ONNX graph has no outputs.", source=name, hint="Export the model again.")
+
+
+def _refuse_type(value_info: onnx.ValueInfoProto, name: str) -> None:
+    kind = value_info.type.WhichOneof("value")
+    if kind not in (None, "tensor_type"):
+        what = {"sequence_type": "a sequence", "optional_type": "an optional", "map_type": "a map"}.get(
+            str(kind), "a sparse tensor" if kind == "sparse_tensor_type" else str(kind)
+        )
+        raise UnreadableInput(
+            f'"{value_info.name}" is {what}, which is not planned: only tensors have a size.',
+            source=name,
+            hint="Export the model with tensors only.",
+        )
+    element = value_info.type.tensor_type.elem_type
+    if element and element not in DTYPES:
+        raise UnreadableInput(
+            f'"{value_info.name}" holds elements of the type {TensorProto.DataType.Name(element)}, which have no fixed '
+            "size.",
+            source=name,
+            hint="Cut the model after its text processing.",
+        )
+
+
+# --- shapes ------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Facts:
+    """What is known of every value by name."""
+
+    shape: dict[str, Shape] = field(default_factory=dict)
+    dtype: dict[str, str] = field(default_factory=dict)
+    derived: set[str] = field(default_factory=set)
+    """Values with a dimension that had to be taken at the envelopes' upper end."""
+
+
+def _named_dims(model: onnx.ModelProto, envelopes: dict[str, Dim]) -> dict[str, Dim]:
+    """The model's named dimensions with their envelopes; nameless ones of inputs get the name ``<input>.<axis>``."""
+    weights = {weight.name for weight in model.graph.initializer}
+    axes: dict[str, set[int]] = {}
+    for value_info in model.graph.input:
+        if value_info.name in weights:
+            continue
+        for axis, dim in enumerate(value_info.type.tensor_type.shape.dim):
+            if dim.HasField("dim_value") and dim.dim_value >= 0:
+                continue
+            if not dim.dim_param:  # nameless, or −1 as some exporters write it
+                dim.dim_param = f"{value_info.name}.{axis}"
+            axes.setdefault(dim.dim_param, set()).add(axis)
+    return {
+        name: envelopes.get(name, BATCH_ENVELOPE if where == {0} else LENGTH_ENVELOPE) for name, where in axes.items()
+    }
+
+
+def _infer(model: onnx.ModelProto, dims: dict[str, Dim], name: str) -> _Facts:
+    """Shapes with their names kept; where a size is not one of the names, its value at the upper end."""
+    named = _inferred(model, name)
+    upper: dict[str, tuple[int, list[int | str | None]]] = {}
+    if dims:
+        bound = onnx.ModelProto()
+        bound.CopyFrom(model)
+        for value_info in (*bound.graph.input, *bound.graph.value_info, *bound.graph.output):
+            for dim in value_info.type.tensor_type.shape.dim:
+                if dim.dim_param in dims:
+                    dim.dim_value = dims[dim.dim_param].max
+                elif dim.dim_param:
+                    dim.ClearField("dim_param")
+        upper = _inferred(bound, name)
+    facts = _Facts()
+    for value, (element, shape) in named.items():
+        resolved: list[int | str] = []
+        greatest = upper.get(value, (0, []))[1]
+        for axis, dim in enumerate(shape):
+            if not isinstance(dim, int) and dim not in dims:
+                dim = greatest[axis] if axis < len(greatest) else None
+                facts.derived.add(value)
+            if dim is None or (isinstance(dim, str) and dim not in dims):
+                break
+            resolved.append(dim)
+        else:
+            facts.shape[value] = tuple(resolved)
+        if element in DTYPES:
+            facts.dtype[value] = DTYPES[element]
+    for value, (element, shape) in upper.items():  # a rank that only fixed sizes tell
+        if value not in named and element in DTYPES and all(isinstance(dim, int) for dim in shape):
+            facts.shape[value], facts.dtype[value] = (
+                tuple(dim for dim in shape if isinstance(dim, int)),
+                DTYPES[element],
+            )
+            facts.derived.add(value)
+    for weight in model.graph.initializer:
+        facts.shape[weight.name] = tuple(weight.dims)
+        if weight.data_type not in DTYPES:
+            raise UnreadableInput(
+                f'the weight "{weight.name}" holds elements of the type {TensorProto.DataType.Name(weight.data_type)}, '
+                "which have no fixed size.",
+                source=name,
+                hint="Cut the model before its text processing.",
+            )
+        facts.dtype[weight.name] = DTYPES[weight.data_type]
+    return facts
+
+
+def _inferred(model: onnx.ModelProto, name: str) -> dict[str, tuple[int, list[int | str | None]]]:
+    """Value → (element type, dimensions as number, name or ``None``) after shape inference with data propagation."""
+    try:
+        inferred = shape_inference.infer_shapes(model, check_type=False, strict_mode=False, data_prop=True)
+    except Exception as error:  # InferenceError is no common base: bad models raise ValueError and RuntimeError too
+        raise InvalidIrShapes(
+            f"the shapes of the ONNX model cannot be inferred: {_first_line(error)}",
+            hint="Check the model with onnx.checker.check_model(model, full_check=True).",
+            reason="shape_inference",
+            source=name,
+        ) from error
+    known: dict[str, tuple[int, list[int | str | None]]] = {}
+    for value_info in (*inferred.graph.input, *inferred.graph.value_info, *inferred.graph.output):
+        _refuse_type(value_info, name)
+        tensor = value_info.type.tensor_type
+        if tensor.elem_type and tensor.HasField("shape"):
+            known[value_info.name] = (
+                tensor.elem_type,
+                [dim.dim_value if dim.HasField("dim_value") else dim.dim_param or None for dim in tensor.shape.dim],
+            )
+    return known
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+# --- the graph ---------------------------------------------------------------------------------------------------
+
+
+class _Builder:
+    """One model on its way to a graph; made for one use."""
+
+    def __init__(self, model: onnx.ModelProto, facts: _Facts, dims: dict[str, Dim], source: str) -> None:
+        self.proto, self.facts, self.dims, self.source = model.graph, facts, dims, source
+        self.versions = {entry.domain or "": entry.version for entry in model.opset_import}
+        self.weights = {weight.name for weight in self.proto.initializer}
+        self.inputs = [value.name for value in self.proto.input if value.name not in self.weights]
+        self.constant = set(self.weights)
+        self.readers: Counter[str] = Counter()
+        self.tensors: dict[str, Tensor] = {}
+
+    def build(self) -> Graph:
+        """Fold, then keep what is left: its nodes, what they read and what they write."""
+        outputs = list(dict.fromkeys(value.name for value in self.proto.output))
+        kept = self._fold()
+        self.readers.update(name for _, node in kept for name in node.input if name)
+        self.readers.update(outputs)
+        ids = _unique_ids([(k, node.name, node.op_type) for k, node in kept])
+        for name in self.inputs:
+            self._add(name, role="input", node_id="")
+        nodes = [self._node(node, node_id, set(outputs)) for (_, node), node_id in zip(kept, ids, strict=True)]
+        for name in outputs:
+            if name not in self.tensors:
+                self._constant(name, node_id="")
+        return Graph(
+            tensors=tuple(self.tensors.values()),
+            nodes=tuple(nodes),
+            inputs=tuple(self.inputs),
+            outputs=tuple(outputs),
+            ir_schema=GRAPH_SCHEMA,
+            name=self.proto.name or PurePath(self.source).stem,
+            dims=self.dims,
+            execution_order=tuple(ids),
+        )
+
+    def _fold(self) -> list[tuple[int, onnx.NodeProto]]:
+        """The nodes that depend on a graph input (or on chance), each with its position in the file."""
+        kept: list[tuple[int, onnx.NodeProto]] = []
+        for k, node in enumerate(self.proto.node):
+            operands = [name for name in node.input if name]
+            fixed = all(name in self.constant for name in operands) or (
+                _operator(node) in MEASURES and self._fixed_shape(operands[0])
+            )
+            if fixed and _operator(node) not in RANDOM:
+                self.constant.update(name for name in node.output if name)
+            else:
+                kept.append((k, node))
+        return kept
+
+    def _fixed_shape(self, name: str) -> bool:
+        shape = self.facts.shape.get(name)
+        return shape is not None and name not in self.facts.derived and all(isinstance(dim, int) for dim in shape)
+
+    def _node(self, node: onnx.NodeProto, node_id: str, outputs: set[str]) -> Node:
+        operands = [name for name in node.input if name]
+        for name in operands:
+            if name not in self.tensors:
+                self._constant(name, node_id)
+        view = self._view_of(node)
+        written = [name for i, name in enumerate(node.output) if name and not self._droppable(node, i)]
+        for name in written:
+            self._add(name, role="output" if name in outputs else "activation", node_id=node_id, view=view)
+        pairs = self._pairs(node, operands, written)
+        return Node(
+            node_id=node_id,
+            instr=node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}::{node.op_type}",
+            inputs=tuple(operands),
+            outputs=tuple(written),
+            inplace=pairs or "none",
+        )
+
+    def _droppable(self, node: onnx.NodeProto, i: int) -> bool:
+        """Whether output ``i`` is optional and nobody's."""
+        if self.readers[node.output[i]]:
+            return False
+        if not defs.has(node.op_type, self.versions.get(node.domain, 1), node.domain):
+            return False
+        formal = defs.get_schema(node.op_type, self.versions.get(node.domain, 1), node.domain).outputs
+        return i < len(formal) and formal[i].option == defs.OpSchema.FormalParameterOption.Optional
+
+    def _view_of(self, node: onnx.NodeProto) -> str:
+        """The tensor whose bytes the first output is, or ``""``."""
+        operator = _operator(node)
+        if operator not in VIEWS or not node.input[0] or node.input[0] in self.constant:
+            return ""
+        if operator == "Dropout" and len(node.input) > 2 and node.input[2]:
+            return ""  # the third input switches training on
+        return node.input[0]
+
+    def _pairs(self, node: onnx.NodeProto, operands: list[str], written: list[str]) -> tuple[tuple[int, int], ...]:
+        """Which inputs the output may take the place of: element by element, and byte for byte the same size."""
+        operator = _operator(node)
+        if len(written) != 1:
+            return ()
+        if operator in ELEMENTWISE:
+            candidates = list(dict.fromkeys(operands))
+        elif operator in ELEMENTWISE_IN_FIRST and not _attribute(node, "training_mode"):
+            candidates = operands[:1]
+        else:
+            return ()
+        size = self._sizes(written[0])
+        fit = [name for name in candidates if name not in self.constant and self._sizes(name) == size]
+        return tuple((operands.index(name), 0) for name in fit)
+
+    def _sizes(self, name: str) -> tuple[int, int]:
+        """Bytes at the lower and at the upper end of the envelopes."""
+        tensor = self.tensors[name]
+        ends = []
+        for end in ({k: dim.min for k, dim in self.dims.items()}, {k: dim.max for k, dim in self.dims.items()}):
+            shape = [end[dim] if isinstance(dim, str) else dim for dim in tensor.shape]
+            ends.append(dtypes.tensor_bytes(shape, tensor.dtype))
+        return ends[0], ends[1]
+
+    def _constant(self, name: str, node_id: str) -> None:
+        if name not in self.constant:
+            who = f'the node "{node_id}" reads' if node_id else "the graph gives out"
+            raise InvalidIrShapes(
+                f'{who} "{name}", which no earlier node writes and which is no input and no weight.',
+                hint="Check the model with onnx.checker.check_model(model).",
+                reason="unknown_tensor",
+                tensor=name,
+                node_id=node_id or "none",
+                source=self.source,
+            )
+        floating = name in self.weights and dtypes.is_floating(self.facts.dtype[name])
+        self._add(name, role="parameter" if floating else "constant", node_id=node_id)
+
+    def _add(self, name: str, *, role: Role, node_id: str, view: str = "") -> None:
+        shape, dtype = self.facts.shape.get(name), self.facts.dtype.get(name)
+        if name in self.tensors:
+            raise InvalidIrShapes(
+                f'the node "{node_id}" writes "{name}", which is there already.',
+                hint="In ONNX every value is written once; check the model with onnx.checker.check_model(model).",
+                reason="two_producers",
+                tensor=name,
+                node_id=node_id or "none",
+                source=self.source,
+            )
+        if shape is None or dtype is None:
+            self._refuse_shape(name, node_id)
+        if view and name in self.facts.derived:
+            shape = self.tensors[view].shape  # the same bytes at every point of the envelopes, which no other shape is
+        self.tensors[name] = Tensor(
+            id=name, shape=shape, dtype=dtype, role=role, view=View(base_tensor_uid=view) if view else None
+        )
+
+    def _refuse_shape(self, name: str, node_id: str) -> NoReturn:
+        maker = next((node for node in self.proto.node if name in node.output), None)
+        who = f'the operator {maker.op_type} (node "{node_id or maker.name}") writes' if maker else "the graph reads"
+        raise InvalidIrShapes(
+            f'{who} "{name}", whose shape cannot be inferred.',
+            hint="Its size may depend on data, or the operator is not a standard one: "
+            "give the shape as value_info in the model.",
+            reason="unknown_shape",
+            tensor=name,
+            node_id=node_id or "none",
+            source=self.source,
+        )
+
+
+def _operator(node: onnx.NodeProto) -> str:
+    """The operator's name in the default operator set, or ``""`` for one of another set."""
+    return node.op_type if node.domain in ("", "ai.onnx") else ""
+
+
+def _attribute(node: onnx.NodeProto, name: str) -> Any:
+    return next((onnx.helper.get_attribute_value(a) for a in node.attribute if a.name == name), None)
+
+
+def _unique_ids(nodes: list[tuple[int, str, str]]) -> list[str]:
+    """The nodes' own names where they are unique, else ``<operator>_<position in the file>``, made unique."""
+    times = Counter(name for _, name, _ in nodes)
+    taken = {name for name, count in times.items() if name and count == 1}
+    ids: list[str] = []
+    for position, name, operator in nodes:
+        node_id = name if name in taken else f"{operator}_{position}"
+        while name not in taken and node_id in taken:
+            node_id += "_"
+        taken.add(node_id)
+        ids.append(node_id)
+    return ids

@@ -1,0 +1,148 @@
+"""The native graph file (contract §8): ``*.tmmu.json`` and ``*.tmmu.cbor``, plain or gzipped, told apart by content.
+
+Reading is typed decoding into :class:`~tmmu_core.graph.model.Graph`; what the types cannot say is checked by
+:func:`~tmmu_core.graph.index.index_graph`. Writing is deterministic: equal graphs give equal bytes. The published
+schema is ``native.schema.json`` beside this file.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import cbor2
+import msgspec
+
+from tmmu_core.errors import InvalidIrShapes, UnreadableInput
+from tmmu_core.graph import document, dtypes
+from tmmu_core.graph.model import GRAPH_SCHEMA, Graph, Tensor
+
+WRITTEN_ORDER = (
+    *("ir_schema", "name", "dims", "replan_policy", "safepoints"),
+    *("inputs", "outputs", "execution_order", "tensors", "nodes"),
+)
+_EMPTY = Graph()
+SCHEMA_FILE = Path(__file__).with_name("native.schema.json")
+
+
+def decode(data: bytes, name: str = "") -> Graph:
+    """A native file's bytes to a graph, dtypes under their one name. ``name`` is the file's, for errors.
+
+    Raises ``UnreadableInput`` for what is no JSON, no CBOR or of another schema, ``InvalidIrShapes`` for a wrong field
+    (``path`` is the JSON path) or an unknown dtype.
+    """
+    graph = document.decode(document.unpack(data, name), Graph, name)
+    if graph.ir_schema not in ("", GRAPH_SCHEMA):
+        raise UnreadableInput(
+            f'the schema "{graph.ir_schema}" is not known.',
+            source=name,
+            place="$.ir_schema",
+            hint=f'This version reads "{GRAPH_SCHEMA}".',
+        )
+    return normalise_dtypes(graph)
+
+
+def encode_json(graph: Graph, *, gzip: bool = False) -> bytes:
+    """The graph as JSON in UTF-8, one tensor and one node a line, fields that hold their default omitted.
+
+    Raises ``InvalidIrShapes`` (reason ``not_json``) where ``params`` hold a number that JSON has no word for.
+    """
+    for k, node in enumerate(graph.nodes):
+        if node.params and not all(map(_finite, _leaves(node.params))):
+            raise InvalidIrShapes(
+                f'the params of the node "{node.node_id}" hold a NaN or an infinity, which JSON cannot say.',
+                hint="Write the graph as CBOR.",
+                reason="not_json",
+                node_id=node.node_id,
+                path=f"$.nodes[{k}].params",
+            )
+    graph = _declared(graph)
+    encode = msgspec.json.Encoder().encode
+    parts: list[bytes] = []
+    for field in WRITTEN_ORDER:
+        value = getattr(graph, field)
+        if value == getattr(_EMPTY, field):
+            continue
+        rows = (
+            b"[\n  " + b",\n  ".join(map(encode, value)) + b"\n ]" if field in ("tensors", "nodes") else encode(value)
+        )
+        parts.append(encode(field) + b": " + rows)
+    data = b"{" + b",\n ".join(parts) + b"}\n"
+    return document.pack(data) if gzip else data
+
+
+def encode_cbor(graph: Graph, *, gzip: bool = False) -> bytes:
+    """The graph as CBOR, keys sorted, fields that hold their default omitted."""
+    data: bytes = cbor2.dumps(msgspec.to_builtins(_declared(graph)), canonical=True)
+    return document.pack(data) if gzip else data
+
+
+def encode(graph: Graph, name: str) -> bytes:
+    """The graph in the spelling that a file called ``name`` asks for: ``.json`` or ``.cbor``, ``.gz`` of either.
+
+    Raises ``UnreadableInput`` for another ending.
+    """
+    plain = name.removesuffix(".gz")
+    writers = {".json": encode_json, ".cbor": encode_cbor}
+    writer = next((writers[ending] for ending in writers if plain.endswith(ending)), None)
+    if writer is None:
+        raise UnreadableInput(
+            "the ending of this name asks for no known spelling of a graph.",
+            source=name,
+            hint="End the name in .json, .cbor, .json.gz or .cbor.gz.",
+        )
+    return writer(graph, gzip=plain != name)
+
+
+def normal_form(graph: Graph) -> dict[str, Any]:
+    """What is hashed of a graph: plain values under text keys, defaults omitted, one spelling for one meaning.
+
+    Dtypes stand under their one name, ``inplace`` ``"any"`` is a default like saying nothing, and the schema whose
+    defaults were omitted is always named.
+    """
+    plain: dict[str, Any] = msgspec.to_builtins(_declared(normalise_dtypes(graph)))
+    for node in plain.get("nodes", ()):
+        if node.get("inplace") == "any":
+            del node["inplace"]
+    return plain
+
+
+def normalise_dtypes(graph: Graph) -> Graph:
+    """The same graph with every dtype under its one name. Raises ``InvalidIrShapes`` (reason ``unknown_dtype``)."""
+    one_name = {dtype: dtypes.canonical(dtype) for dtype in dict.fromkeys([tensor.dtype for tensor in graph.tensors])}
+    if all(dtype == name for dtype, name in one_name.items()):
+        return graph
+
+    def renamed(i: int, tensor: Tensor) -> Tensor:
+        name = one_name[tensor.dtype]
+        if name is None:
+            try:
+                dtypes.normalise(tensor.dtype)
+            except InvalidIrShapes as error:
+                error.fill(tensor=tensor.id, path=f"$.tensors[{i}].dtype")
+                error.message = f'the tensor "{tensor.id}": {error.message}'
+                raise
+        return tensor if name == tensor.dtype else msgspec.structs.replace(tensor, dtype=name)
+
+    return msgspec.structs.replace(graph, tensors=tuple([renamed(i, t) for i, t in enumerate(graph.tensors)]))
+
+
+def _declared(graph: Graph) -> Graph:
+    return graph if graph.ir_schema else msgspec.structs.replace(graph, ir_schema=GRAPH_SCHEMA)
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict):
+        for inner in value.values():
+            yield from _leaves(inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from _leaves(inner)
+    else:
+        yield value
+
+
+def _finite(value: Any) -> bool:
+    return not isinstance(value, float) or math.isfinite(value)
