@@ -1,0 +1,200 @@
+"""Checkpoint and restore (seed §10): the slot assignment, the live ranges and the metrics, compact, in one order.
+
+A checkpoint is canonical CBOR. Its rows come by (producer's position, output index): the step at which a tensor is made
+and its place among that step's outputs. What no node makes stands in front, at position −1, by tensor id bytes; what
+loading makes stands at ``@inputs``' step, in the order of the graph's ``inputs``. Slots have their address once, in the
+logical address table; a row says only how far into its slot it lies. No time is in it, so equal plans have equal
+checkpoints.
+
+Restoring recomputes the plan hash from the rows and refuses when it is not the one stored; a digest over everything covers
+what that hash does not (live ranges, metrics). Where the driver maps the memory afterwards is its own affair.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from tmmu_core.errors import UnreadableInput
+from tmmu_core.graph import document
+from tmmu_core.liveness.model import Liveness
+from tmmu_core.plan.canonical import H, cbor_canonical, execution_order_hash, logical_address_table, plan_digests
+from tmmu_core.plan.files import HeadDocument, RowDocument, build, head_document
+from tmmu_core.plan.model import Plan
+from tmmu_core.plan.trace import told_metrics
+
+CHECKPOINT_SCHEMA = "tmmu_checkpoint/1"
+HASHES = (
+    "ir_hash",
+    "replay_token",
+    "shard_spec_hash",
+    "arena_config_hash",
+    "execution_order_hash",
+    "tmmu_plan_hash",
+    "layout_hash",
+)
+"""Head fields that a checkpoint holds as 32 raw bytes."""
+
+Position = tuple[int, int]
+
+
+def positions(liveness: Liveness) -> dict[str, Position]:
+    """Tensor id → (producer's position, output index), as told above; every pair is unique."""
+    index, timeline = liveness.timeline.index, liveness.timeline
+    ids = index.tensor_ids
+    found: dict[str, Position] = {}
+    for node, step in enumerate(timeline.step_of.tolist()):
+        if step >= 0:
+            for k, tensor in enumerate(index.outputs_of(node).tolist()):
+                found.setdefault(ids[tensor], (step, k))
+    for k, tensor_id in enumerate(timeline.graph.inputs):
+        found.setdefault(tensor_id, (0, k))
+    rest = sorted(i for i, birth in zip(ids, liveness.birth.tolist(), strict=True) if birth >= 0 and i not in found)
+    found.update({tensor_id: (-1, k) for k, tensor_id in enumerate(rest)})
+    return found
+
+
+def checkpoint(plan: Plan, liveness: Liveness) -> bytes:
+    """The checkpoint of a plan; ``liveness`` is that of its solution."""
+    place = positions(liveness)
+    order = sorted(range(len(plan)), key=lambda i: place[plan.tensor_ids[i]])
+    addresses = logical_address_table(
+        [arena.name for arena in plan.arenas], plan.arena, plan.logical_slot, plan.offset
+    ).rows()
+    start = {(arena, slot): offset for arena, slot, offset in addresses}
+    words = sorted({*plan.roles, *plan.dtypes})
+    word = {text: k for k, text in enumerate(words)}
+    rows = []
+    for i in order:
+        row = plan.row(i)
+        rows.append(
+            [
+                *place[row.tensor_id],
+                row.tensor_id,
+                int(plan.arena[i]),
+                row.logical_slot,
+                row.generation,
+                row.offset_bytes - start[row.arena, row.logical_slot],
+                row.size_bytes,
+                row.alignment,
+                row.birth,
+                row.death,
+                word[row.role],
+                word[row.dtype],
+                list(row.shape),
+                row.alias_group_id,
+                row.base_tensor_uid,
+            ]
+        )
+    head = msgspec.to_builtins(head_document(plan))
+    head["metrics"] = told_metrics(plan.metrics)
+    for name in HASHES:
+        head[name] = getattr(plan, name)
+    body = {"head": head, "words": words, "rows": rows, "logical_address_table": addresses}
+    return cbor_canonical({"schema": CHECKPOINT_SCHEMA, "body": body, "digest": H(body)})
+
+
+def is_checkpoint(data: bytes, source: str = "") -> bool:
+    """Whether unpacked ``data`` calls itself a checkpoint. Raises ``UnreadableInput`` when it is no document at all."""
+    schema = document.fields(data, source).get("schema") if document.kind(data) == "cbor" else None
+    return isinstance(schema, str) and schema.startswith("tmmu_checkpoint/")
+
+
+def restore(data: bytes, source: str = "", *, token: bytes | None = None) -> Plan:
+    """The plan that was checkpointed. With ``token``, only a checkpoint made under that replay token is taken.
+
+    Raises ``UnreadableInput`` when it is no checkpoint, when the plan hash recomputed from its rows is not the one
+    stored, or when anything else in it was changed.
+    """
+    data = document.unpack(data, source)
+    whole = document.fields(data, source) if document.kind(data) == "cbor" else {}
+    if whole.get("schema") != CHECKPOINT_SCHEMA:
+        raise UnreadableInput(
+            "this is not a checkpoint.",
+            source=source,
+            place="$.schema",
+            hint=f'Write one with "tmmu checkpoint"; this version reads "{CHECKPOINT_SCHEMA}".',
+        )
+    try:
+        plan = _build(whole["body"], source)
+    except (KeyError, IndexError, TypeError, ValueError, OverflowError, msgspec.ValidationError) as error:
+        raise UnreadableInput(
+            f"this checkpoint is damaged: {type(error).__name__} {error}.", source=source, hint="Write it anew."
+        ) from error
+    whole_plan, layout = plan_digests(plan)
+    for name, stored, found in (
+        ("execution_order_hash", plan.execution_order_hash, execution_order_hash(plan.execution_order)),
+        ("layout_hash", plan.layout_hash, layout),
+        ("tmmu_plan_hash", plan.tmmu_plan_hash, whole_plan),
+        ("digest", whole.get("digest"), H(whole["body"])),
+    ):
+        if stored != found:
+            told = stored.hex() if isinstance(stored, bytes) else repr(stored)
+            raise UnreadableInput(
+                f"the checkpoint does not restore: it says {name} {told}, its content gives {found.hex()}.",
+                source=source,
+                place=f"$.{name}",
+                hint="It was changed after it was written; use another copy, or plan again.",
+            )
+    if token is not None and token != plan.replay_token:
+        raise UnreadableInput(
+            f"the checkpoint was made under the replay token {plan.replay_token.hex()}, not {token.hex()}.",
+            source=source,
+            place="$.body.head.replay_token",
+            hint="Restore it under its own token, or plan again.",
+        )
+    return plan
+
+
+def _build(body: dict[str, Any], source: str) -> Plan:
+    head_fields = {**body["head"], **{name: body["head"][name].hex() for name in HASHES}}
+    head = msgspec.convert(head_fields, HeadDocument)
+    arenas, words = sorted(head.arenas), body["words"]
+    start = {(arena, slot): offset for arena, slot, offset in body["logical_address_table"]}
+    rows = [
+        msgspec.convert(
+            {
+                "tensor_id": tensor_id,
+                "arena": arenas[arena],
+                "logical_slot": slot,
+                "offset_bytes": start[arenas[arena], slot] + inside,
+                "size_bytes": size,
+                "alignment": alignment,
+                "birth": birth,
+                "death": death,
+                "generation": generation,
+                "role": words[role],
+                "dtype": words[dtype],
+                "shape": shape,
+                "alias_group_id": alias,
+                "base_tensor_uid": base,
+            },
+            RowDocument,
+        )
+        for (
+            _position,
+            _output,
+            tensor_id,
+            arena,
+            slot,
+            generation,
+            inside,
+            size,
+            alignment,
+            birth,
+            death,
+            role,
+            dtype,
+            shape,
+            alias,
+            base,
+        ) in body["rows"]
+    ]
+    return build(head, rows, source)
+
+
+def rows_in_order(data: bytes) -> list[tuple[int, int, str]]:
+    """``(position, output index, tensor id)`` of each row of a checkpoint, as stored."""
+    body = document.fields(document.unpack(data))["body"]
+    return [(row[0], row[1], row[2]) for row in body["rows"]]
