@@ -6,8 +6,8 @@ loading makes stands at ``@inputs``' step, in the order of the graph's ``inputs`
 logical address table; a row says only how far into its slot it lies. No time is in it, so equal plans have equal
 checkpoints.
 
-Restoring recomputes the plan hash from the rows and refuses when it is not the one stored; a digest over everything covers
-what that hash does not (live ranges, metrics). Where the driver maps the memory afterwards is its own affair.
+Restoring recomputes the plan hash from the rows and refuses when it is not the one stored; a digest over everything
+covers what that hash does not (live ranges, metrics). Where the driver maps the memory afterwards is its own affair.
 """
 
 from __future__ import annotations
