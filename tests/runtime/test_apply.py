@@ -1,0 +1,296 @@
+"""Plans on real memory: addresses, zeroing, debug fill, commits, and the wrapper that does it all."""
+
+import ctypes
+
+import numpy as np
+import pytest
+
+from tests.build import chain, graph, node, tensor, view
+from tmmu_core.errors import AlignmentViolation, AllocationFailure, ArenaTooSmall, InvalidIrShapes
+from tmmu_core.graph.model import Arena
+from tmmu_core.plan.engine import plan_graph
+from tmmu_core.runtime.apply import apply_plan, prepare_memory
+from tmmu_core.runtime.arena import PAGE, handle_of, map_arena
+from tmmu_core.runtime.commit import commit_execution
+from tmmu_core.runtime.philox import pattern
+
+
+def weighted():
+    """``x → n0 (with w) → a → n1 → y``, with a view of ``a``."""
+    tensors = [tensor("x", role="input"), tensor("w", 8, role="parameter"), tensor("a", 6), view("v", "a", 2, 8)]
+    nodes = [node("n0", "x w", "a", inplace="none"), node("n1", "v a", "y", inplace="none")]
+    return graph([*tensors, tensor("y")], nodes, "x", "y")
+
+
+# --- arenas
+
+
+@pytest.mark.parametrize("alignment", [1, 128, PAGE, 1 << 21])
+def test_a_mapped_arena_starts_on_its_alignment(alignment):
+    handle = map_arena("a", 100, alignment)
+    assert handle.base_ptr % max(alignment, PAGE) == 0
+    assert handle.size_bytes % PAGE == 0
+
+
+def test_a_mapped_arena_is_zero():
+    assert not map_arena("a", 3 * PAGE).memory.any()
+
+
+def test_an_arena_of_a_terabyte_costs_no_memory_until_touched():
+    handle = map_arena("a", 1 << 40)
+    handle.memory[(1 << 40) - 1] = 7
+    assert handle.memory[(1 << 40) - 1] == 7
+
+
+def test_a_map_that_the_system_refuses_is_an_allocation_failure():
+    with pytest.raises(AllocationFailure):
+        map_arena("a", 1 << 62)
+
+
+def test_memory_off_its_alignment_is_refused():
+    memory = map_arena("a", 4096).memory[1:]
+    with pytest.raises(AlignmentViolation, match="no multiple of 128"):
+        handle_of("a", memory, 128)
+
+
+# --- bindings
+
+
+def test_a_pointer_is_base_plus_offset():
+    applied = apply_plan(plan_graph(weighted()).plan)
+    for tensor_id, bound in applied.tensor_map().items():
+        assert bound.address == applied.pointer(tensor_id)
+        assert bound.address == applied.arenas[bound.arena].base_ptr + bound.logical_address[1]
+        assert bound.address % bound.alignment == 0
+
+
+def test_bytes_written_through_a_pointer_are_seen_through_the_view():
+    applied = apply_plan(plan_graph(weighted()).plan)
+    ctypes.memset(applied.pointer("a"), 9, 24)
+    assert applied.view("v").tolist() == [9] * 8
+
+
+def test_a_view_of_a_tensor_lies_inside_it():
+    applied = apply_plan(plan_graph(weighted()).plan)
+    assert applied.pointer("v") == applied.pointer("a") + 8
+
+
+def test_what_the_plan_holds_is_bound_and_nothing_else():
+    applied = apply_plan(plan_graph(weighted()).plan)
+    assert applied.is_bound("a")
+    assert not applied.is_bound("z")
+
+
+def test_bound_at_a_step_means_alive_at_it():
+    applied = apply_plan(plan_graph(weighted()).plan)
+    assert [applied.is_bound("a", step) for step in range(3)] == [False, True, True]
+
+
+def test_an_unbound_tensor_has_no_pointer():
+    with pytest.raises(InvalidIrShapes) as caught:
+        apply_plan(plan_graph(weighted()).plan).pointer("z")
+    assert caught.value.diagnostics["reason"] == "unbound_tensor"
+
+
+def test_the_tensor_map_comes_by_id_bytes():
+    assert list(apply_plan(plan_graph(weighted()).plan).tensor_map()) == ["a", "v", "w", "x", "y"]
+
+
+# --- handles
+
+
+def handles(plan, fill=0xAB):
+    made = {arena.name: map_arena(arena.name, arena.extent_bytes, arena.alignment_bytes) for arena in plan.arenas}
+    for handle in made.values():
+        handle.memory[:] = fill
+    return {name: handle_of(name, handle.memory) for name, handle in made.items()}
+
+
+def test_memory_handed_over_is_used():
+    plan = plan_graph(weighted()).plan
+    given = handles(plan)
+    assert apply_plan(plan, given).arenas["activations"] is given["activations"]
+
+
+def test_memory_too_small_for_the_extent_is_refused():
+    plan = plan_graph(weighted()).plan
+    small = {"activations": handle_of("activations", map_arena("activations", 1).memory[:128], 128)}
+    with pytest.raises(ArenaTooSmall) as caught:
+        apply_plan(plan, small)
+    assert caught.value.diagnostics["required"] == plan.arena_of["activations"].extent_bytes
+
+
+def test_a_handle_off_the_arenas_alignment_is_refused():
+    plan = plan_graph(weighted()).plan
+    crooked = {"activations": handle_of("activations", map_arena("activations", 1 << 16).memory[64:])}
+    with pytest.raises(AlignmentViolation):
+        apply_plan(plan, crooked)
+
+
+def test_a_tensor_stricter_than_its_arenas_base_is_refused():
+    plan = plan_graph(graph([tensor("x", role="input", alignment=256)], [], "x", "x")).plan
+    crooked = {"activations": handle_of("activations", map_arena("activations", 1 << 16).memory[128:])}
+    with pytest.raises(AlignmentViolation, match="256"):
+        apply_plan(plan, crooked)
+
+
+# --- zeroing
+
+
+def test_applying_zeroes_every_tensor_but_the_resident_ones():
+    plan = plan_graph(weighted()).plan
+    applied = apply_plan(plan, handles(plan))
+    assert {t: set(applied.view(t).tolist()) for t in plan.tensor_ids} == {
+        "a": {0},
+        "v": {0},
+        "w": {0xAB},
+        "x": {0},
+        "y": {0},
+    }
+
+
+def test_a_step_zeroes_the_storages_born_at_it():
+    applied = apply_plan(plan_graph(chain(3, "none")).plan)
+    for name in ("t0", "t1"):
+        applied.array(name)[:] = 5
+    applied.enter(2)  # n001 writes t2, where t0 was
+    assert applied.pointer("t2") == applied.pointer("t0")
+    assert not applied.array("t2").any()
+    assert (applied.array("t1") == 5).all()
+
+
+def test_a_hand_off_is_not_zeroed():
+    applied = apply_plan(plan_graph(chain(3, "any")).plan)
+    applied.array("t0")[:] = 5
+    assert applied.enter(1) == 0
+    assert (applied.array("t1") == 5).all()
+
+
+def test_a_resident_tensor_is_not_zeroed_at_its_birth():
+    applied = apply_plan(plan_graph(weighted()).plan)
+    applied.array("w")[:] = 5
+    applied.enter(0)
+    assert (applied.array("w") == 5).all()
+
+
+def test_an_in_place_result_is_not_zeroed():
+    tensors = [tensor("x", role="input"), tensor("a"), tensor("b")]
+    nodes = [node("n0", "x", "a", inplace="none"), node("n1", "a", "b", inplace="none", in_place_write=((0, 0),))]
+    applied = apply_plan(plan_graph(graph(tensors, nodes, "x", "b")).plan)
+    applied.array("a")[:] = 5
+    applied.enter(2)
+    assert (applied.array("b") == 5).all()
+
+
+# --- debug fill
+
+
+def test_debug_fill_writes_the_pattern_of_the_address():
+    applied = apply_plan(plan_graph(weighted()).plan)
+    applied.debug_fill("a", 42)
+    offset = applied.tensor_map()["a"].logical_address[1]
+    assert (applied.array("a") == pattern(24, "activations", offset, 42)).all()
+
+
+@pytest.mark.parametrize("security", ["confidential", "regulated"])
+def test_debug_fill_is_refused_under(security):
+    applied = apply_plan(plan_graph(weighted()).plan, security=security)
+    with pytest.raises(InvalidIrShapes) as caught:
+        applied.debug_fill("a", 42)
+    assert caught.value.diagnostics["reason"] == "debug_fill_forbidden"
+    assert not applied.array("a").any()
+
+
+def test_an_unknown_security_is_refused():
+    with pytest.raises(InvalidIrShapes) as caught:
+        apply_plan(plan_graph(weighted()).plan, security="secret")
+    assert caught.value.diagnostics["reason"] == "unknown_security"
+
+
+# --- commit
+
+
+def test_a_repeated_commit_changes_nothing():
+    applied = apply_plan(plan_graph(weighted()).plan)
+    applied.zero_tensor("a")
+    assert commit_execution(applied) is commit_execution(applied)
+
+
+def test_the_state_hash_is_the_same_on_every_run():
+    def run():
+        applied = apply_plan(plan_graph(weighted()).plan)
+        for step in range(3):
+            applied.enter(step)
+        return commit_execution(applied).state_hash
+
+    assert run() == run()
+
+
+def test_what_was_done_changes_the_state_hash():
+    applied = apply_plan(plan_graph(weighted()).plan)
+    first = commit_execution(applied)
+    applied.zero_tensor("a")
+    second = commit_execution(applied)
+    assert second.state_hash != first.state_hash
+    assert (first.batch, second.batch, second.operations) == (0, 1, 1)
+
+
+def test_barriers_are_passed_by_arena_name():
+    applied = apply_plan(plan_graph(weighted(), arenas={"parameters": {}, "b": {}, "activations": {}}).plan)
+    assert commit_execution(applied).barriers == ("activations", "b", "parameters")
+
+
+def test_a_batch_of_a_single_arena_in_which_nothing_was_done_can_be_sealed():
+    applied = apply_plan(plan_graph(chain(2)).plan)
+    state = commit_execution(applied)
+    assert (state.operations, state.barriers) == (0, ("activations",))
+
+
+# --- the wrapper
+
+
+def test_prepare_memory_gives_zeroed_handles_and_a_sealed_state():
+    prepared = prepare_memory(weighted(), seed=3)
+    assert not any(handle.memory.any() for handle in prepared.applied.arenas.values())
+    assert prepared.state == prepared.applied.state
+    assert prepared.metrics["max_live"] >= 1
+
+
+def test_prepare_memory_maps_what_plan_graph_plans():
+    plan = plan_graph(weighted(), seed=3).plan
+    assert {t: b.logical_address for t, b in prepare_memory(weighted(), seed=3).tensor_map.items()} == {
+        row.tensor_id: (row.arena, row.offset_bytes) for row in plan.rows()
+    }
+
+
+def test_a_breached_quota_maps_nothing_and_counts_one_failure_more(monkeypatch):
+    mapped = []
+    monkeypatch.setattr("tmmu_core.runtime.apply.map_arena", lambda *rest: mapped.append(rest))
+    with pytest.raises(AllocationFailure) as caught:
+        prepare_memory(weighted(), budget=10, allocation_failures=2)
+    assert caught.value.diagnostics["allocation_failures"] == 3
+    assert mapped == []
+
+
+def test_a_breached_quota_leaves_memory_handed_over_as_it_was():
+    given = handles(plan_graph(weighted()).plan)
+    with pytest.raises(AllocationFailure):
+        prepare_memory(weighted(), handles=given, budget=10)
+    assert all((handle.memory == 0xAB).all() for handle in given.values())
+
+
+def test_the_ledger_tells_the_failures_so_far():
+    assert set(prepare_memory(weighted(), allocation_failures=2).applied.ledger.allocation_failures.tolist()) == {2}
+
+
+def test_the_ledgers_last_peak_is_the_sum_of_the_extents():
+    prepared = prepare_memory(weighted())
+    plan = prepared.solution.plan
+    assert int(prepared.applied.ledger.peak_bytes[-1]) == sum(arena.extent_bytes for arena in plan.arenas)
+
+
+def test_memory_is_writable_to_the_last_byte():
+    prepared = prepare_memory(weighted(), arenas={"activations": Arena(page_size=4096), "parameters": Arena()})
+    last = prepared.applied.arenas["activations"].memory[-1:]
+    last[:] = 1
+    assert np.array_equal(last, [1])

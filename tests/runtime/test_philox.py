@@ -1,0 +1,62 @@
+"""Philox4x32-10 against its published known answers, and the debug pattern."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tmmu_core.runtime.philox import pattern, philox4x32
+
+PI = ([0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344], (0xA4093822, 0x299F31D0))
+ONES = ([0xFFFFFFFF] * 4, (0xFFFFFFFF, 0xFFFFFFFF))
+ZEROS = ([0] * 4, (0, 0))
+
+# The known-answer file of the Random123 distribution, kat_vectors, lines "philox4x32 10" and "philox4x32 7".
+KNOWN = [
+    (10, ZEROS, [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]),
+    (10, ONES, [0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD]),
+    (10, PI, [0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1]),
+    (7, ZEROS, [0x5F6FB709, 0x0D893F64, 0x4F121F81, 0x4F730A48]),
+    (7, ONES, [0x5207DDC2, 0x45165E59, 0x4D8EE751, 0x8C52F662]),
+    (7, PI, [0x4DFCCABA, 0x190A87F0, 0xC47362BA, 0xB6B5242A]),
+]
+
+
+@pytest.mark.parametrize(("rounds", "given_", "answer"), KNOWN)
+def test_known_answers(rounds, given_, answer):
+    counter, key = given_
+    assert philox4x32(np.array([counter], np.uint32), key, rounds).tolist() == [answer]
+
+
+def word_by_word(counter, key):
+    """The paper's round, in Python's own integers."""
+    c, k = list(counter), list(key)
+    for _ in range(10):
+        high0, low0 = divmod(0xD2511F53 * c[0], 1 << 32)
+        high1, low1 = divmod(0xCD9E8D57 * c[2], 1 << 32)
+        c = [high1 ^ c[1] ^ k[0], low1, high0 ^ c[3] ^ k[1], low0]
+        k = [(k[0] + 0x9E3779B9) % (1 << 32), (k[1] + 0xBB67AE85) % (1 << 32)]
+    return c
+
+
+words = st.integers(0, 2**32 - 1)
+
+
+@given(st.lists(st.tuples(words, words, words, words), min_size=1, max_size=5), st.tuples(words, words))
+def test_columns_say_what_python_integers_say(counters, key):
+    assert philox4x32(np.array(counters, np.uint32), key).tolist() == [word_by_word(c, key) for c in counters]
+
+
+def test_a_pattern_is_one_stream_cut_to_length():
+    assert (pattern(37, "activations", 128, 7) == pattern(64, "activations", 128, 7)[:37]).all()
+
+
+def test_another_seed_address_or_arena_is_another_pattern():
+    patterns = [pattern(32, "a", 0, 1), pattern(32, "a", 0, 2), pattern(32, "a", 128, 1), pattern(32, "b", 0, 1)]
+    assert len({p.tobytes() for p in patterns}) == 4
+
+
+def test_a_pattern_does_not_depend_on_the_chunks_it_is_made_in(monkeypatch):
+    whole = pattern(1000, "a", 0, 5)
+    monkeypatch.setattr("tmmu_core.runtime.philox.CHUNK_BLOCKS", 3)
+    assert (pattern(1000, "a", 0, 5) == whole).all()

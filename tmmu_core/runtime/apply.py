@@ -1,0 +1,367 @@
+"""``ApplyPlan_v1``: a plan onto real memory, and ``PrepareMemory_v2``, which plans first (seed §5).
+
+When bytes become zero (``ZeroTensor_v1``):
+
+* at :func:`apply_plan` every tensor that is not resident, in tensor-map order. Memory that the system has just mapped
+  is zero already and is not touched;
+* at :meth:`Applied.enter`, step by step, every storage born at that step: its slot may hold a former tenant's bytes.
+
+Two are excepted at birth. A storage that takes over another's place by a hand-off is born full: its producer reads
+there what it then overwrites. A resident storage (one with a persistent member) holds what was loaded: zeroing it at
+a second apply, after a replan, would lose the parameters.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tmmu_core.errors import AlignmentViolation, AllocationFailure, ArenaTooSmall, InvalidIrShapes
+from tmmu_core.graph.model import PERSISTENT_ROLES, Graph
+from tmmu_core.plan.canonical import cbor_canonical
+from tmmu_core.plan.metrics import ResourceLedger, resource_ledger
+from tmmu_core.plan.model import Plan
+from tmmu_core.runtime import philox
+from tmmu_core.runtime.arena import ArenaHandle, check_base, map_arena
+
+if TYPE_CHECKING:
+    from tmmu_core.plan.engine import Solution
+    from tmmu_core.runtime.commit import TmmuState
+
+I64 = NDArray[np.int64]
+
+OPERATOR = "UML_OS.TMMU.ApplyPlan_v1"
+SECURITY: tuple[str, ...] = ("standard", "confidential", "regulated")
+NO_DEBUG_FILL: frozenset[str] = frozenset({"confidential", "regulated"})
+
+
+@dataclass(frozen=True)
+class Bound:
+    """One tensor of the tensor map (seed §6): where it is, in logic and in memory."""
+
+    tensor_id: str
+    arena: str
+    logical_slot: int
+    logical_address: tuple[str, int]
+    """(arena, offset in bytes)."""
+    size: int
+    alignment: int
+    lifetime: tuple[int, int]
+    address: int
+    """Base pointer + offset."""
+
+
+@dataclass(frozen=True, eq=False)
+class StorageBlocks:
+    """Columns over a plan's storages: where each block lies and when it is zeroed."""
+
+    arena: I64
+    start: NDArray[np.uint64]
+    stop: NDArray[np.uint64]
+    birth: I64
+    resident: NDArray[np.bool_]
+    taken: NDArray[np.bool_]
+    """Whether it takes over its place by a hand-off."""
+    by_birth: I64
+    """The storages to zero at birth, by (birth, the least id of their rows)."""
+    first: I64
+    """Shape (steps + 1,): those of step k are ``by_birth[first[k]:first[k + 1]]``."""
+
+
+@dataclass(eq=False)
+class Applied:
+    """A plan in memory. It has state, as the operator does: what was done since the last commit is journalled."""
+
+    plan: Plan
+    arenas: Mapping[str, ArenaHandle]
+    security: str = "standard"
+    state: TmmuState | None = None
+    """What the last commit sealed; ``None`` before the first."""
+    pending: int = 0
+    """Memory operations since the last commit."""
+    _journal: Any = field(default_factory=hashlib.sha256)
+
+    # --- bindings
+
+    def is_bound(self, tensor_id: str, step: int | None = None) -> bool:
+        """Whether the tensor has a place; with ``step``, whether the place is its own at that step."""
+        row = self.plan.row_of.get(tensor_id)
+        if row is None:
+            return False
+        return step is None or int(self.plan.birth[row]) <= step < int(self.plan.death[row])
+
+    def pointer(self, tensor_id: str) -> int:
+        """Base pointer + offset. Raises ``InvalidIrShapes`` (reason ``unbound_tensor``)."""
+        row = self._row(tensor_id)
+        return self.arenas[self.plan.arenas[self.plan.arena[row]].name].base_ptr + int(self.plan.offset[row])
+
+    def array(self, tensor_id: str) -> NDArray[np.uint8]:
+        """The tensor's bytes in the arena, writable. Raises ``InvalidIrShapes`` (reason ``unbound_tensor``)."""
+        row = self._row(tensor_id)
+        start = int(self.plan.offset[row])
+        return self._memory(int(self.plan.arena[row]))[start : start + int(self.plan.size[row])]
+
+    def view(self, tensor_id: str) -> memoryview:
+        """The same as :meth:`array`, as a ``memoryview``."""
+        return memoryview(self.array(tensor_id).data)
+
+    def tensor_map(self) -> dict[str, Bound]:
+        """All tensors, by id bytes (seed §6, step 4)."""
+        return {tensor_id: self._bound(row) for row, tensor_id in enumerate(self.plan.tensor_ids)}
+
+    def _bound(self, row: int) -> Bound:
+        told = self.plan.row(row)
+        return Bound(
+            tensor_id=told.tensor_id,
+            arena=told.arena,
+            logical_slot=told.logical_slot,
+            logical_address=(told.arena, told.offset_bytes),
+            size=told.size_bytes,
+            alignment=told.alignment,
+            lifetime=(told.birth, told.death),
+            address=self.arenas[told.arena].base_ptr + told.offset_bytes,
+        )
+
+    def _row(self, tensor_id: str) -> int:
+        row = self.plan.row_of.get(tensor_id)
+        if row is None:
+            raise InvalidIrShapes(
+                f"the tensor {tensor_id!r} is not bound: the plan does not hold it.",
+                operator=OPERATOR,
+                reason="unbound_tensor",
+                node_id="",
+                tensor=tensor_id,
+                hint="Ask is_bound first, or plan a mode whose timeline holds the tensor.",
+            )
+        return row
+
+    def _memory(self, arena: int) -> NDArray[np.uint8]:
+        return self.arenas[self.plan.arenas[arena].name].memory
+
+    # --- memory operations
+
+    def enter(self, step: int) -> int:
+        """Begin a step: zero the storages born at it. Returns the bytes zeroed."""
+        blocks = self.blocks
+        total = 0
+        for storage in blocks.by_birth[blocks.first[step] : blocks.first[step + 1]].tolist():
+            start, stop = int(blocks.start[storage]), int(blocks.stop[storage])
+            self._zero(int(blocks.arena[storage]), start, stop - start)
+            total += stop - start
+        return total
+
+    def zero_tensor(self, tensor_id: str) -> None:
+        """``ZeroTensor_v1``: literal zeros over the tensor's bytes."""
+        row = self._row(tensor_id)
+        self._zero(int(self.plan.arena[row]), int(self.plan.offset[row]), int(self.plan.size[row]))
+
+    def debug_fill(self, tensor_id: str, pattern_seed: int) -> None:
+        """``DebugFillTensor_v1``: a Philox pattern over the tensor's bytes, for finding who reads what was not written.
+
+        Raises ``InvalidIrShapes`` (reason ``debug_fill_forbidden``) under security ``confidential`` or ``regulated``,
+        and for a seed that is no uint64 (``pattern_seed``).
+        """
+        operator = "UML_OS.TMMU.DebugFillTensor_v1"
+        if self.security in NO_DEBUG_FILL:
+            raise InvalidIrShapes(
+                f"debug fill is forbidden under security {self.security!r}.",
+                operator=operator,
+                reason="debug_fill_forbidden",
+                node_id="",
+                tensor=tensor_id,
+                hint="Apply the plan with security 'standard' to look for allocation faults.",
+            )
+        if not 0 <= pattern_seed < 2**64:
+            raise InvalidIrShapes(
+                f"the pattern seed {pattern_seed} is no uint64.",
+                operator=operator,
+                reason="pattern_seed",
+                node_id="",
+                hint="Give a seed between 0 and 2^64 − 1.",
+            )
+        row = self._row(tensor_id)
+        arena = self.plan.arenas[self.plan.arena[row]].name
+        philox.write_pattern(self.array(tensor_id), arena, int(self.plan.offset[row]), pattern_seed)
+        self._note("fill", arena, int(self.plan.offset[row]), int(self.plan.size[row]), pattern_seed)
+
+    def _zero(self, arena: int, start: int, size: int) -> None:
+        self._memory(arena)[start : start + size] = 0
+        self._note("zero", self.plan.arenas[arena].name, start, size)
+
+    def _note(self, *operation: str | int) -> None:
+        self._journal.update(cbor_canonical(list(operation)))
+        self.pending += 1
+
+    def seal(self, state: TmmuState) -> None:
+        """Take ``state`` as what is committed; the journal begins anew."""
+        self.state, self.pending, self._journal = state, 0, hashlib.sha256()
+
+    @property
+    def journal_digest(self) -> bytes:
+        """SHA-256 of the operations since the last commit, each as ``[name, arena, offset, size, …]`` in CBOR."""
+        digest: bytes = self._journal.digest()
+        return digest
+
+    # --- what there is
+
+    @cached_property
+    def blocks(self) -> StorageBlocks:
+        """The storages' blocks, from the plan alone."""
+        return storage_blocks(self.plan)
+
+    @cached_property
+    def ledger(self) -> ResourceLedger:
+        """The resource ledger per step (seed II.J)."""
+        return resource_ledger(self.plan)
+
+
+def apply_plan(plan: Plan, handles: Mapping[str, ArenaHandle] | None = None, *, security: str = "standard") -> Applied:
+    """Bind every tensor of ``plan`` to memory: ``ptr = base_ptr + offset``, all arenas or none.
+
+    ``handles`` are arenas that exist already, by name; those not among them are mapped. Raises ``ArenaTooSmall`` for a
+    handle smaller than its arena's extent, ``AlignmentViolation`` for a base pointer or a tensor's address off its
+    grid, ``AllocationFailure`` when the system gives no memory, ``InvalidIrShapes`` for an unknown security word.
+    """
+    if security not in SECURITY:
+        raise InvalidIrShapes(
+            f"there is no security {security!r}.",
+            operator=OPERATOR,
+            reason="unknown_security",
+            node_id="",
+            hint=f"Choose one of: {', '.join(SECURITY)}.",
+        )
+    given = handles or {}
+    arenas: dict[str, ArenaHandle] = {}
+    for arena in plan.arenas:
+        handle = given.get(arena.name)
+        if handle is None:
+            handle = map_arena(arena.name, arena.extent_bytes, arena.alignment_bytes, arena.page_size)
+        check_base(arena.name, handle.base_ptr, arena.alignment_bytes)
+        if handle.size_bytes < arena.extent_bytes:
+            raise ArenaTooSmall(
+                f"the memory handed over for arena {arena.name!r} has {handle.size_bytes:,} B, the plan needs "
+                f"{arena.extent_bytes:,} B; nothing was committed.",
+                operator=OPERATOR,
+                arena=arena.name,
+                capacity=handle.size_bytes,
+                required=arena.extent_bytes,
+                hint="Hand over a larger block, or let apply_plan map the arena.",
+            )
+        arenas[arena.name] = handle
+    _check_addresses(plan, arenas)
+
+    applied = Applied(plan, arenas, security)
+    written = np.array([not arenas[arena.name].fresh for arena in plan.arenas] or [False])[plan.arena]
+    for row in np.flatnonzero(written & ~applied.blocks.resident[plan.storage]).tolist():
+        applied.zero_tensor(plan.tensor_ids[row])
+    return applied
+
+
+def _check_addresses(plan: Plan, arenas: Mapping[str, ArenaHandle]) -> None:
+    """Every tensor inside its arena and on its grid, told for the first by id bytes."""
+    base = np.array([arenas[arena.name].base_ptr for arena in plan.arenas] or [0], np.uint64)
+    extent = np.array([arena.extent_bytes for arena in plan.arenas] or [0], np.uint64)
+    inside = (plan.offset <= extent[plan.arena]) & (plan.size <= extent[plan.arena] - plan.offset)
+    for row in np.flatnonzero(~inside)[:1].tolist():
+        name = plan.arenas[plan.arena[row]].name
+        end = int(plan.offset[row]) + int(plan.size[row])
+        raise ArenaTooSmall(
+            f"tensor {plan.tensor_ids[row]!r} ends at byte {end:,}, past the extent of arena {name!r}.",
+            operator=OPERATOR,
+            arena=name,
+            capacity=int(extent[plan.arena[row]]),
+            required=end,
+            tensor=plan.tensor_ids[row],
+            hint="The plan contradicts itself: verify it, or plan again.",
+        )
+    for row in np.flatnonzero((base[plan.arena] + plan.offset) % plan.alignment)[:1].tolist():
+        raise AlignmentViolation(
+            f"tensor {plan.tensor_ids[row]!r} would lie at address "
+            f"{int(base[plan.arena[row]]) + int(plan.offset[row]):#x}, which is no multiple of "
+            f"{int(plan.alignment[row])} B.",
+            operator=OPERATOR,
+            arena=plan.arenas[plan.arena[row]].name,
+            logical_slot=int(plan.logical_slot[row]),
+            tensor=plan.tensor_ids[row],
+            hint="Give the arena the largest alignment that a tensor in it asks for.",
+        )
+
+
+def storage_blocks(plan: Plan) -> StorageBlocks:
+    """Where each storage's bytes lie and when they are born, from the plan's rows."""
+    count = int(plan.storage.max(initial=-1)) + 1
+    arena = np.zeros(count, np.int64)
+    arena[plan.storage] = plan.arena
+    start = np.full(count, np.iinfo(np.uint64).max, np.uint64)
+    np.minimum.at(start, plan.storage, plan.offset)
+    stop = np.zeros(count, np.uint64)
+    np.maximum.at(stop, plan.storage, plan.offset + plan.size)
+    birth = np.full(count, np.iinfo(np.int64).max, np.int64)
+    np.minimum.at(birth, plan.storage, plan.birth)
+    persistent = np.fromiter(map(PERSISTENT_ROLES.__contains__, plan.roles), np.bool_, len(plan))
+    resident = np.zeros(count, np.bool_)
+    np.logical_or.at(resident, plan.storage, persistent)
+    taken = np.zeros(count, np.bool_)
+    taken[[int(plan.storage[plan.row_of[to]]) for _, _, to in plan.handoffs]] = True
+
+    least = np.full(count, len(plan), np.int64)
+    np.minimum.at(least, plan.storage, np.arange(len(plan)))
+    zeroed = np.flatnonzero(~resident & ~taken)
+    by_birth = zeroed[np.lexsort((least[zeroed], birth[zeroed]))]
+    first = np.searchsorted(birth[by_birth], np.arange(plan.steps + 2))
+    return StorageBlocks(arena, start, stop, birth, resident, taken, by_birth, first)
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """What ``PrepareMemory_v2`` gives: the seed's ``tensor_map`` and ``metrics``, and what they were made from."""
+
+    solution: Solution
+    applied: Applied
+    state: TmmuState
+
+    @property
+    def tensor_map(self) -> dict[str, Bound]:
+        """All tensors, by id bytes."""
+        return self.applied.tensor_map()
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """The plan's figures."""
+        return self.solution.plan.metrics
+
+
+def prepare_memory(
+    graph: Graph,
+    *,
+    handles: Mapping[str, ArenaHandle] | None = None,
+    security: str = "standard",
+    allocation_failures: int = 0,
+    **how: Any,
+) -> Prepared:
+    """``PrepareMemory_v2``: plan, apply, commit.
+
+    ``how`` are the arguments of :func:`~tmmu_core.plan.engine.plan_graph`, ``budget`` (the quota, in bytes) among
+    them. A breached quota raises ``AllocationFailure`` before any memory is mapped or written; its diagnostics tell the
+    ledger's new ``allocation_failures``, one more than the count handed in.
+    """
+    # Planning is the engine's matter; whoever only applies plans need not load it.
+    from tmmu_core.plan.engine import plan_graph
+    from tmmu_core.runtime.commit import commit_execution
+
+    try:
+        solution = plan_graph(graph, **how)
+        if allocation_failures:
+            metrics = {**solution.plan.metrics, "allocation_failures": allocation_failures}
+            solution = replace(solution, plan=replace(solution.plan, metrics=metrics))
+        applied = apply_plan(solution.plan, handles, security=security)
+    except AllocationFailure as error:
+        error.diagnostics["allocation_failures"] = allocation_failures + 1
+        raise
+    return Prepared(solution, applied, commit_execution(applied))

@@ -1,0 +1,113 @@
+"""Arenas in real memory: page-aligned anonymous maps, with a base pointer that is checked (seed II.F).
+
+A map costs address space only until its pages are touched, so that an arena of a terabyte can be mapped and a plan
+for it applied; what is touched is what the steps use.
+"""
+
+from __future__ import annotations
+
+import mmap
+import platform
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tmmu_core.errors import AlignmentViolation, AllocationFailure
+from tmmu_core.plan.metrics import align_up
+
+U8 = NDArray[np.uint8]
+
+PAGE = mmap.PAGESIZE
+# Python names the flag since 3.12; on Linux its value is one and the same for x86, ARM and RISC-V.
+_LINUX_NORESERVE = 0x4000 if platform.machine() in ("x86_64", "aarch64", "arm64", "riscv64") else 0
+_NORESERVE = getattr(mmap, "MAP_NORESERVE", _LINUX_NORESERVE if sys.platform == "linux" else 0)
+_FLAGS = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE
+
+
+@dataclass(frozen=True, eq=False)
+class ArenaHandle:
+    """One arena as a device exposes it: ``{arena_id, base_ptr, size_bytes, alignment_bytes}`` and its bytes.
+
+    The memory stays mapped as long as a handle, or an array or view made from it, is alive.
+    """
+
+    arena_id: str
+    base_ptr: int
+    size_bytes: int
+    alignment_bytes: int
+    memory: U8
+    """Shape (size_bytes,): the arena's bytes, ``memory[0]`` at ``base_ptr``."""
+    fresh: bool = False
+    """Whether the system has just mapped it, every byte 0 and nothing written yet."""
+
+
+def map_arena(arena_id: str, size_bytes: int, alignment_bytes: int = 1, page_size: int = 0) -> ArenaHandle:
+    """Map ``size_bytes`` (rounded up to whole pages) of zeroed memory at an address that keeps ``alignment_bytes``.
+
+    The system aligns maps to its own page. A larger alignment is met by mapping that much more and starting inside.
+    Raises ``AllocationFailure`` when the system gives no such map, ``AlignmentViolation`` for an alignment that is no
+    power of two.
+    """
+    check_power_of_two(alignment_bytes, arena_id)
+    committed = align_up(max(size_bytes, 1), max(page_size, PAGE))
+    slack = alignment_bytes if alignment_bytes > PAGE else 0
+    try:
+        block = np.frombuffer(mmap.mmap(-1, committed + slack, flags=_FLAGS), np.uint8)
+    except (OSError, OverflowError, ValueError, MemoryError) as error:
+        raise AllocationFailure(
+            f"the system gives no {committed:,} B for arena {arena_id!r} ({error}); nothing was committed.",
+            operator="UML_OS.TMMU.ApplyPlan_v1",
+            arena=arena_id,
+            peak_required_bytes=committed,
+            hint="Plan a smaller batch or run on a machine with more memory.",
+        ) from error
+    start = -int(block.ctypes.data) % alignment_bytes
+    return handle_of(arena_id, block[start : start + committed], alignment_bytes, fresh=True)
+
+
+def handle_of(arena_id: str, memory: U8, alignment_bytes: int = 1, *, fresh: bool = False) -> ArenaHandle:
+    """A handle on bytes that exist already (one-dimensional, contiguous, writable). Raises ``AlignmentViolation``."""
+    assert memory.dtype == np.uint8, "an arena is bytes"
+    assert memory.ndim == 1, "an arena is one run of bytes"
+    assert memory.flags.c_contiguous, "an arena has no gaps"
+    assert memory.flags.writeable, "an arena can be written"
+    check_power_of_two(alignment_bytes, arena_id)
+    base = int(memory.ctypes.data)
+    check_base(arena_id, base, alignment_bytes)
+    return ArenaHandle(arena_id, base, len(memory), alignment_bytes, memory, fresh)
+
+
+def check_power_of_two(alignment_bytes: int, arena_id: str) -> None:
+    """Raise ``AlignmentViolation`` unless ``alignment_bytes`` is a power of two ≥ 1."""
+    if alignment_bytes < 1 or alignment_bytes & (alignment_bytes - 1):
+        raise AlignmentViolation(
+            f"arena {arena_id!r} asks for an alignment of {alignment_bytes} B, which is no power of two.",
+            operator="UML_OS.TMMU.ApplyPlan_v1",
+            arena=arena_id,
+            hint="Use a power of two, such as 64 or 128.",
+        )
+
+
+def check_base(arena_id: str, base_ptr: int, alignment_bytes: int) -> None:
+    """Raise ``AlignmentViolation`` when the base pointer is off the arena's grid: then every tensor in it would be."""
+    if base_ptr % alignment_bytes:
+        raise AlignmentViolation(
+            f"arena {arena_id!r} starts at address {base_ptr:#x}, which is no multiple of {alignment_bytes} B.",
+            operator="UML_OS.TMMU.ApplyPlan_v1",
+            arena=arena_id,
+            base_ptr=hex(base_ptr),
+            alignment_bytes=alignment_bytes,
+            hint="Hand over memory that starts on the arena's alignment, or let apply_plan map it.",
+        )
+
+
+def barrier(handles: Iterable[ArenaHandle]) -> tuple[str, ...]:
+    """Pass every arena in the order of name bytes, and say in which order they were passed.
+
+    On one processor's own memory a barrier has nothing to wait for: numpy's writes are done when they return. What
+    the contract asks for is the order, the same on every run.
+    """
+    return tuple(sorted(handle.arena_id for handle in handles))

@@ -1,0 +1,65 @@
+"""Philox4x32-10, and the debug pattern made from it (seed 0.B, ``DebugFillTensor_v1``).
+
+A counter-based generator: block i of a stream is a function of (key, i) alone, so any part of a pattern can be made
+or checked without the parts before it. Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as
+1, 2, 3", SC 2011. (numpy's own Philox is the 4x64 variant: another function.)
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tmmu_core.plan.canonical import H
+
+U8 = NDArray[np.uint8]
+U32 = NDArray[np.uint32]
+
+ROUNDS = 10
+_MULTIPLY_0, _MULTIPLY_1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
+_WEYL_0, _WEYL_1 = 0x9E3779B9, 0xBB67AE85
+_LOW = np.uint64(0xFFFFFFFF)
+_HIGH = np.uint64(32)
+
+BLOCK_BYTES = 16
+CHUNK_BLOCKS = 1 << 16
+
+
+def philox4x32(counter: U32, key: tuple[int, int], rounds: int = ROUNDS) -> U32:
+    """The generator itself: ``counter`` of shape (n, 4), two key words, to n blocks of four words, shape (n, 4)."""
+    c0, c1, c2, c3 = (counter[:, word].astype(np.uint64) for word in range(4))
+    k0, k1 = key
+    for _ in range(rounds):
+        product_0, product_1 = _MULTIPLY_0 * c0, _MULTIPLY_1 * c2
+        c0 = (product_1 >> _HIGH) ^ c1 ^ np.uint64(k0)
+        c1 = product_1 & _LOW
+        c2 = (product_0 >> _HIGH) ^ c3 ^ np.uint64(k1)
+        c3 = product_0 & _LOW
+        k0, k1 = (k0 + _WEYL_0) & 0xFFFFFFFF, (k1 + _WEYL_1) & 0xFFFFFFFF
+    return np.stack([c0, c1, c2, c3], axis=1).astype(np.uint32)
+
+
+def write_pattern(target: U8, arena: str, offset: int, seed: int) -> None:
+    """Fill ``target`` with the pattern of a logical address under a seed; a part of a block at the end is cut.
+
+    The key is the seed (uint64, low word first). The counter is (block low, block high, stream low, stream high), the
+    stream being the first 8 bytes of ``H(["debug_fill_v1", [arena, offset]])``: each address has a pattern of its own.
+    Words are written low byte first.
+    """
+    assert 0 <= seed < 2**64, "a seed is a uint64"
+    stream = int.from_bytes(H(["debug_fill_v1", [arena, offset]])[:8], "little")
+    key = (seed & 0xFFFFFFFF, seed >> 32)
+    for first in range(0, -(-len(target) // BLOCK_BYTES), CHUNK_BLOCKS):
+        part = target[first * BLOCK_BYTES : (first + CHUNK_BLOCKS) * BLOCK_BYTES]
+        block = np.arange(first, first + -(-len(part) // BLOCK_BYTES), dtype=np.uint64)
+        counter = np.empty((len(block), 4), np.uint32)
+        counter[:, 0], counter[:, 1] = block & _LOW, block >> _HIGH
+        counter[:, 2], counter[:, 3] = stream & 0xFFFFFFFF, stream >> 32
+        part[:] = philox4x32(counter, key).astype("<u4").view(np.uint8).ravel()[: len(part)]
+
+
+def pattern(length: int, arena: str, offset: int, seed: int) -> U8:
+    """Shape (length,): the bytes that :func:`write_pattern` writes."""
+    target = np.empty(length, np.uint8)
+    write_pattern(target, arena, offset, seed)
+    return target
