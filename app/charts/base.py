@@ -1,0 +1,84 @@
+"""What all figures share: colours that hold in light and dark, margins, byte axes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import plotly.graph_objects as go
+
+from app import words
+from app.markup import ROLE_COLOURS
+
+LIVE = "#0072B2"
+LINE = "#7d8896"
+"""Readable on both backgrounds."""
+FAINT = "rgba(125,136,150,0.22)"
+BAD = "#D55E00"
+ACCOUNT_COLOURS = {
+    "live": LIVE,
+    "slot_rounding": "#E69F00",
+    "alignment_gaps": "#56B4E9",
+    "holes": "#CC79A7",
+    "tail": "#B9C0C8",
+}
+ACCOUNT_NAMES = {
+    "live": "live",
+    "slot_rounding": "slot rounding",
+    "alignment_gaps": "alignment gaps",
+    "holes": "holes",
+    "tail": "tail",
+}
+ACCOUNT_PATTERNS = {"live": "", "slot_rounding": "\\", "alignment_gaps": "|", "holes": "/", "tail": "."}
+CONFIG = {"displaylogo": False, "modeBarButtonsToRemove": ["lasso2d", "select2d", "autoScale2d"], "scrollZoom": True}
+"""Passed to ``st.plotly_chart``."""
+
+__all__ = ["ROLE_COLOURS", "bytes_axis", "figure", "ticks"]
+
+
+def figure(height: int, **layout: Any) -> go.Figure:
+    """An empty figure in the house's look."""
+    fig = go.Figure()
+    fig.update_layout(
+        height=height,
+        margin={"l": 70, "r": 14, "t": 8, "b": 34},
+        showlegend=False,
+        hoverlabel={"align": "left", "font": {"size": 12}},
+        paper_bgcolor="rgba(0,0,0,0)",
+        plot_bgcolor="rgba(0,0,0,0)",
+        font={"size": 12},
+        dragmode="pan",
+    )
+    fig.update_xaxes(gridcolor=FAINT, zerolinecolor=FAINT, linecolor=LINE, ticks="outside", tickcolor=FAINT)
+    fig.update_yaxes(gridcolor=FAINT, zerolinecolor=FAINT, linecolor=LINE)
+    fig.update_layout(**layout)
+    return fig
+
+
+def ticks(top: int, most: int = 5) -> list[int]:
+    """Round byte counts from 0 up to about ``top``: 1, 2 or 5 times ten times a binary unit."""
+    if top <= 0:
+        return [0]
+    unit = 1
+    while unit * 1024 <= top:
+        unit *= 1024
+    step = unit
+    if top < 1024:
+        step = 1
+    for factor in (1, 2, 5, 10, 20, 50, 100, 200, 500):
+        if top <= most * unit * factor:
+            step = unit * factor
+            break
+    if unit > 1 and top <= 2 * unit:  # between one and two units, quarters read better than one tick
+        step = unit // 4 if top <= unit + unit // 4 else unit // 2
+    return list(range(0, top + 1, step))
+
+
+def bytes_axis(top: int, **more: Any) -> dict[str, Any]:
+    """An axis of bytes from 0 to a little above ``top``, its ticks in the best unit."""
+    values = ticks(top)
+    return {
+        "tickvals": values,
+        "ticktext": [words.short_bytes(v).replace(".00 ", " ").replace(".0 ", " ") for v in values],
+        "range": [0, max(1, top + top // 12)],
+        **more,
+    }

@@ -1,0 +1,89 @@
+"""Live bytes over the steps: the curve from which everything starts."""
+
+from __future__ import annotations
+
+import numpy as np
+import plotly.graph_objects as go
+
+from app import words
+from app.charts.base import BAD, LINE, LIVE, bytes_axis, figure
+from tmmu_core.plan.metrics import change_points, live_bytes, peak_of
+from tmmu_core.plan.model import Plan
+
+MOST_POINTS = 20_000
+
+
+def live_curve(plan: Plan, arena: str, *, step: int | None = None, height: int = 150) -> go.Figure:
+    """Bytes of one arena alive at each step, as steps; its peak, extent, capacity and, where chosen, one step.
+
+    Beyond ``MOST_POINTS`` changes only the highest point of each of as many bins is drawn, so that no peak is lost.
+    """
+    summary = plan.arena_of[arena]
+    curve = live_bytes(plan, arena)
+    at, most = peak_of(curve)
+    begins, values = change_points(curve)
+    begins, values = _thinned(begins, values)
+    x = [*begins.tolist(), plan.steps]
+    y = [*values.tolist(), int(values[-1]) if len(values) else 0]
+    fig = figure(height)
+    fig.add_trace(
+        go.Scatter(
+            x=x,
+            y=y,
+            mode="lines",
+            line={"shape": "hv", "width": 1.5, "color": LIVE},
+            fill="tozeroy",
+            fillcolor="rgba(0,114,178,0.16)",
+            customdata=[(plan.node_at(t), words.full_bytes(v)) for t, v in zip(x, y, strict=True)],
+            hovertemplate="#%{x} %{customdata[0]}<br>%{customdata[1]} alive<extra></extra>",
+            name="live bytes",
+        )
+    )
+    top = max(summary.extent_bytes, most)
+    _level(fig, summary.extent_bytes, f"extent {words.short_bytes(summary.extent_bytes)}", "solid", LINE)
+    if summary.lower_bound_bytes and summary.lower_bound_bytes > most:
+        bound = summary.lower_bound_bytes
+        _level(fig, bound, f"lower bound {words.short_bytes(bound)}", "dot", LINE)
+    if most and most != summary.extent_bytes:
+        _level(fig, most, "", "dot", LINE)
+    if summary.capacity_bytes < words.UNLIMITED and summary.capacity_bytes <= 4 * top:
+        top = max(top, summary.capacity_bytes)
+        _level(fig, summary.capacity_bytes, f"capacity {words.short_bytes(summary.capacity_bytes)}", "dash", BAD)
+    if most:
+        right = at > plan.steps * 0.6
+        fig.add_trace(
+            go.Scatter(
+                x=[at + 0.5],
+                y=[most],
+                mode="markers+text",
+                marker={"size": 9, "color": LIVE, "line": {"width": 2, "color": "white"}},
+                text=[f"<b>peak {words.short_bytes(most)}</b> at {words.step(at, words.shortened(plan.node_at(at)))}"],
+                textposition="middle left" if right else "middle right",
+                cliponaxis=False,
+                hovertemplate=f"peak {words.full_bytes(most)}<extra></extra>",
+                name="peak",
+            )
+        )
+    if step is not None:
+        fig.add_vline(x=step + 0.5, line={"color": LINE, "width": 2})
+    fig.update_xaxes(range=[0, max(1, plan.steps)], tickprefix="#")
+    fig.update_yaxes(bytes_axis(top), fixedrange=True)
+    fig.update_layout(margin={"l": 70, "r": 14, "t": 12, "b": 24})
+    return fig
+
+
+def _level(fig: go.Figure, value: int, text: str, dash: str, colour: str) -> None:
+    fig.add_hline(
+        y=value,
+        line={"color": colour, "width": 1.3, "dash": dash},
+        annotation={"text": text, "font": {"size": 11, "color": colour}, "yshift": 0} if text else None,
+        annotation_position="top right",
+    )
+
+
+def _thinned(begins: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    if len(begins) <= MOST_POINTS:
+        return begins, values
+    cuts = np.linspace(0, len(begins), MOST_POINTS + 1).astype(np.int64)[:-1]
+    highest = np.maximum.reduceat(values, cuts)
+    return begins[cuts], highest

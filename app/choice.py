@@ -1,0 +1,145 @@
+"""What a person has chosen, as one value; and the same as the query of a link.
+
+A link holds everything that makes the screen: which graph, how it is planned, what is selected and how it is shown.
+Defaults are left out, so that the first screen has a bare address. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from app import words
+from tmmu_core.graph.model import MODES, PRESETS
+
+FIRST_SAMPLE = "sample:resnet50"
+VIEWS = ("lifetimes", "slots", "map")
+VIEW_NAMES = {"lifetimes": "Lifetimes", "slots": "Slots", "map": "Arena map"}
+COLOURS = ("role", "slot", "arena", "operator", "size")
+
+Pairs = tuple[tuple[str, int], ...]
+"""Name → number, by name; a tuple because a choice is a key."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Everything that a link copies. Empty texts and ``None`` mean: the default of what is shown."""
+
+    source: str = FIRST_SAMPLE
+    """``sample:<name>``, or ``file:<first 16 hex digits of its SHA-256>`` of a file that this server has opened."""
+    mode: str = ""
+    preset: str = ""
+    planner: str = ""
+    alignment: int | None = None
+    """Bytes, for every arena; the contract's 128 where it is not said."""
+    capacities: Pairs = ()
+    """Arena → bytes."""
+    page_size: int | None = None
+    budget: int | None = None
+    dims: Pairs = ()
+    baseline: str = ""
+    """What Compare sets against the current plan: ``planner:<name>``, or a source as above."""
+    swapped: bool = False
+    view: str = "map"
+    colour: str = "role"
+    selected: str = ""
+    search: str = ""
+    step: int | None = None
+    arena: str = ""
+    """The arena that Peak and Fragmentation look at; the largest one where it is not said."""
+
+    def but(self, **changes: Any) -> Choice:
+        """A copy with some fields changed."""
+        return replace(self, **changes)
+
+    @property
+    def problem(self) -> tuple[Any, ...]:
+        """The part that decides the plan, as a key."""
+        return (
+            *(self.source, self.mode, self.preset, self.planner, self.alignment, self.capacities),
+            *(self.page_size, self.budget, self.dims),
+        )
+
+
+_TEXTS = ("source", "mode", "preset", "planner", "baseline", "view", "colour", "selected", "search", "arena")
+_NUMBERS = ("alignment", "page_size", "budget", "step")
+_PAIRS = ("capacities", "dims")
+_NAMES = {"source": "graph", "selected": "tensor", "search": "q", "page_size": "page", "capacities": "capacity"}
+"""Field → its name in a link, where the two differ."""
+
+_ALLOWED: dict[str, tuple[str, ...]] = {"mode": MODES, "preset": PRESETS, "view": VIEWS, "colour": COLOURS}
+
+
+def to_query(choice: Choice) -> dict[str, str]:
+    """The query of a link: changed fields only, in the order of the fields."""
+    query: dict[str, str] = {}
+    for field in fields(choice):
+        value = getattr(choice, field.name)
+        if value == field.default:
+            continue
+        if field.name in _PAIRS:
+            text = ",".join(f"{name}={n}" for name, n in value)
+        elif field.name == "swapped":
+            text = "1"
+        else:
+            text = str(value)
+        query[_NAMES.get(field.name, field.name)] = text
+    return query
+
+
+def from_query(query: Mapping[str, str]) -> tuple[Choice, tuple[str, ...]]:
+    """``(choice, complaints)``: what a link says. What it says wrongly is left at its default and named."""
+    values: dict[str, Any] = {}
+    complaints: list[str] = []
+    known = {_NAMES.get(field.name, field.name): field.name for field in fields(Choice)}
+    for key, text in query.items():
+        name = known.get(key)
+        if name is None:
+            continue
+        try:
+            values[name] = _read(name, text)
+        except ValueError as error:
+            complaints.append(f"The link says {key}={text!r}: {error}")
+    return Choice(**values), tuple(complaints)
+
+
+def _read(name: str, text: str) -> Any:
+    if name == "swapped":
+        return text == "1"
+    if name in _TEXTS:
+        allowed = _ALLOWED.get(name, ())
+        if allowed and text not in allowed:
+            raise ValueError(f"choose one of {', '.join(allowed)}.")
+        return text
+    if name in _NUMBERS:
+        return _number(text)
+    pairs = [part.rpartition("=") for part in text.split(",") if part]
+    return tuple(sorted((key, _number(value)) for key, _, value in pairs))
+
+
+def _number(text: str) -> int:
+    value = words.parse_bytes(text)
+    if value is None:
+        raise ValueError("a number is missing.")
+    return value
+
+
+def arena_config(choice: Choice, arenas: tuple[str, ...]) -> dict[str, dict[str, int]] | None:
+    """The arena configuration for ``plan_graph``, as little as was chosen; ``None`` where nothing was.
+
+    ``arenas`` are the names in use; all of them are declared, for a configuration that is not empty must be whole.
+    """
+    capacities = {name: n for name, n in choice.capacities if name in arenas}
+    if choice.alignment is None and choice.page_size is None and not capacities:
+        return None
+    config: dict[str, dict[str, int]] = {}
+    for name in arenas:
+        config[name] = {}
+        if name in capacities:
+            config[name]["capacity_bytes"] = capacities[name]
+        if choice.alignment is not None:
+            config[name]["alignment_bytes"] = choice.alignment
+        if choice.page_size is not None:
+            config[name]["page_size"] = choice.page_size
+    return config

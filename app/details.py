@@ -1,0 +1,168 @@
+"""The details of one tensor, as HTML: what it is, where it lies, who makes and reads it, why it dies. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from app import words
+from app.markup import PERSISTENT_COLOUR, ROLE_COLOURS, definition_list, esc
+from tmmu_core.liveness.why import REFUSAL_WORDS, Event, Explanation, explain
+from tmmu_core.plan.engine import Solution
+from tmmu_core.plan.model import Plan
+
+MOST = 6
+"""Names listed before "and N more"."""
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """The storages that hold the same slot before and after, by the ids of their heads; ``None`` at either end."""
+
+    before: str | None
+    after: str | None
+    tenants: int
+
+
+def neighbours(plan: Plan, tensor_id: str) -> Neighbours:
+    """Who else lives in the tensor's slot."""
+    row = plan.row_of[tensor_id]
+    same = (plan.arena == plan.arena[row]) & (plan.logical_slot == plan.logical_slot[row])
+    rows = np.flatnonzero(same)
+    views = np.array([plan.base_tensor_uids[r] is not None for r in rows], np.bool_)
+    rows = rows[np.lexsort((rows, views, plan.birth[rows], plan.generation[rows]))]
+    heads: dict[int, int] = {}
+    for r in rows.tolist():
+        heads.setdefault(int(plan.generation[r]), r)
+    generations = sorted(heads)
+    place = generations.index(int(plan.generation[row]))
+    before = plan.tensor_ids[heads[generations[place - 1]]] if place else None
+    after = plan.tensor_ids[heads[generations[place + 1]]] if place + 1 < len(generations) else None
+    return Neighbours(before, after, len(generations))
+
+
+def explanation(solution: Solution | None, tensor_id: str) -> Explanation | None:
+    """Why the tensor lives when it lives; ``None`` for a plan without its graph."""
+    if solution is None:
+        return None
+    try:
+        return explain(solution.liveness, tensor_id)
+    except KeyError:
+        return None
+
+
+def details(plan: Plan, solution: Solution | None, tensor_id: str) -> str:
+    """The card of one tensor. Raises ``KeyError`` for a tensor that the plan does not have."""
+    i = plan.row_of[tensor_id]
+    row, why, near = plan.row(i), explanation(solution, tensor_id), neighbours(plan, tensor_id)
+    colour = ROLE_COLOURS.get(row.role, PERSISTENT_COLOUR)
+    members = [plan.tensor_ids[m] for m in np.flatnonzero(plan.storage == plan.storage[i]).tolist() if m != i]
+    views = [m for m in members if plan.base_tensor_uids[plan.row_of[m]] == tensor_id]
+    rows: list[tuple[str, str] | None] = [
+        ("size", _exact(row.size_bytes)),
+        ("shape", f"{esc(words.shape(row.shape))} <span class=soft>{esc(row.dtype)}</span>"),
+        None,
+        ("arena", esc(row.arena)),
+        ("offset", f'<span class="mono">{esc(words.offset(row.offset_bytes))}</span>'),
+        ("aligned", esc(words.exact_bytes(row.alignment))),
+        ("slot", f"{row.logical_slot}, tenant {row.generation + 1} of {near.tenants}"),
+        None,
+        ("lives", f"{esc(words.live_range(row.birth, row.death))} <span class=soft>{_steps(row)}</span>"),
+        ("born", _born(plan, why, row.birth)),
+        ("read by", _readers(why)),
+        ("dies", _dies(plan, why, row.death)),
+    ]
+    if why is not None:
+        rows += [("takes over", _name(why.takes_over))] if why.takes_over else []
+        rows += [("hand-off", _handoff(why))]
+    else:
+        rows += [("hand-off", _handoff_of(plan, tensor_id))]
+    rows.append(None)
+    if row.base_tensor_uid is not None:
+        rows.append(("view of", _name(row.base_tensor_uid)))
+    if views:
+        rows.append(("views", _names(views)))
+    others = [m for m in members if m not in views and m != row.base_tensor_uid]
+    if others:
+        rows.append(("same storage", _names(others)))
+    if row.alias_group_id is not None:
+        rows.append(("alias group", esc(row.alias_group_id)))
+    rows.append(("slot before", _name(near.before) if near.before else '<span class="soft">nobody</span>'))
+    rows.append(("slot after", _name(near.after) if near.after else '<span class="soft">nobody</span>'))
+    return (
+        f'<div class="tm tm-card" data-tensor="{esc(tensor_id)}"><h3>{esc(tensor_id)}</h3>'
+        f'<div class="kind"><span class="swatch" style="background:{colour}"></span>{esc(row.role)}</div>'
+        f"{definition_list(rows)}</div>"
+    )
+
+
+def nothing_selected(plan: Plan) -> str:
+    """The card's place before anything is selected: how to select."""
+    return (
+        '<div class="tm tm-card"><h3>No tensor selected</h3>'
+        '<p class="hint">Click a box in the drawing or a row of the table. Hover for a preview.</p>'
+        '<p class="hint">Wheel zooms, drag pans, double-click fits. <code>/</code> searches, <code>p</code> goes to the '
+        "peak, <code>[</code> and <code>]</code> walk the tenants of a slot, <code>Esc</code> lets go.</p></div>"
+    )
+
+
+def _steps(row: object) -> str:
+    return words.count(row.death - row.birth, "step")  # type: ignore[attr-defined]
+
+
+def _exact(n: int) -> str:
+    return esc(words.full_bytes(n))
+
+
+def _name(tensor_id: str | None) -> str:
+    return '<span class="soft">unknown</span>' if tensor_id is None else f"<code>{esc(tensor_id)}</code>"
+
+
+def _names(ids: list[str]) -> str:
+    more = f"<li class=soft>and {len(ids) - MOST:,} more</li>" if len(ids) > MOST else ""
+    return f"<ul>{''.join(f'<li>{_name(i)}</li>' for i in ids[:MOST])}{more}</ul>"
+
+
+def _event(event: Event) -> str:
+    instr = f' <span class="soft">{esc(event.instr)}</span>' if event.instr and event.instr != event.node_id else ""
+    return f"{esc(words.step(event.step, event.node_id))}{instr}"
+
+
+def _born(plan: Plan, why: Explanation | None, birth: int) -> str:
+    if why is None:
+        return f"{esc(words.step(birth, plan.node_at(birth)))}"
+    return "by nobody: resident from the start" if why.producer is None else f"by {_event(why.producer)}"
+
+
+def _readers(why: Explanation | None) -> str:
+    if why is None:
+        return '<span class="soft">unknown: a plan does not name them</span>'
+    if not why.readers:
+        return '<span class="soft">nobody</span>'
+    items = "".join(f"<li>{_event(event)}</li>" for event in why.readers[:MOST])
+    more = f"<li class=soft>and {len(why.readers) - MOST:,} more</li>" if len(why.readers) > MOST else ""
+    return f"<ul>{items}{more}</ul>"
+
+
+def _dies(plan: Plan, why: Explanation | None, death: int) -> str:
+    if why is None:
+        return f"before {esc(words.step(death, plan.node_at(death)))}" if death < plan.steps else "at the end"
+    return esc(why.sentence)
+
+
+def _handoff(why: Explanation) -> str:
+    lines = [f"<li>granted to {_name(why.handed_to)}</li>"] if why.handed_to else []
+    lines += [
+        f"<li>to {_name(r.target)} refused: {esc(REFUSAL_WORDS.get(r.condition, r.condition))}</li>"
+        for r in why.refusals
+    ]
+    if not lines:
+        return '<span class="soft">none asked for: no last reader permits it</span>'
+    return f"<ul>{''.join(lines)}</ul>"
+
+
+def _handoff_of(plan: Plan, tensor_id: str) -> str:
+    lines = [f"<li>granted to {_name(to)}</li>" for _, source, to in plan.handoffs if source == tensor_id]
+    lines += [f"<li>took over {_name(source)}</li>" for _, source, to in plan.handoffs if to == tensor_id]
+    return f"<ul>{''.join(lines)}</ul>" if lines else '<span class="soft">none in the plan</span>'

@@ -1,0 +1,56 @@
+"""The explorer's router: ``streamlit run app/main.py -- [FILE…]`` (``tmmu explore`` does just that).
+
+Files named on the command line are on the shelf of every session; the first one is what is shown first.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import streamlit as st
+
+HERE = Path(__file__).resolve().parent
+if str(HERE.parent) not in sys.path:  # run as a script, the packages beside it must be found
+    sys.path.insert(0, str(HERE.parent))
+
+from app import state, style, work  # noqa: E402
+
+PAGES = (
+    ("plan", "Plan"),
+    ("peak", "Peak"),
+    ("fragmentation", "Fragmentation"),
+    ("compare", "Compare"),
+    ("planners", "Planners"),
+    ("graph", "Graph"),
+    ("report", "Report"),
+)
+
+
+@st.cache_resource(show_spinner=False)
+def brought() -> tuple[tuple[str, ...], tuple[dict[str, object], ...]]:
+    """``(sources, refusals)`` of the files named on the command line, read once."""
+    opened, cards = [], []
+    for name in sys.argv[1:]:
+        try:
+            data = Path(name).read_bytes()
+        except OSError as error:
+            cards.append({"title": f"{name} was not opened", "message": f"{error.strerror}.", "hint": "Check the name."})
+            continue
+        here, refused = work.take([(Path(name).name, data)])
+        opened += [thing.source for thing in here]
+        cards += refused
+    return tuple(opened), tuple(cards)
+
+
+st.set_page_config(page_title="TMMU Plan Explorer", page_icon=":material/stacked_bar_chart:", layout="wide")
+style.apply()
+if state.begin(brought()[0]):
+    for refusal in brought()[1]:
+        state.refuse(dict(refusal))
+page = st.navigation(
+    [st.Page(HERE / "views" / f"{name}.py", title=title, url_path=name, default=name == "plan") for name, title in PAGES],
+    position="top",
+)
+page.run()
+state.write_link()

@@ -1,0 +1,177 @@
+"""Small pieces of HTML: claims, the verdict strip, cards, tables. Pure: values in, escaped text out.
+
+Names of tensors, nodes and files are other people's text: everything goes through :func:`esc`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from typing import Any
+
+from app import words
+from tmmu_core.plan.metrics import fragmentation_ratio, reuse_ratio
+from tmmu_core.plan.model import ArenaSummary
+
+ROLE_COLOURS: dict[str, str] = {
+    "activation": "#0072B2",
+    "input": "#56B4E9",
+    "output": "#009E73",
+    "workspace": "#E69F00",
+    "gradient": "#CC79A7",
+    "parameter": "#999999",
+    "buffer": "#999999",
+    "constant": "#999999",
+    "optimizer_state": "#999999",
+}
+PERSISTENT_COLOUR = "#999999"
+
+
+def esc(text: object) -> str:
+    """Text as HTML text."""
+    return escape(str(text), quote=True)
+
+
+def help_on(label: str, definition: str) -> str:
+    """A label whose definition is one hover away."""
+    return f'<abbr title="{esc(definition)}">{esc(label)}</abbr>' if definition else esc(label)
+
+
+def claim(title: str, chips: Iterable[str] = ()) -> str:
+    """A page's title, which states its claim. ``chips`` are HTML."""
+    inner = "".join(f"<span>{chip}</span>" for chip in chips)
+    return f'<div class="tm tm-claim"><h1>{esc(title)}</h1><div class="chips">{inner}</div></div>'
+
+
+def heading(title: str, note: str = "") -> str:
+    """The claim of one chart or table."""
+    small = f"<small>{esc(note)}</small>" if note else ""
+    return f'<div class="tm tm-sub"><h2>{esc(title)}{small}</h2></div>'
+
+
+def empty(title: str, sentence: str) -> str:
+    """What stands where there is nothing to show: what is needed."""
+    return f'<div class="tm tm-empty"><strong>{esc(title)}</strong>{esc(sentence)}</div>'
+
+
+# --- the verdict strip -------------------------------------------------------------------------------------------
+
+
+def strip(arenas: Sequence[ArenaSummary], define: Mapping[str, str], reserve: Mapping[str, str] | None = None) -> str:
+    """One row per arena, all bars on one byte scale. ``define`` gives hover texts, ``reserve`` notes per arena."""
+    scale = max([1, *(a.extent_bytes for a in arenas), *(a.capacity_bytes for a in arenas if _limited(a))])
+    head = "".join(
+        f"<th{' class=bar' if key == 'bar' else ''}>{help_on(label, define.get(key, ''))}</th>"
+        for key, label in (
+            ("arena", "arena"),
+            ("bar", f"0 … {words.short_bytes(scale)}"),
+            ("lower bound", "lower bound"),
+            ("extent", "extent"),
+            ("gap", "gap"),
+            ("capacity", "capacity"),
+            ("headroom", "headroom"),
+            ("reuse", "reuse"),
+            ("fragmentation", "fragmentation"),
+            ("slot", "slots"),
+            ("certificate", "certificate"),
+        )
+    )
+    rows = "".join(_strip_row(arena, scale, (reserve or {}).get(arena.name, "")) for arena in arenas)
+    return f'<div class="tm tm-strip"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
+
+
+def _limited(arena: ArenaSummary) -> bool:
+    return arena.capacity_bytes < words.UNLIMITED
+
+
+def bound_of(arena: ArenaSummary) -> int:
+    """The best proven lower bound on an arena's extent, in bytes."""
+    return max(arena.peak_live_bytes, arena.lower_bound_bytes or 0)
+
+
+def _strip_row(arena: ArenaSummary, scale: int, note: str) -> str:
+    bound, extent = bound_of(arena), arena.extent_bytes
+    headroom = (
+        _exact(arena.capacity_bytes - extent) if _limited(arena) else '<span class="soft">no capacity given</span>'
+    )
+    slots = f"{arena.slots:,} = {arena.max_live:,} live" if arena.slots == arena.max_live else ""
+    cells = [
+        _exact(bound),
+        _exact(extent),
+        esc(words.gap(extent, bound)),
+        _exact(arena.capacity_bytes) if _limited(arena) else '<span class="soft">unlimited</span>',
+        headroom,
+        esc(words.ratio(reuse_ratio(arena.slots, arena.storages))),
+        esc(words.ratio(fragmentation_ratio(arena.peak_live_bytes, extent))),
+        slots or f"{arena.slots:,} <span class=soft>({arena.max_live:,} live)</span>",
+        f'<span class="{esc(arena.status)}">{esc(arena.status)}</span>' + (f" {esc(note)}" if note else ""),
+    ]
+    tds = "".join(f"<td>{cell}</td>" for cell in cells)
+    css = "" if extent else ' class="zero"'
+    return f"<tr{css}><td>{esc(arena.name)}</td><td class=bar>{_bar(arena, bound, scale)}</td>{tds}</tr>"
+
+
+def _exact(n: int) -> str:
+    return f'<span title="{esc(words.exact_bytes(n))}">{esc(words.short_bytes(n))}</span>'
+
+
+def _bar(arena: ArenaSummary, bound: int, scale: int) -> str:
+    def at(n: int) -> str:
+        return f"{n * 10_000 // scale / 100:.2f}%"
+
+    says = f"bound {words.full_bytes(bound)}, extent {words.full_bytes(arena.extent_bytes)}"
+    parts = [f'<i class="live" style="left:0;width:{at(bound)}"></i>'] if bound else []
+    if arena.extent_bytes > bound:
+        parts.append(f'<i class="waste" style="left:{at(bound)};width:{at(arena.extent_bytes - bound)}"></i>')
+    if _limited(arena):
+        parts.append(f'<i class="capacity" style="left:calc({at(min(arena.capacity_bytes, scale))} - 2px)"></i>')
+        says += f", capacity {words.full_bytes(arena.capacity_bytes)}"
+    return f'<div class="tm-bar" title="{esc(says)}">{"".join(parts)}</div>'
+
+
+# --- cards and tables --------------------------------------------------------------------------------------------
+
+
+def error_card(card: Mapping[str, Any]) -> str:
+    """What was refused: its code, its place and the way out."""
+    code = ""
+    if card.get("code"):
+        number = f" {card['number']}" if card.get("number") else ""
+        severity = f" · {card['severity']}" if card.get("severity") else ""
+        code = f'<span class="code mono">{esc(card["code"])}{number}{esc(severity)}</span> '
+    place = "".join(
+        f" <span class=soft>{label}</span> <code>{esc(card[key])}</code>"
+        for key, label in (("source", "in"), ("place", "at"))
+        if card.get(key)
+    )
+    tried = "".join(f"<li><b>{esc(reader)}</b>: {esc(reason)}</li>" for reader, reason in card.get("tried", ()))
+    hint = f"<p><b>Way out:</b> {esc(card['hint'])}</p>" if card.get("hint") else ""
+    return (
+        f'<div class="tm tm-error" role="alert"><h3>{esc(card["title"])}</h3>'
+        f"<p>{code}{esc(card['message'])}{place}</p>{f'<ul>{tried}</ul>' if tried else ''}{hint}</div>"
+    )
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Iterable[int] = (), now: int = -1) -> str:
+    """A small table. Cells are HTML; columns in ``numbers`` are set right; row ``now`` is the current one."""
+    right = set(numbers)
+
+    def css(column: int) -> str:
+        return ' class="n"' if column in right else ""
+
+    ths = "".join(f"<th{css(i)}>{esc(text)}</th>" for i, text in enumerate(head))
+    trs = "".join(
+        f"<tr{' class=now' if k == now else ''}>"
+        + "".join(f"<td{css(i)}>{cell}</td>" for i, cell in enumerate(row))
+        + "</tr>"
+        for k, row in enumerate(rows)
+    )
+    return f'<div class="tm tm-table"><table><thead><tr>{ths}</tr></thead><tbody>{trs}</tbody></table></div>'
+
+
+def definition_list(rows: Iterable[tuple[str, str] | None]) -> str:
+    """Terms and HTML; ``None`` draws a rule."""
+    inner = "".join(
+        '<div class="rule"></div>' if row is None else f"<dt>{esc(row[0])}</dt><dd>{row[1]}</dd>" for row in rows
+    )
+    return f"<dl>{inner}</dl>"

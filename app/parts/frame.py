@@ -1,0 +1,278 @@
+"""The frame around every page: what is open, how it is planned, what was refused; then the plan, or its progress."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import streamlit as st
+
+from app import markup, state, words, work
+from app.choice import Choice
+from app.work import Opened, Shown
+from tmmu_core.errors import TmmuError
+from tmmu_core.graph.model import MODES, PRESETS
+from tmmu_core.planners import PLANNERS
+
+ALIGNMENTS = (1, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096)
+
+
+def shown() -> Shown:
+    """Draw the toolbar and the error cards, plan what is chosen, and give it; ends the run where there is no plan yet."""
+    chosen = state.choice()
+    opened, problem = _open(chosen)
+    if opened is None:
+        _cards([problem] if problem else [])
+        _gallery()
+        st.stop()
+    toolbar(chosen, opened)
+    job = work.plan_job(chosen)
+    if not job.wait(work.PATIENCE):
+        _cards([])
+        progress(job, f"Planning {opened.name} with {chosen.planner or work.DEFAULT_PLANNER}")
+        st.stop()
+    try:
+        answer = job.answer()
+    except TmmuError as error:
+        card = work.card_of(error, "This choice could not be planned", opened.name)
+        _cards([card])
+        return _last_good(chosen)
+    _cards([])
+    state.worked(chosen)
+    return answer
+
+
+def _open(chosen: Choice) -> tuple[Opened | None, dict[str, Any] | None]:
+    try:
+        return work.open_source(chosen.source), None
+    except TmmuError as error:
+        card = work.card_of(error, "The graph of this link was not opened", chosen.source)
+    except OSError as error:
+        card = {"title": "The file cannot be read", "message": str(error), "hint": "Open another one."}
+    return None, card
+
+
+def _last_good(chosen: Choice) -> Shown:
+    good = state.good()
+    if good is not None and good.source == chosen.source:
+        job = work.plan_job(good)
+        if job.wait(work.PATIENCE):
+            with st.container(horizontal=True, vertical_alignment="center"):
+                st.html('<div class="tm soft">Below: the last plan that could be made. It is not the choice above.</div>')
+                if st.button("Back to that choice", key="undo", type="tertiary"):
+                    state.choose(**{f: getattr(good, f) for f in _PROBLEM_FIELDS})
+                    st.rerun()
+            return job.answer()
+    st.stop()
+
+
+_PROBLEM_FIELDS = ("mode", "preset", "planner", "alignment", "capacities", "page_size", "budget", "dims")
+
+
+def progress(job: work.Job[Any], title: str) -> None:
+    """Show how far a job is, with a way to stop it; the page comes by itself when the job ends."""
+
+    @st.fragment(run_every=0.5)
+    def watch() -> None:
+        if job.finished:
+            st.rerun()
+        part = min(1.0, job.done / job.of) if job.of else 0.0
+        so_far = f"{job.done:,} of {job.of:,}" if job.of else (f"{job.done:,}" if job.done else "")
+        st.progress(part, text=f"{title}: {job.doing} {so_far}".rstrip())
+        st.button(
+            "Stopping …" if job.stopping else "Stop, keep the best so far",
+            on_click=job.stop,
+            disabled=job.stopping,
+            key="stop-job",
+        )
+
+    watch()
+
+
+# --- cards -------------------------------------------------------------------------------------------------------
+
+
+def _cards(more: list[dict[str, Any]]) -> None:
+    kept = state.refusals()
+    for n, card in enumerate([*kept, *more]):
+        st.html(markup.error_card(card))
+        if card.get("record"):
+            with st.expander("The error record", expanded=False):
+                st.code(json.dumps(card["record"], indent=2, ensure_ascii=False), language="json")
+        del n
+    if kept:
+        st.button("Dismiss", on_click=state.dismiss, key="dismiss", type="tertiary")
+
+
+# --- the toolbar -------------------------------------------------------------------------------------------------
+
+
+def toolbar(chosen: Choice, opened: Opened) -> None:
+    """What is open and how it is planned, in one row."""
+    full = work.spelled_out(chosen, opened)
+    fixed = opened.plan is not None
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="toolbar"):
+        with st.popover(f"**{words.shortened(opened.name, 34)}**", icon=":material/folder_open:", key="open"):
+            _gallery()
+        modes = opened.graph is not None
+        why_not = (
+            "A finished plan keeps its mode, preset and planner. Open its graph to plan it anew."
+            if fixed
+            else "A plain problem has ranges and sizes only: mode and preset need a graph."
+        )
+        _pick("mode", MODES, full.mode, disabled=not modes, help=None if modes else why_not)
+        _pick("preset", PRESETS, full.preset, disabled=not modes, help=None if modes else why_not)
+        planners = work.planners_for(opened)
+        about = "\n\n".join(f"**{name}**: {entry.summary}" for name, entry in PLANNERS.items())
+        _pick("planner", tuple(planners), full.planner, disabled=fixed, help=why_not if fixed else about)
+        with st.popover(_arenas_label(full), icon=":material/memory:", key="arenas", disabled=fixed, help=why_not if fixed else None):
+            _arena_controls(full, opened)
+
+
+def _pick(name: str, options: tuple[str, ...], value: str, *, disabled: bool, help: str | None) -> None:
+    shown_options = options if value in options else (value, *options)
+    st.selectbox(
+        name,
+        shown_options,
+        key=state.seat(name, value),
+        format_func=lambda option: f"{name}: {option or words.UNKNOWN}",
+        on_change=lambda: state.choose(**{name: state.value_of(name)}),
+        label_visibility="collapsed",
+        disabled=disabled,
+        help=help,
+        width=190,
+    )
+
+
+def _arenas_label(full: Choice) -> str:
+    said = [f"align {full.alignment}"] if full.alignment is not None else []
+    said += [words.count(len(full.capacities), "capacity", "capacities")] if full.capacities else []
+    said += [f"page {words.short_bytes(full.page_size)}"] if full.page_size is not None else []
+    said += ["budget"] if full.budget is not None else []
+    said += [",".join(f"{name}={n}" for name, n in full.dims)] if full.dims else []
+    return "Arenas: " + (" · ".join(said) or "defaults")
+
+
+def _arena_controls(full: Choice, opened: Opened) -> None:
+    options: list[int | None] = [None, *ALIGNMENTS]
+    if full.alignment is not None and full.alignment not in ALIGNMENTS:
+        options.append(full.alignment)
+    st.selectbox(
+        "Alignment of every arena",
+        options,
+        key=state.seat("alignment", full.alignment),
+        format_func=lambda n: "as the contract says (128 B)" if n is None else words.exact_bytes(n),
+        on_change=lambda: state.choose(alignment=_number("alignment")),
+        accept_new_options=True,
+    )
+    capacities = dict(full.capacities)
+    for arena in work.arenas_in_use(full, opened):
+        _size(f"Capacity of {arena}", f"capacity.{arena}", capacities.get(arena), lambda n, a=arena: _capacity(a, n))
+    if opened.graph is None:
+        return
+    _size("Page size", "page_size", full.page_size, lambda n: state.choose(page_size=n))
+    _size("Budget over all arenas", "budget", full.budget, lambda n: state.choose(budget=n))
+    dims = dict(full.dims)
+    for name, dim in sorted(opened.graph.dims.items()):
+        st.number_input(
+            f"Dimension {name} ({dim.min:,} … {dim.max:,})",
+            min_value=dim.min,
+            max_value=max(dim.max, dim.min),
+            key=state.seat(f"dim.{name}", dims.get(name, dim.max)),
+            on_change=lambda n=name, top=dim.max: _dim(n, top),
+        )
+    if not opened.graph.dims:
+        st.caption("This graph names no dimensions.")
+
+
+def _number(name: str) -> int | None:
+    value = state.value_of(name)
+    if value is None or isinstance(value, int):
+        return value
+    try:
+        return words.parse_bytes(str(value).removesuffix("B"))
+    except ValueError as error:
+        state.refuse({"title": "The alignment was not changed", "message": str(error)})
+        return state.choice().alignment
+
+
+def _size(label: str, name: str, value: int | None, then: Any) -> None:
+    def changed() -> None:
+        try:
+            size = words.parse_bytes(state.value_of(name) or "")
+        except ValueError as error:
+            state.refuse({"title": f"{label} was not changed", "message": str(error)})
+            return
+        then(size)
+
+    st.text_input(
+        label,
+        key=state.seat(name, "" if value is None else words.exact_bytes(value).removesuffix(" B")),
+        placeholder="unlimited" if name != "page_size" else "none",
+        help="Bytes, or a number with KiB, MiB or GiB. Empty: none given.",
+        on_change=changed,
+    )
+
+
+def _capacity(arena: str, size: int | None) -> None:
+    rest = [(name, n) for name, n in state.choice().capacities if name != arena]
+    state.choose(capacities=tuple(sorted([*rest, *([(arena, size)] if size is not None else [])])))
+
+
+def _dim(name: str, top: int) -> None:
+    rest = [(other, n) for other, n in state.choice().dims if other != name]
+    value = int(state.value_of(f"dim.{name}"))
+    state.choose(dims=tuple(sorted([*rest, *([(name, value)] if value != top else [])])))
+
+
+# --- the gallery and the upload ------------------------------------------------------------------------------------
+
+
+def _gallery() -> None:
+    st.file_uploader(
+        "Open files: a graph (native or ONNX), a plan, a trace, a CSV instance",
+        accept_multiple_files=True,
+        key=(key := f"upload.{state.upload_epoch()}"),
+        on_change=_uploaded,
+        args=(key,),
+    )
+    listed = work.samples()
+    sources = {f"sample:{sample.name}": sample for sample in listed}
+    for source, name in work.shelf().names():
+        st.button(
+            f"{name}",
+            key=f"open.{source}",
+            icon=":material/draft:",
+            type="tertiary",
+            on_click=state.choose,
+            kwargs={"source": source},
+        )
+    groups: dict[str, list[str]] = {}
+    for source, sample in sources.items():
+        groups.setdefault(sample.group, []).append(source)
+    for group, members in groups.items():
+        st.html(markup.heading(group))
+        for source in members:
+            sample = sources[source]
+            st.button(
+                f"**{sample.name}** · {sample.teaches}" if sample.teaches else f"**{sample.name}**",
+                key=f"open.{source}",
+                type="tertiary",
+                on_click=state.choose,
+                kwargs={"source": source},
+            )
+    if not listed:
+        st.caption("No samples lie beside this installation.")
+
+
+def _uploaded(key: str) -> None:
+    files = state.raw(key) or []
+    opened, cards = work.take([(file.name, file.getvalue()) for file in files])
+    state.next_upload()
+    if opened:
+        first = opened[0]
+        state.choose(source=first.source)
+        if len(opened) > 1:
+            state.choose(baseline=opened[1].source)
+    for card in cards:
+        state.refuse(card)

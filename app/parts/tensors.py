@@ -1,0 +1,94 @@
+"""The table of tensors: sorted by a click on a column, filtered by the search, a click selects."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from app import markup, state, words
+from tmmu_core.plan.model import Plan
+
+MOST_ROWS = 5_000
+
+
+def matching(plan: Plan, search: str) -> np.ndarray:
+    """Row numbers whose id, role, dtype or arena holds every word of the search, by size falling, then id."""
+    terms = search.lower().split()
+    if not terms:
+        rows = np.arange(len(plan), dtype=np.int64)
+    else:
+        arenas = [arena.name for arena in plan.arenas]
+        texts = (
+            f"{name} {role} {dtype} {arenas[a]}".lower()
+            for name, role, dtype, a in zip(plan.tensor_ids, plan.roles, plan.dtypes, plan.arena.tolist(), strict=True)
+        )
+        rows = np.array([i for i, text in enumerate(texts) if all(term in text for term in terms)], np.int64)
+    return rows[np.lexsort((rows, np.uint64(words.UNLIMITED) - plan.size[rows]))]
+
+
+def frame_of(plan: Plan, rows: np.ndarray) -> pd.DataFrame:
+    """The columns of the table for some rows."""
+    arenas = np.array([arena.name for arena in plan.arenas] or [""])
+    ids = rows.tolist()
+    return pd.DataFrame(
+        {
+            "tensor": [plan.tensor_ids[i] for i in ids],
+            "role": [plan.roles[i] for i in ids],
+            "arena": arenas[plan.arena[rows]] if len(rows) else [],
+            "size": plan.size[rows],
+            "offset": plan.offset[rows],
+            "hex": [f"0x{n:X}" for n in plan.offset[rows].tolist()],
+            "slot": plan.logical_slot[rows],
+            "tenant": plan.generation[rows] + 1,
+            "birth": plan.birth[rows],
+            "death": plan.death[rows],
+            "steps": plan.death[rows] - plan.birth[rows],
+            "dtype": [plan.dtypes[i] for i in ids],
+            "shape": [words.shape(plan.shapes[i]) for i in ids],
+            "view of": [plan.base_tensor_uids[i] or "" for i in ids],
+        }
+    )
+
+
+@st.cache_data(show_spinner=False, max_entries=32)
+def _frame(plan_key: str, search: str, _plan: Plan) -> tuple[pd.DataFrame, int]:
+    rows = matching(_plan, search)
+    return frame_of(_plan, rows[:MOST_ROWS]), len(rows)
+
+
+def table(plan: Plan, plan_key: str, *, search: str, selected: str, height: int = 330) -> None:
+    """Draw the table; a click on a row selects its tensor everywhere."""
+    frame, hits = _frame(plan_key, search, plan)
+    listed = words.of(len(frame), len(plan), "tensor")
+    note = f"{listed} listed" + (", the largest first" if hits > MOST_ROWS else f", {hits:,} match" if search else "")
+    st.html(markup.heading("Tensors", f"{note}; click a head to sort, a row to select"))
+    if not len(frame):
+        st.html(markup.empty("No tensor matches", f"Nothing in this plan is called like “{search}”."))
+        return
+    at = np.flatnonzero(frame["tensor"].to_numpy() == selected) if selected else np.zeros(0, np.int64)
+    key = f"table.{plan_key}.{search}"
+    state.put(key, {"selection": {"rows": at[:1].tolist(), "columns": [], "cells": []}})
+    st.dataframe(
+        frame,
+        key=key,
+        height=height,
+        hide_index=True,
+        row_height=28,
+        on_select=lambda: _selected(key, frame),
+        selection_mode="single-row",
+        column_config={
+            "tensor": st.column_config.TextColumn(width="medium"),
+            "size": st.column_config.NumberColumn("size (B)", format="localized"),
+            "offset": st.column_config.NumberColumn("offset (B)", format="localized"),
+            "hex": st.column_config.TextColumn("offset (hex)"),
+        },
+    )
+
+
+def _selected(key: str, frame: pd.DataFrame) -> None:
+    ev: Any = state.raw(key)
+    rows = ev["selection"]["rows"] if ev else []
+    state.choose(selected=str(frame["tensor"].iloc[rows[0]]) if rows else "")

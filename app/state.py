@@ -1,0 +1,127 @@
+"""What one person's session remembers. The only file that says ``session_state``.
+
+The choice is the one source of truth: widgets are seated from it before they are drawn, their callbacks change it, and
+the address bar follows it. So a click anywhere selects everywhere, and a link copies the screen.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import streamlit as st
+
+from app.choice import Choice, from_query, to_query
+
+_CHOICE, _GOOD, _REFUSALS, _EPOCH = "tmmu.choice", "tmmu.good", "tmmu.refusals", "tmmu.epoch"
+
+
+def begin(brought: tuple[str, ...] = ()) -> bool:
+    """Take up the link on a session's first run; whether this is that run.
+
+    ``brought`` are the sources named on the command line: the first one is shown where the link names no graph, the
+    second is what it is compared with.
+    """
+    if _CHOICE in st.session_state:
+        return False
+    query = st.query_params.to_dict()
+    choice, complaints = from_query(query)
+    if brought and "graph" not in query:
+        choice = choice.but(source=brought[0], baseline=brought[1] if len(brought) > 1 else choice.baseline)
+    st.session_state[_CHOICE] = choice
+    st.session_state[_REFUSALS] = [{"title": "A part of the link was left out", "message": c} for c in complaints]
+    return True
+
+
+def choice() -> Choice:
+    """What is chosen now."""
+    chosen: Choice = st.session_state.get(_CHOICE, Choice())
+    return chosen
+
+
+def choose(**changes: Any) -> None:
+    """Change the choice. Another graph or another plan lets go of what was only true of the old one."""
+    old = choice()
+    new = old.but(**changes)
+    if "source" in changes and new.source != old.source:
+        kept = {"source": new.source, "view": old.view, "colour": old.colour}
+        new = Choice(**{**kept, **changes})
+        st.session_state[_REFUSALS] = []
+    elif new.problem != old.problem:
+        st.session_state[_REFUSALS] = []
+        if "step" not in changes:
+            new = new.but(step=None)
+    st.session_state[_CHOICE] = new
+
+
+def write_link() -> None:
+    """Let the address bar say what is chosen."""
+    query = to_query(choice())
+    if st.query_params.to_dict() != query:
+        st.query_params.from_dict(query)
+
+
+# --- widgets -----------------------------------------------------------------------------------------------------
+
+
+def seat(name: str, value: Any) -> str:
+    """Put ``value`` into the widget called ``name`` before it is drawn; its key."""
+    key = f"w.{name}"
+    st.session_state[key] = value
+    return key
+
+
+def value_of(name: str) -> Any:
+    """What the widget called ``name`` says, in its callback."""
+    return st.session_state.get(f"w.{name}")
+
+
+def raw(key: str) -> Any:
+    """The state that streamlit keeps for a component under its own key (selections of charts and tables)."""
+    return st.session_state.get(key)
+
+
+def put(key: str, value: Any) -> None:
+    """Set such a state before the component is drawn."""
+    st.session_state[key] = value
+
+
+# --- refusals and the last plan that worked ------------------------------------------------------------------------
+
+
+def refuse(card: dict[str, Any]) -> None:
+    """Show an error card until it is dismissed or something else is opened."""
+    cards = [old for old in st.session_state.get(_REFUSALS, []) if old != card]
+    st.session_state[_REFUSALS] = [*cards, card]
+
+
+def refusals() -> list[dict[str, Any]]:
+    """The error cards to show, oldest first."""
+    return list(st.session_state.get(_REFUSALS, []))
+
+
+def dismiss() -> None:
+    """Take the error cards away."""
+    st.session_state[_REFUSALS] = []
+
+
+def good() -> Choice | None:
+    """The last choice whose plan could be made."""
+    return st.session_state.get(_GOOD)
+
+
+def worked(chosen: Choice) -> None:
+    """Remember a choice whose plan could be made."""
+    st.session_state[_GOOD] = chosen
+
+
+# --- uploads -----------------------------------------------------------------------------------------------------
+
+
+def upload_epoch() -> int:
+    """A number that changes once the uploaded files were taken over, so that the widget starts empty again."""
+    return int(st.session_state.get(_EPOCH, 0))
+
+
+def next_upload() -> None:
+    """Empty the upload widget."""
+    st.session_state[_EPOCH] = upload_epoch() + 1

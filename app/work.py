@@ -1,0 +1,339 @@
+"""Computing for the pages, apart from drawing: open, plan, judge, keep. Every page reads what this file gives.
+
+Everything heavy is kept by what it depends on (a file's digest, a choice's problem, a plan's hash) and runs off the
+page (``jobs``), so that it can be watched and stopped. Nothing is computed here that the core knows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import msgspec
+import streamlit as st
+
+from app.choice import Choice, arena_config
+from app.jobs import Desk, Job
+from tmmu_core.errors import TmmuError, UnreadableInput
+from tmmu_core.graph.model import Graph
+from tmmu_core.liveness.timeline import default_mode, default_preset
+from tmmu_core.plan.engine import Solution, plan_graph
+from tmmu_core.plan.instance import plan_problem
+from tmmu_core.plan.model import Plan
+from tmmu_core.planners import PLANNERS
+from tmmu_core.planners.problem import Packing, Problem, Progress
+
+SAMPLES = Path(__file__).resolve().parents[1] / "sample_graphs"
+DEFAULT_PLANNER = "slots"
+PATIENCE = 2.5
+"""Seconds that a page waits for an answer before it shows progress instead."""
+
+
+# --- what can be opened ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A line of the gallery."""
+
+    name: str
+    path: Path
+    teaches: str
+    group: str
+    figures: Mapping[str, int] = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True, eq=False)
+class Opened:
+    """A file that was read: a graph to plan, a plain problem to plan, or a finished plan to look at."""
+
+    source: str
+    name: str
+    kind: str
+    """``graph``, ``problem``, ``plan`` or ``trace``."""
+    graph: Graph | None = None
+    problem: Problem | None = None
+    plan: Plan | None = None
+    packing: Packing | None = None
+    """Offsets that came with a plain problem."""
+
+
+class Shelf:
+    """Files that people brought, by digest: a link to one works as long as this server runs."""
+
+    def __init__(self, keep_bytes: int = 2**31) -> None:
+        self._files: OrderedDict[str, tuple[str, bytes]] = OrderedDict()
+        self._lock, self._keep = Lock(), keep_bytes
+
+    def put(self, name: str, data: bytes) -> str:
+        """Keep a file; its source (``file:<digest>``). The oldest ones go when there are too many bytes."""
+        digest = hashlib.sha256(data).hexdigest()[:16]
+        with self._lock:
+            self._files[digest] = (name, data)
+            self._files.move_to_end(digest)
+            while len(self._files) > 1 and sum(len(kept) for _, kept in self._files.values()) > self._keep:
+                self._files.popitem(last=False)
+        return f"file:{digest}"
+
+    def get(self, source: str) -> tuple[str, bytes] | None:
+        """``(name, bytes)`` of a source."""
+        return self._files.get(source.removeprefix("file:"))
+
+    def names(self) -> list[tuple[str, str]]:
+        """``(source, name)``, the latest first."""
+        return [(f"file:{digest}", name) for digest, (name, _) in reversed(self._files.items())]
+
+
+@st.cache_resource(show_spinner=False)
+def shelf() -> Shelf:
+    """This server's shelf."""
+    return Shelf()
+
+
+@st.cache_resource(show_spinner=False)
+def desk() -> Desk:
+    """This server's desk."""
+    return Desk()
+
+
+@st.cache_resource(show_spinner=False)
+def samples() -> tuple[Sample, ...]:
+    """The gallery, in the order of its catalogue."""
+    return read_catalogue(SAMPLES)
+
+
+def read_catalogue(folder: Path) -> tuple[Sample, ...]:
+    """The samples that ``index.json`` in ``folder`` lists; none where there is no catalogue."""
+    path = folder / "index.json"
+    if not path.exists():
+        return ()
+    listed = msgspec.json.decode(path.read_bytes())
+    entries = listed["samples"] if isinstance(listed, dict) else listed
+    return tuple(
+        Sample(
+            name=entry["name"],
+            path=folder / entry["file"],
+            teaches=entry.get("teaches", ""),
+            group=entry.get("group", "samples"),
+            figures={key: value for key, value in entry.items() if isinstance(value, int)},
+        )
+        for entry in entries
+    )
+
+
+def sample_named(name: str) -> Sample | None:
+    """The sample of this name."""
+    return next((sample for sample in samples() if sample.name == name), None)
+
+
+@st.cache_resource(show_spinner=False, max_entries=24)
+def open_source(source: str) -> Opened:
+    """Read a sample or a shelved file. Raises what the readers raise; ``UnreadableInput`` for what is not there."""
+    kind, _, name = source.partition(":")
+    if kind == "sample":
+        sample = sample_named(name)
+        if sample is None:
+            raise UnreadableInput(
+                f"there is no sample {name!r}.", source=source, hint="Choose one from the gallery, or open a file."
+            )
+        return read_bytes(sample.path.read_bytes(), sample.path.name, source)
+    kept = shelf().get(source)
+    if kept is None:
+        raise UnreadableInput(
+            "the link names a file that this server does not hold.",
+            source=source,
+            hint="Open the file again; a file's link lives as long as the server that opened it.",
+        )
+    return read_bytes(kept[1], kept[0], source)
+
+
+def read_bytes(data: bytes, name: str, source: str) -> Opened:
+    """Read bytes of any kind that the core reads. Raises ``TmmuError``."""
+    try:
+        from tmmu_core.plan.reading import read_any
+    except ImportError:
+        from tmmu_core.graph.importers import read_graph as read_any
+
+    thing = read_any(data, name)
+    if isinstance(thing, Graph):
+        return Opened(source, thing.name or name, "graph", graph=thing)
+    if isinstance(thing, Plan):
+        return Opened(source, thing.ir_name or name, "plan", plan=thing)
+    problem, packing = thing.problem, thing.packing
+    return Opened(source, name, "problem", problem=problem, packing=packing)
+
+
+def take(files: list[tuple[str, bytes]]) -> tuple[list[Opened], list[dict[str, Any]]]:
+    """``(opened, refusals)``: put files on the shelf, each on its own; one that is refused stops none of the others."""
+    opened: list[Opened] = []
+    cards: list[dict[str, Any]] = []
+    for name, data in files:
+        try:
+            source = shelf().put(name, data)
+            opened.append(open_source(source))
+        except TmmuError as error:
+            cards.append(card_of(error, f"{name} was not opened", name))
+    return opened, cards
+
+
+def card_of(error: TmmuError, title: str, source: str = "") -> dict[str, Any]:
+    """An error as an error card: code, place, way out, and the whole record."""
+    record: dict[str, Any] = error.record()  # type: ignore[attr-defined]
+    diagnostics = record.get("diagnostics", {})
+    place = record.get("place") or diagnostics.get("path") or ""
+    return {
+        "title": title,
+        "code": record["code_id"],
+        "number": record.get("numeric_code"),
+        "severity": record.get("severity"),
+        "message": record["message"],
+        "source": record.get("source") or source,
+        "place": place,
+        "tried": [(row["reader"], row["reason"]) for row in record.get("tried", [])],
+        "hint": error.hint,
+        "record": record,
+    }
+
+
+# --- planning ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Shown:
+    """What the pages look at: a plan, what it was made from, and what the judge says."""
+
+    choice: Choice
+    """With mode, preset and planner spelled out."""
+    opened: Opened
+    plan: Plan
+    solution: Solution | None = None
+    """``None`` for a finished plan and for a problem without a graph."""
+
+    @property
+    def graph(self) -> Graph | None:
+        """The graph as given, where there is one."""
+        return self.opened.graph
+
+    @property
+    def key(self) -> str:
+        """Names the plan's content among all plans: for the keys of caches and components."""
+        return f"{self.plan.tmmu_plan_hash.hex()[:16]}.{self.plan.planner}.{self.opened.source}"
+
+
+def spelled_out(choice: Choice, opened: Opened) -> Choice:
+    """The choice with its defaults said, as the core has them (contract §10)."""
+    if opened.plan is not None:
+        return choice.but(mode=opened.plan.mode, preset=opened.plan.preset, planner=opened.plan.planner)
+    if opened.problem is not None:
+        planner = choice.planner or ("given" if opened.packing is not None else DEFAULT_PLANNER)
+        return choice.but(planner=planner)
+    assert opened.graph is not None
+    mode = choice.mode or default_mode(opened.graph)
+    return choice.but(
+        mode=mode,
+        preset=choice.preset or default_preset(mode),  # type: ignore[arg-type]
+        planner=choice.planner or DEFAULT_PLANNER,
+    )
+
+
+def plan_job(choice: Choice) -> Job[Shown]:
+    """The job that plans a choice; the same one whoever asks."""
+    key = ("plan", *choice.problem)
+    return desk().job(key, "planning", lambda progress: make_plan(choice, progress))
+
+
+def make_plan(choice: Choice, progress: Progress | None = None) -> Shown:
+    """Plan a choice now. Raises ``TmmuError``."""
+    opened = open_source(choice.source)
+    full = spelled_out(choice, opened)
+    if opened.plan is not None:
+        return Shown(full, opened, opened.plan)
+    if opened.problem is not None:
+        given = full.planner == "given"
+        plan = plan_problem(
+            with_capacity(opened.problem, full),
+            planner=DEFAULT_PLANNER if given else full.planner,
+            name=opened.name,
+            packing=opened.packing if given else None,
+            progress=progress,
+        )
+        return Shown(full, opened, plan)
+    assert opened.graph is not None
+    solution = plan_graph(
+        opened.graph,
+        mode=full.mode,  # type: ignore[arg-type]
+        preset=full.preset,  # type: ignore[arg-type]
+        planner=full.planner,
+        arenas=arena_config(full, arenas_in_use(full, opened)) if has_arena_choice(full) else None,
+        dims=dict(full.dims) or None,
+        budget=full.budget,
+        progress=progress,
+    )
+    return Shown(full, opened, solution.plan, solution)
+
+
+def has_arena_choice(choice: Choice) -> bool:
+    """Whether anything about the arenas was chosen."""
+    return choice.alignment is not None or choice.page_size is not None or bool(choice.capacities)
+
+
+def arenas_in_use(choice: Choice, opened: Opened) -> tuple[str, ...]:
+    """The arenas that the choice's tensors need, by name, whatever their capacities."""
+    if opened.problem is not None:
+        return (opened.problem.arena,)
+    if opened.plan is not None:
+        return tuple(arena.name for arena in opened.plan.arenas)
+    return _arena_names(choice.source, choice.mode, choice.preset)
+
+
+@st.cache_resource(show_spinner=False, max_entries=64)
+def _arena_names(source: str, mode: str, preset: str) -> tuple[str, ...]:
+    from tmmu_core.liveness.analyse import analyse
+    from tmmu_core.liveness.timeline import build_timeline
+
+    graph = open_source(source).graph
+    assert graph is not None
+    return analyse(build_timeline(graph, mode, preset)).arenas  # type: ignore[arg-type]
+
+
+def with_capacity(problem: Problem, choice: Choice) -> Problem:
+    """A plain problem under the chosen capacity and alignment of its one arena."""
+    from dataclasses import replace
+
+    import numpy as np
+
+    changes: dict[str, Any] = {}
+    capacity = dict(choice.capacities).get(problem.arena)
+    if capacity is not None:
+        changes["capacity"] = capacity
+    if choice.alignment is not None:
+        changes["arena_alignment"] = choice.alignment
+        changes["alignment"] = np.maximum(problem.alignment, np.uint64(choice.alignment))
+    return replace(problem, **changes) if changes else problem
+
+
+def planners_for(opened: Opened) -> list[str]:
+    """The planners that can be chosen for what is open."""
+    if opened.plan is not None:
+        return [opened.plan.planner]
+    return ["given", *PLANNERS] if opened.packing is not None else list(PLANNERS)
+
+
+# --- judging -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What verifier and lint say, in words for the strip."""
+
+    ok: bool
+    findings: tuple[tuple[str, str, str], ...]
+    """(rule, severity, sentence)."""
+    checks: tuple[str, ...] = ()
+    unknown: str = ""
+    """Why there is no verdict, where there is none."""
