@@ -28,7 +28,7 @@ UNPACKED_LIMIT = 1 << 32
 
 
 def unpack(data: bytes, source: str = "") -> bytes:
-    """Undo gzip where ``data`` is gzipped, else give it back. Raises ``UnreadableInput`` when it is damaged or cut off."""
+    """Undo gzip where ``data`` is gzipped, else give it back. Raises ``UnreadableInput`` when it is damaged."""
     if not data.startswith(GZIP_MAGIC):
         return data
     parts: list[bytes] = []

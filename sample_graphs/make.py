@@ -1,0 +1,226 @@
+"""Write every sample: ``python -m sample_graphs.make`` (or ``make samples``). The same bytes at every run.
+
+``CATALOGUE`` is the one list: the gallery's order, the file, its title and what it teaches. ``index.json`` and
+``README.md`` are written from it. An entry without a maker is a file made elsewhere (its source says where); it is
+listed and left as it is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import onnx
+
+from sample_graphs import lessons, mobilenet
+from tmmu_core.graph import native
+from tmmu_core.graph.importers import read_graph_file
+from tmmu_core.graph.model import Graph
+
+HERE = Path(__file__).parent
+LIGHT_MODELS = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
+
+LESSON, MODEL = "lesson", "model"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One line of the catalogue."""
+
+    file: str
+    title: str
+    teaches: str
+    make: Callable[[], Graph] | bytes | None
+    group: str = LESSON
+    source: str = "sample_graphs/lessons.py"
+
+
+def light(name: str) -> Callable[[], Graph]:
+    """The topology ``light_<name>.onnx`` of the onnx package, under its plain name."""
+
+    def make() -> Graph:
+        return msgspec.structs.replace(read_graph_file(LIGHT_MODELS / f"light_{name}.onnx"), name=name)
+
+    return make
+
+
+def topology(name: str, title: str, teaches: str) -> Sample:
+    return Sample(f"{name}.tmmu.json.gz", title, teaches, light(name), MODEL, f"light_{name}.onnx of the onnx package")
+
+
+CATALOGUE: tuple[Sample, ...] = (
+    topology(
+        "resnet50", "ResNet-50", "Residual blocks of a real network: the shortcut decides the peak of each block."
+    ),
+    topology("squeezenet", "SqueezeNet", "Fire modules: two branches that meet in a concatenation, eight times."),
+    topology("densenet121", "DenseNet-121", "Each layer reads all before it: long lives, many slots, much waste."),
+    topology("inception_v2", "Inception v2", "Four branches of different depth and size between two concatenations."),
+    topology("inception_v1", "Inception v1", "The same idea in its first form, with local response normalisation."),
+    topology("shufflenet", "ShuffleNet", "Channel shuffles: reshapes that are views, transposes that are not."),
+    topology("vgg19", "VGG-19", "A plain deep chain whose first two layers decide everything."),
+    topology("bvlc_alexnet", "AlexNet", "A short chain with large kernels; nearly all bytes are weights."),
+    topology("zfnet512", "ZFNet-512", "AlexNet's successor: a wider chain."),
+    Sample(
+        "mobilenet_v1.tmmu.json",
+        "MobileNet v1",
+        "A chain with a known answer: 19.248 MiB of intermediates fit in 4.594 MiB.",
+        mobilenet.mobilenet_v1,
+        MODEL,
+        "sample_graphs/mobilenet.py",
+    ),
+    Sample(
+        "mobilenet_v2.tmmu.json",
+        "MobileNet v2",
+        "Inverted residuals with a known answer: 26.313 MiB of intermediates fit in 5.742 MiB.",
+        mobilenet.mobilenet_v2,
+        MODEL,
+        "sample_graphs/mobilenet.py",
+    ),
+    Sample(
+        "linear_chain.tmmu.json",
+        "Linear chain",
+        "Hand-offs: each element-wise output takes the place of its input, so one slot holds the whole chain.",
+        lessons.linear_chain,
+    ),
+    Sample(
+        "linear_chain_none.tmmu.json",
+        "Linear chain without hand-offs",
+        'The same chain with "inplace": "none": input and output of a step are both alive, so it takes two slots.',
+        lessons.linear_chain_none,
+    ),
+    Sample(
+        "residual_block.tmmu.json",
+        "Residual block",
+        "A shortcut keeps the block's input alive until the addition.",
+        lessons.residual_block,
+    ),
+    Sample(
+        "fan_out_fan_in.tmmu.json",
+        "Fan-out, fan-in",
+        "Four branches of one tensor wait for each other: the peak is at the join.",
+        lessons.fan_out_fan_in,
+    ),
+    Sample(
+        "early_output.tmmu.json",
+        "Early output",
+        "A graph output made early holds its bytes to the very end.",
+        lessons.early_output,
+    ),
+    Sample(
+        "mixed_sizes.tmmu.json",
+        "Mixed sizes",
+        "Few slots are not few bytes: slots that small and large tensors share all become large.",
+        lessons.mixed_sizes,
+    ),
+    Sample(
+        "two_arenas.tmmu.json",
+        "Two arenas",
+        "Weights lie in an arena of their own and are never reused; a tensor can be sent to an arena by name.",
+        lessons.two_arenas,
+    ),
+    Sample(
+        "views.tmmu.json",
+        "Views",
+        "A reshape, two halves, a view of a view and a broadcast: none has bytes of its own, all keep their base alive.",
+        lessons.views,
+    ),
+    Sample(
+        "in_place.tmmu.json",
+        "In-place writes",
+        "A cache and a score that are written over: a demand of the graph, not a permission like a hand-off.",
+        lessons.in_place,
+    ),
+    Sample(
+        "must_not_alias.tmmu.json",
+        "Must not alias",
+        "Two staging buffers that may never share a byte, though their lives do not meet: one slot more than max live.",
+        lessons.must_not_alias,
+    ),
+    Sample(
+        "alias_group.tmmu.json",
+        "Alias group",
+        "Tied weights are one storage under two names; a group lives from its first birth to its last death.",
+        lessons.alias_group,
+    ),
+    Sample(
+        "training_step.tmmu.json",
+        "Training step",
+        "A graph with its own backward and optimizer: what is saved in forward is paid for until backward reads it.",
+        lessons.training_step,
+    ),
+    Sample(
+        "remat.tmmu.json",
+        "Rematerialisation",
+        "Marked tensors are dropped and computed again: compare the presets train_full and remat_enabled.",
+        lessons.remat,
+    ),
+    Sample(
+        "dynamic_batch.tmmu.json",
+        "Dynamic batch",
+        "A named dimension with an envelope: plan at its upper end, or choose a point with --dims B=8.",
+        lessons.dynamic_batch,
+    ),
+    Sample(
+        "node_centric.json",
+        "Node-centric dialect",
+        "The other spelling of a graph: nodes hold shapes and name ports; there is no loading step.",
+        lessons.NODE_CENTRIC.encode(),
+    ),
+)
+
+
+def content(sample: Sample) -> bytes | None:
+    """The file's bytes, or ``None`` for a file made elsewhere."""
+    if sample.make is None or isinstance(sample.make, bytes):
+        return sample.make
+    return native.encode(sample.make(), sample.file)
+
+
+def index() -> str:
+    """``index.json``: what the gallery shows, in its order."""
+    rows = [
+        {"file": s.file, "title": s.title, "teaches": s.teaches, "group": s.group, "source": s.source}
+        for s in CATALOGUE
+    ]
+    return json.dumps({"samples": rows}, ensure_ascii=False, indent=1) + "\n"
+
+
+def readme() -> str:
+    """``README.md``: a line for each sample."""
+    lines = [
+        "# Sample graphs",
+        "",
+        "Native graph files (contract §8), each named by what it teaches. `make samples` writes them, this page and",
+        "`index.json` anew from `make.py`; `tmmu explore FILE` opens one, and the explorer's gallery shows them all.",
+        "Their golden traces are in `golden/`.",
+    ]
+    for group, heading in ((LESSON, "Lessons"), (MODEL, "Published networks")):
+        lines += ["", f"## {heading}", ""]
+        lines += [
+            f"- [`{s.file}`]({s.file}): {s.teaches}" + ("" if group == LESSON else f" From {s.source}.")
+            for s in CATALOGUE
+            if s.group == group
+        ]
+    lines += [
+        "",
+        "The nine topologies from the onnx package are real network structures with their weights replaced by",
+        "`ConstantOfShape`; their weights therefore have the role `constant`. They come at batch 1, 224×224, float32.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    for sample in CATALOGUE:
+        data = content(sample)
+        if data is not None:
+            (HERE / sample.file).write_bytes(data)
+            print(f"{len(data):>9,} B  {sample.file}")
+    (HERE / "index.json").write_text(index(), encoding="utf-8")
+    (HERE / "README.md").write_text(readme(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

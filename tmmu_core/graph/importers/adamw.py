@@ -1,0 +1,58 @@
+"""The optimizer's part of a training step: AdamW, one fused step per parameter (Loshchilov and Hutter, 2019).
+
+A parameter in 16 bits or fewer has a float32 master that is updated, and is itself overwritten with it rounded; states
+are float32 beside a master, else as wide as the parameter. Everything is written in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from tmmu_core.graph import dtypes
+from tmmu_core.graph.model import Graph, Node, Tensor
+
+MASTER_DTYPE = "float32"
+
+
+def add_adamw(graph: Graph, gradients: Mapping[str, str]) -> Graph:
+    """``graph`` with AdamW steps behind its backward pass, in the order of ``gradients`` (parameter → gradient).
+
+    The gradients, so far outputs of the graph, die with the step that reads them last.
+    """
+    tensor_of = {tensor.id: tensor for tensor in graph.tensors}
+    tensors, nodes = list(graph.tensors), list(graph.nodes)
+    for parameter, gradient in gradients.items():
+        held = tensor_of[parameter]
+        narrow = dtypes.bits(held.dtype) < dtypes.bits(MASTER_DTYPE)
+        state = MASTER_DTYPE if narrow else held.dtype
+        kept = [
+            Tensor(f"{parameter}.{kind}", held.shape, state, "optimizer_state")
+            for kind in (*(["master"] if narrow else []), "exp_avg", "exp_avg_sq")
+        ]
+        written = [*([] if narrow else [held]), *kept, *([held] if narrow else [])]
+        after = [
+            msgspec.structs.replace(tensor, id=f"{tensor.id}.updated", view=None, saved_for_backward=False)
+            for tensor in written
+        ]
+        tensors += [*kept, *after]
+        nodes.append(
+            Node(
+                f"adamw:{parameter}",
+                "adamw",
+                (gradient, *[tensor.id for tensor in written]),
+                tuple(tensor.id for tensor in after),
+                "optimizer",
+                "none",
+                tuple((i + 1, i) for i in range(len(written))),
+            )
+        )
+    used = set(gradients.values())
+    return msgspec.structs.replace(
+        graph,
+        tensors=tuple(tensors),
+        nodes=tuple(nodes),
+        outputs=tuple(name for name in graph.outputs if name not in used),
+        execution_order=None if graph.execution_order is None else tuple(node.node_id for node in nodes),
+    )

@@ -1,0 +1,409 @@
+"""A joint graph of AOTAutograd to the native graph: who shares whose storage, who is saved, where backward begins.
+
+The graph is run once more under fake tensors, node by node, and every result is known by the identity of its storage:
+an operator's schema does not say that ``_unsafe_view`` or ``reshape`` hands out its input's bytes, its result does.
+
+* Backward begins at the first node, in program order, that depends on a tangent.
+* Saved is what is written before that and read after it.
+* A mutated buffer (``batch_norm``'s running mean) is written in place by the operator that makes its new value.
+* A tensor that is not its storage's whole extent (padding, an input that is a slice) is a view of a storage tensor.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import torch
+from torch._functorch._aot_autograd import descriptors
+from torch.utils._pytree import tree_leaves
+
+from tmmu_core.graph.importers import step_checks
+from tmmu_core.graph.model import Graph, Node, Phase, Role, Tensor, View
+
+WRAPPER = "module."
+"""What the importer's own wrapper adds in front of every parameter's name."""
+
+
+@dataclass(frozen=True)
+class Joint:
+    """A graph and what optimizers need to know of it."""
+
+    graph: Graph
+    gradients: Mapping[str, str]
+    """Parameter → its gradient, in the order of the module's parameters."""
+
+
+def read_joint(joint: Any, mode: Any, name: str, input_names: Sequence[str] = ()) -> Joint:
+    """The native graph of ``joint``, a ``GraphModule`` whose inputs and outputs carry descriptors.
+
+    ``mode`` is the fake mode that its values were made in; ``input_names`` are the arguments' names, in order.
+    """
+    reading = _Reading(joint, input_names)
+    with mode, torch.no_grad():
+        placeholders = [node for node in joint.graph.nodes if node.op == "placeholder"]
+        reading.run(*[node.meta["val"] for node in placeholders], enable_io_processing=False)
+    found = Joint(reading.native(name), reading.gradients)
+    step_checks.check_step(found.graph)
+    return found
+
+
+@dataclass
+class _Storage:
+    """One untyped storage: the tensor that names it and, kept alive so that no other gets its address, itself."""
+
+    base: str
+    kept: Any
+    layout: tuple[Any, ...]
+    """(shape, strides, element bytes) of the tensor that names it, when it is all of the storage; else ``()``."""
+
+
+@dataclass
+class _Draft:
+    """A node while it is read."""
+
+    node_id: str
+    instr: str
+    inputs: list[str]
+    outputs: list[str]
+    phase: Phase
+    inplace: Any = "none"
+    in_place_write: list[tuple[int, int]] = field(default_factory=list)
+
+
+class _Reading(torch.fx.Interpreter):  # type: ignore[misc]  # torch ships as Any here
+    """Runs the joint graph under fake tensors and takes down what it does."""
+
+    def __init__(self, joint: Any, input_names: Sequence[str]) -> None:
+        super().__init__(joint, garbage_collect_values=False)
+        self.input_names = input_names
+        self.tensors: dict[str, Tensor] = {}
+        self.nodes: list[_Draft] = []
+        self.storages: dict[int, _Storage] = {}
+        self.id_of: dict[int, str] = {}
+        self.values: list[Any] = []
+        self.inputs: list[str] = []
+        self.outputs: list[str] = []
+        self.gradients: dict[str, str] = {}
+        self.tangents: dict[str, Any] = {}
+        """Tangent placeholder → its descriptor; each becomes a node where backward begins."""
+        self.dependent: set[str] = set()
+        """Tensors that depend on a tangent."""
+        self.backward = False
+        self.mutated: dict[str, str] = {}
+        """Buffer → what it is called after it was written in place."""
+        self.ends = _ends(joint)
+
+    # -- what the interpreter calls ------------------------------------------------------------------------------
+
+    def run_node(self, n: Any) -> Any:
+        if n.op == "output":
+            self._finish()
+            return None
+        value = super().run_node(n)
+        if n.op == "placeholder":
+            self._placeholder(n, value)
+        elif n.op == "get_attr":
+            value = self._constant(n, value)
+        elif n.target is not operator.getitem:
+            self._call(n, value)
+        return value
+
+    # -- inputs ----------------------------------------------------------------------------------------------------
+
+    def _placeholder(self, n: Any, value: Any) -> None:
+        if not isinstance(value, torch.Tensor):
+            return
+        what = n.meta.get("desc")
+        if isinstance(what, descriptors.TangentAOTInput):
+            self.tangents[n.name] = (what, value)
+            return
+        if isinstance(what, descriptors.ParamAOTInput):
+            self._declare(what.target.removeprefix(WRAPPER), value, "parameter")
+        elif isinstance(what, descriptors.BufferAOTInput):
+            self._declare(what.target.removeprefix(WRAPPER), value, "buffer")
+        else:
+            at = getattr(what, "idx", None)
+            given = self.input_names[at] if at is not None and at < len(self.input_names) else f"input_{len(self.inputs)}"
+            self.inputs.append(self._declare(given, value, "input"))
+
+    def _constant(self, n: Any, value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            self._declare(n.name, value, "constant")
+        return value
+
+    def _declare(self, name: str, value: Any, role: Role) -> str:
+        """A tensor that no node makes; where it is no whole storage, the storage is declared under it."""
+        tensor_id = self._free(name)
+        tensor, storage = self._placed(tensor_id, value, role)
+        if storage is not None:
+            self.tensors[storage.id] = storage
+            if role == "input":
+                self.inputs.append(storage.id)
+                tensor = msgspec.structs.replace(tensor, role="activation")
+        self.tensors[tensor_id] = tensor
+        return tensor_id
+
+    def _free(self, name: str) -> str:
+        """``name``, or what is free after it: a parameter may be called like an operator."""
+        while name in self.tensors:
+            name += "_"
+        return name
+
+    # -- operators -------------------------------------------------------------------------------------------------
+
+    def _call(self, n: Any, value: Any) -> None:
+        read = [leaf for leaf in tree_leaves((self._values_of(n.args), self._values_of(n.kwargs))) if _is_tensor(leaf)]
+        written = [leaf for leaf in tree_leaves(value) if _is_tensor(leaf)]
+        depends_directly = any(arg.name in self.tangents for arg in n.all_input_nodes)
+        if depends_directly and not self.backward:
+            self._begin_backward()
+        inputs = [self.id_of[id(leaf)] for leaf in read]
+        dependent = any(tensor_id in self.dependent for tensor_id in inputs)
+        own_name = self._free(n.name)
+        draft = _Draft(own_name, _operator_name(n.target), inputs, [], "backward" if self.backward else "forward")
+        role: Role = "gradient" if dependent else "activation"
+        for i, leaf in enumerate(written):
+            tensor_id = own_name if len(written) == 1 else self._free(f"{own_name}:{i}")
+            tensor, storage = self._placed(tensor_id, leaf, role)
+            if storage is not None:
+                self.tensors[storage.id] = storage
+                draft.outputs.append(storage.id)
+            self.tensors[tensor_id] = tensor
+            draft.outputs.append(tensor_id)
+            if dependent:
+                self.dependent.update((tensor_id, *([storage.id] if storage else [])))
+        draft.inplace = self._permission(n, read, written, draft)
+        self._write_buffers(n, value, draft)
+        self.nodes.append(draft)
+
+    def _values_of(self, arguments: Any) -> Any:
+        return self.map_nodes_to_values(arguments, None)
+
+    def _begin_backward(self) -> None:
+        """The gradient of each differentiated output comes from outside: a node without a price writes it."""
+        self.backward = True
+        for placeholder, (what, value) in self.tangents.items():
+            output = self.ends.plain.get(getattr(what.output, "idx", None))
+            reads = [self.id_of[id(self.env[output])]] if output is not None else []
+            name = self._free(f"{reads[0]}.grad" if reads else placeholder)
+            tensor, storage = self._placed(name, value, "gradient")
+            made = [tensor] if storage is None else [storage, tensor]
+            self.tensors.update((each.id, each) for each in made)
+            self.dependent.update(each.id for each in made)
+            self.nodes.append(_Draft(name, "tangent", reads, [each.id for each in made], "backward"))
+
+    def _placed(self, tensor_id: str, value: Any, role: Role) -> tuple[Tensor, Tensor | None]:
+        """The tensor and, where it is new and not all of its storage, the tensor that stands for the storage."""
+        self.id_of[id(value)] = tensor_id
+        self.values.append(value)  # kept, so that no other gets its id
+        dtype = str(value.dtype).removeprefix("torch.")
+        shape = tuple(int(dim) for dim in value.shape)
+        bytes_of = value.untyped_storage()
+        key, whole = bytes_of._cdata, int(bytes_of.nbytes())
+        own = math.prod(shape) * value.element_size()
+        known = self.storages.get(key) if whole else None
+        if known is None and whole <= own and not value.storage_offset():
+            layout = (shape, tuple(value.stride()), value.element_size()) if _is_dense(value) else ()
+            self.storages[key] = _Storage(tensor_id, value, layout)
+            return Tensor(tensor_id, shape, dtype, role), None
+        under = None
+        if known is None:
+            under = Tensor(f"{tensor_id}.storage", (whole,), "uint8", role)
+            known = self.storages[key] = _Storage(under.id, value, ())
+        return _as_view(tensor_id, value, shape, dtype, role, known.base, own, whole), under
+
+    def _permission(self, n: Any, read: list[Any], written: list[Any], draft: _Draft) -> Any:
+        """Inputs over which a pointwise operator may write: laid out as its result, element upon element."""
+        if len(draft.outputs) != 1 or torch.Tag.pointwise not in getattr(n.target, "tags", ()):
+            return "none"
+        layout = self.storages[written[0].untyped_storage()._cdata].layout
+        if not layout or self.tensors[draft.outputs[0]].view is not None:
+            return "none"
+        pairs = [
+            (i, 0)
+            for i, leaf in enumerate(read)
+            if (tuple(leaf.shape), tuple(leaf.stride()), leaf.element_size()) == layout
+            and not leaf.storage_offset()
+            and int(leaf.untyped_storage().nbytes()) == int(written[0].untyped_storage().nbytes())
+        ]
+        return tuple(pairs) or "none"
+
+    def _write_buffers(self, n: Any, value: Any, draft: _Draft) -> None:
+        """Fold the copy of a buffer's new value into the operator that makes it, where that operator read the old."""
+        for item, leaf in [(None, value)] if _is_tensor(value) else enumerate(value):
+            buffer = self.ends.mutations.get((n.name, item))
+            if buffer is None:
+                continue
+            old, made = self.id_of[id(self.env[buffer])], self.id_of[id(leaf)]
+            before, after = self.tensors[old], self.tensors[made]
+            if old in draft.inputs and after.view is None and before.view is None and _same(before, after):
+                draft.in_place_write.append((draft.inputs.index(old), draft.outputs.index(made)))
+                draft.inplace = "none"
+                self.tensors[made] = msgspec.structs.replace(after, role=before.role)
+                self.mutated[old] = made
+
+    # -- the whole -------------------------------------------------------------------------------------------------
+
+    def _finish(self) -> None:
+        """Copies for buffers whose new value could not be folded, and the graph's outputs."""
+        for (name, item), buffer in self.ends.mutations.items():
+            old = self.id_of[id(self.env[buffer])]
+            if old in self.mutated:
+                continue
+            value = self.env[self.ends.node_of[name]]
+            new = self.id_of[id(value if item is None else value[item])]
+            after = f"{old}.updated"
+            self.tensors[after] = msgspec.structs.replace(self.tensors[old], id=after, view=None)
+            copy = _Draft(f"copy_to_{old}", "copy_", [old, new], [after], "forward", in_place_write=[(0, 0)])
+            at = 1 + max((k for k, draft in enumerate(self.nodes) if new in draft.outputs), default=-1)
+            copy.phase = self.nodes[at - 1].phase if at else "forward"
+            self.nodes.insert(at, copy)
+            self.mutated[old] = after
+        for node, of in self.ends.outputs:
+            tensor_id = self.id_of.get(id(self.env[node]))
+            if isinstance(of, descriptors.ParamAOTInput) and tensor_id is not None:
+                self.gradients[self.id_of[id(self.env[self.ends.placeholder_of[of]])]] = tensor_id
+            if tensor_id is not None and tensor_id not in self.outputs and not self.tensors[tensor_id].persistent:
+                self.outputs.append(tensor_id)
+
+    def native(self, name: str) -> Graph:
+        """What was taken down, as a graph."""
+        self._read_after_write()
+        self._name_gradients()
+        saved = _saved(self.nodes)
+        tensors = [
+            msgspec.structs.replace(tensor, saved_for_backward=True)
+            if tensor.id in saved and not tensor.persistent
+            else tensor
+            for tensor in self.tensors.values()
+        ]
+        nodes = tuple(
+            Node(
+                draft.node_id,
+                draft.instr,
+                tuple(draft.inputs),
+                tuple(draft.outputs),
+                draft.phase,
+                draft.inplace,
+                tuple(draft.in_place_write),
+            )
+            for draft in self.nodes
+        )
+        return Graph(
+            tensors=tuple(tensors),
+            nodes=nodes,
+            inputs=tuple(self.inputs),
+            outputs=tuple(self.outputs),
+            name=name,
+            execution_order=tuple(node.node_id for node in nodes),
+        )
+
+    def _read_after_write(self) -> None:
+        """Who reads a buffer after it was written in place reads what it has become."""
+        written: set[str] = set()
+        for draft in self.nodes:
+            draft.inputs = [self.mutated[name] if name in written else name for name in draft.inputs]
+            written.update(draft.inputs[i] for i, _ in draft.in_place_write)
+
+    def _name_gradients(self) -> None:
+        """Call a parameter's gradient after the parameter."""
+        names: dict[str, str] = {}
+        for parameter, gradient in self.gradients.items():
+            names.setdefault(gradient, self._free(f"{parameter}.grad"))
+        self.gradients = {parameter: names[gradient] for parameter, gradient in self.gradients.items()}
+        self.outputs = [names.get(name, name) for name in self.outputs]
+        for draft in self.nodes:
+            draft.inputs = [names.get(name, name) for name in draft.inputs]
+            draft.outputs = [names.get(name, name) for name in draft.outputs]
+        self.tensors = {
+            names.get(tensor.id, tensor.id): _renamed(tensor, names) for tensor in self.tensors.values()
+        }
+
+
+@dataclass(frozen=True)
+class _Ends:
+    """What leaves the joint graph: results, parameter gradients, new values of buffers."""
+
+    outputs: tuple[tuple[Any, Any], ...]
+    """(node, the descriptor of what it is the gradient of, or ``None``)."""
+    plain: dict[int, Any]
+    """Number of a plain output → its node."""
+    mutations: dict[tuple[str, int | None], Any]
+    """(node, which of its results) → the placeholder that it is to be copied into."""
+    node_of: dict[str, Any]
+    placeholder_of: dict[Any, Any]
+    """Descriptor → placeholder."""
+
+
+def _ends(joint: Any) -> _Ends:
+    end = next(node for node in joint.graph.nodes if node.op == "output")
+    values, whats = end.args[0], end.meta["desc"]
+    placeholders = {node.meta.get("desc"): node for node in joint.graph.nodes if node.op == "placeholder"}
+    outputs: list[tuple[Any, Any]] = []
+    plain: dict[int, Any] = {}
+    mutations: dict[tuple[str, int | None], Any] = {}
+    for value, what in zip(values, whats, strict=True):
+        if not isinstance(value, torch.fx.Node):
+            continue
+        if isinstance(what, descriptors.InputMutationAOTOutput):
+            source, item = (value.args[0], value.args[1]) if value.target is operator.getitem else (value, None)
+            mutations[source.name, item] = placeholders[what.mutated_input]
+            continue
+        if isinstance(what, descriptors.PlainAOTOutput):
+            plain[what.idx] = value
+        outputs.append((value, getattr(what, "grad_of", None)))
+    return _Ends(tuple(outputs), plain, mutations, {node.name: node for node in joint.graph.nodes}, placeholders)
+
+
+def _renamed(tensor: Tensor, names: Mapping[str, str]) -> Tensor:
+    view = tensor.view
+    if view is not None and view.base_tensor_uid in names:
+        view = msgspec.structs.replace(view, base_tensor_uid=names[view.base_tensor_uid])
+    return msgspec.structs.replace(tensor, id=names.get(tensor.id, tensor.id), view=view)
+
+
+def _operator_name(target: Any) -> str:
+    return str(target).removeprefix("aten.").removesuffix(".default")
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, torch.Tensor)
+
+
+def _is_dense(value: Any) -> bool:
+    """Whether its elements fill its storage, each in its own place."""
+    return int(value.untyped_storage().nbytes()) == value.numel() * value.element_size() and not _repeats(value)
+
+
+def _repeats(value: Any) -> bool:
+    return any(stride == 0 and dim > 1 for stride, dim in zip(value.stride(), value.shape, strict=True))
+
+
+def _same(before: Tensor, after: Tensor) -> bool:
+    return (before.shape, before.dtype) == (after.shape, after.dtype)
+
+
+def _as_view(
+    tensor_id: str, value: Any, shape: tuple[int, ...], dtype: str, role: Role, base: str, own: int, whole: int
+) -> Tensor:
+    """``value`` as bytes of its storage. Windows that overlap without repeating are told as the bytes they cover."""
+    strides = tuple(int(stride) for stride in value.stride())
+    offset = int(value.storage_offset()) * value.element_size()
+    span = sum((dim - 1) * stride for dim, stride in zip(shape, strides, strict=True)) + 1 if own else 0
+    covered = span * value.element_size()
+    if _repeats(value):
+        return Tensor(tensor_id, shape, dtype, role, view=View(base, offset, min(own, covered), strides))
+    if own > covered or offset + own > whole:
+        return Tensor(tensor_id, (covered,), "uint8", role, view=View(base, offset))
+    return Tensor(tensor_id, shape, dtype, role, view=View(base, offset, None, None if value.is_contiguous() else strides))
+
+
+def _saved(nodes: list[_Draft]) -> set[str]:
+    """Written in the forward pass (or given to it) and read in the backward pass."""
+    backward = {name for draft in nodes if draft.phase == "backward" for name in draft.outputs}
+    return {name for draft in nodes if draft.phase == "backward" for name in draft.inputs if name not in backward}

@@ -1,0 +1,68 @@
+"""What every imported step must hold, whatever made it: nothing is read before it is there, nothing saved is lost."""
+
+from __future__ import annotations
+
+import math
+
+from tmmu_core.graph import dtypes
+from tmmu_core.graph.model import Graph
+
+
+def check_step(graph: Graph) -> None:
+    """Fail where the import itself is at fault: a use before its definition, or a peak below the saved bytes."""
+    made = {*graph.inputs, *(tensor.id for tensor in graph.tensors if tensor.persistent)}
+    produced = {name for node in graph.nodes for name in node.outputs}
+    made |= {tensor.id for tensor in graph.tensors if tensor.view is not None and tensor.id not in produced}
+    for node in graph.nodes:
+        for name in node.inputs:
+            assert name in made, f"{node.node_id} reads {name} before anything writes it"
+        made.update(node.outputs)
+    assert peak_bytes(graph) >= saved_bytes(graph), "more is saved than is ever alive"
+
+
+def saved_bytes(graph: Graph) -> int:
+    """Bytes of the storages that the backward pass reads and the forward pass wrote or was given."""
+    root = _roots(graph)
+    size = {tensor.id: _bytes(tensor.shape, tensor.dtype) for tensor in graph.tensors}
+    persistent = {root[tensor.id] for tensor in graph.tensors if tensor.persistent}
+    return sum(size[name] for name in {root[t.id] for t in graph.tensors if t.saved_for_backward} - persistent)
+
+
+def peak_bytes(graph: Graph) -> int:
+    """Most bytes of storages that are no parameters, buffers, constants or states, alive at one step."""
+    root = _roots(graph)
+    persistent = {root[tensor.id] for tensor in graph.tensors if tensor.persistent}
+    birth: dict[str, int] = {root[name]: 0 for name in graph.inputs}
+    death: dict[str, int] = {root[name]: 1 for name in graph.inputs}
+    for step, node in enumerate(graph.nodes, 1):
+        for name in node.outputs:
+            birth.setdefault(root[name], step)
+        for name in (*node.inputs, *node.outputs):
+            death[root[name]] = step + 1
+    death.update((root[name], len(graph.nodes) + 1) for name in graph.outputs)
+    change = [0] * (len(graph.nodes) + 3)
+    for tensor in graph.tensors:
+        if root[tensor.id] == tensor.id and tensor.id in birth and tensor.id not in persistent:
+            change[birth[tensor.id]] += _bytes(tensor.shape, tensor.dtype)
+            change[death[tensor.id]] -= _bytes(tensor.shape, tensor.dtype)
+    alive = peak = 0
+    for difference in change:
+        alive += difference
+        peak = max(peak, alive)
+    return peak
+
+
+def _roots(graph: Graph) -> dict[str, str]:
+    """Tensor → the tensor that owns its bytes (views only: alias groups and in-place writes are left apart)."""
+    base = {tensor.id: tensor.view.base_tensor_uid for tensor in graph.tensors if tensor.view is not None}
+    root = {}
+    for tensor in graph.tensors:
+        at = tensor.id
+        while at in base:
+            at = base[at]
+        root[tensor.id] = at
+    return root
+
+
+def _bytes(shape: tuple[int | str, ...], dtype: str) -> int:
+    return -(-math.prod(int(dim) for dim in shape) * dtypes.bits(dtype) // 8)

@@ -1,0 +1,236 @@
+"""PyTorch: a module, or an exported program, to the graph of its forward pass or of a whole training step.
+
+::
+
+    module + example inputs ─► AOTAutograd under fake tensors ─► joint graph ─► fx_joint ─► Graph ─► adamw
+
+Nothing is computed and no weight is needed: tensors have a shape, a dtype and a storage, but no bytes. The joint graph
+is what the eager framework runs, operator by operator, with no decompositions and no fusion. This module is the only
+one that starts PyTorch; the package's extra ``torch`` brings it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import io
+import zipfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+from tmmu_core.errors import InvalidIrShapes, UnreadableInput
+from tmmu_core.graph.importers.adamw import add_adamw
+from tmmu_core.graph.model import Graph
+
+ADD_THE_EXTRA = "pip install 'tmmu-plan-explorer[torch]'"
+ZIP_MAGIC = b"PK\x03\x04"
+ARCHIVE_MARK = "archive_format"
+
+
+def import_torch(
+    module: Any,
+    example_inputs: Sequence[Any] | Mapping[str, Any] = (),
+    *,
+    train: bool = True,
+    optimizer: Literal["adamw"] | None = None,
+    loss: Callable[[Any], Any] | None = None,
+    name: str = "",
+) -> Graph:
+    """The graph of ``module``, an ``nn.Module`` or a ``torch.export.ExportedProgram``, on ``example_inputs``.
+
+    ``example_inputs`` are its positional arguments (a sequence) or its keyword arguments (a mapping); for an exported
+    program they may be left out when it was saved with its own. Parameters and inputs may be real, on the ``meta``
+    device, or made under :func:`fake_tensors`, which is how a model larger than this machine is built.
+
+    ``train`` gives forward and backward, tensors that the backward pass reads marked ``saved_for_backward``, parameter
+    gradients as outputs; without it the forward pass alone, under ``no_grad``. ``loss`` picks what is differentiated
+    from what the module returns (its ``loss`` attribute where it has one, else all of it). ``optimizer="adamw"`` adds
+    one step per parameter, with states in float32 and float32 masters for narrower parameters.
+
+    Raises ``UnreadableInput`` when PyTorch is not installed or the module cannot be traced, ``InvalidIrShapes`` for
+    options that mean nothing together.
+    """
+    if optimizer not in (None, "adamw"):
+        raise InvalidIrShapes(
+            f"there is no optimizer {optimizer!r}.", reason="unknown_optimizer", node_id="", hint="Choose: adamw."
+        )
+    if optimizer and not train:
+        raise InvalidIrShapes(
+            "an optimizer step needs gradients, and train is off.",
+            reason="optimizer_without_gradients",
+            node_id="",
+            hint="Leave train on, or leave the optimizer out.",
+        )
+    torch = _torch("a PyTorch model")
+    exported = module if isinstance(module, torch.export.ExportedProgram) else None
+    name = name or (exported.graph_module if exported else module)._get_name()
+    args, kwargs = _arguments(exported, example_inputs)
+    module = exported.module(check_guards=False) if exported else module
+    joint = _trace(_Chosen.around(module, loss), args, kwargs, train, name, _input_names(module, args, kwargs))
+    return add_adamw(joint.graph, joint.gradients) if optimizer == "adamw" else joint.graph
+
+
+@contextlib.contextmanager
+def fake_tensors(dtype: str = "float32") -> Iterator[None]:
+    """Inside, every new tensor is a fake one (no memory), ``dtype`` where none is asked for.
+
+    Choosing the dtype here stands in for ``module.to(dtype)``, which fake parameters refuse.
+    """
+    torch = _torch("a model of fake tensors")
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(getattr(torch, dtype))
+    try:
+        with _fake_mode():
+            yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+def refuses(data: bytes) -> str:
+    """Why these bytes are no exported program; ``""`` when they are."""
+    if not data.startswith(ZIP_MAGIC):
+        return "it does not begin like the zip archive that a .pt2 file is"
+    names = _member_names(data)
+    if names is None:
+        return ""  # damaged: its reader says so
+    if any(name.rpartition("/")[2] == ARCHIVE_MARK or name.endswith("exported_program.json") for name in names):
+        return ""
+    return "the zip archive holds no exported program (torch.export.save writes one; torch.save and TorchScript do not)"
+
+
+def read(data: bytes, name: str = "") -> Graph:
+    """A saved exported program: a training step when its only output is a scalar that depends on a parameter."""
+    if _member_names(data) is None:
+        raise UnreadableInput("the zip archive is cut off or damaged.", source=name, hint="Copy the file again.")
+    torch = _torch(f"{name or 'the file'}, an exported program")
+    try:
+        program = torch.export.load(io.BytesIO(data))
+    except Exception as error:  # PyTorch promises no error types here
+        raise UnreadableInput(
+            f"PyTorch {torch.__version__} cannot load this exported program: {type(error).__name__}.",
+            source=name,
+            hint="Save it with torch.export.save of the same PyTorch version.",
+        ) from error
+    stem = name.removesuffix(".pt2") or "exported program"
+    return import_torch(program, train=_is_loss(program), name=stem)
+
+
+def _torch(what: str) -> Any:
+    try:
+        import torch
+    except ImportError as error:
+        raise UnreadableInput(
+            f"{what} needs PyTorch, which is not installed.", hint=f"Add it: {ADD_THE_EXTRA}"
+        ) from error
+    return torch
+
+
+def _member_names(data: bytes) -> list[str] | None:
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            return archive.namelist()
+    except (zipfile.BadZipFile, ValueError, OSError):
+        return None
+
+
+def _arguments(exported: Any, given: Sequence[Any] | Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    if isinstance(given, Mapping):
+        return (), dict(given)
+    if not given and exported is not None and exported.example_inputs is not None:
+        args, kwargs = exported.example_inputs
+        return tuple(args), dict(kwargs)
+    return tuple(given), {}
+
+
+def _is_loss(program: Any) -> bool:
+    values = [output.arg for output in program.graph_signature.output_specs if output.kind.name == "USER_OUTPUT"]
+    nodes = {node.name: node for node in program.graph.nodes}
+    value = nodes[values[0].name].meta.get("val") if len(values) == 1 and hasattr(values[0], "name") else None
+    learns = any(parameter.requires_grad for parameter in program.parameters())
+    return learns and value is not None and value.dim() == 0 and value.is_floating_point()
+
+
+def _fake_mode() -> Any:
+    from torch._subclasses import FakeTensorMode
+
+    return FakeTensorMode(allow_non_fake_inputs=True)
+
+
+class _Chosen:
+    """A module that returns of another one only what is differentiated. A class made late: PyTorch is optional."""
+
+    @staticmethod
+    def around(module: Any, loss: Callable[[Any], Any] | None) -> Any:
+        import torch
+
+        class Chosen(torch.nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.module = module
+
+            def forward(self, *args: Any, **kwargs: Any) -> Any:
+                output = self.module(*args, **kwargs)
+                if loss is not None:
+                    return loss(output)
+                found = getattr(output, "loss", None)
+                return output if found is None else found
+
+        return Chosen()
+
+
+def _input_names(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
+    """What the module itself calls its arguments; parts of a nested argument are told by their place in it."""
+    import torch
+
+    try:
+        named = list(inspect.signature(module.forward).parameters)
+    except (TypeError, ValueError):
+        named = []
+    names = []
+    for (side, *rest), _ in torch.utils._pytree.tree_flatten_with_path((args, kwargs))[0]:
+        keys = [str(getattr(key, "idx", getattr(key, "key", getattr(key, "name", "?")))) for key in rest]
+        if side.idx == 0:
+            at = int(keys[0])
+            keys[0] = named[at] if at < len(named) else f"input_{at}"
+        names.append(".".join(keys))
+    return names
+
+
+def _trace(
+    module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], train: bool, name: str, input_names: list[str]
+) -> Any:
+    """The joint graph (``fx_joint.Joint``), the module left in the mode it was in."""
+    import torch
+    from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
+
+    from tmmu_core.graph.importers.fx_joint import read_joint
+
+    tensors = [*module.parameters(), *module.buffers(), *torch.utils._pytree.tree_leaves((args, kwargs))]
+    mode = next((t.fake_mode for t in tensors if hasattr(t, "fake_mode")), None) or _fake_mode()
+    was_training = {part: part.training for part in module.modules()}
+    for part in module.module.modules():
+        with contextlib.suppress(NotImplementedError):  # an exported program keeps the mode it was exported in
+            part.training = train
+    try:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(mode)
+            stack.enter_context(torch.set_grad_enabled(train))
+            try:
+                joint = aot_export_joint_with_descriptors(stack, module, args, kwargs)
+            except Exception as error:  # whatever the model's own code raises under fake tensors
+                raise _not_traceable(error, name) from error
+            return read_joint(joint.graph_module, mode, name, input_names)
+    finally:
+        for part, training in was_training.items():
+            with contextlib.suppress(NotImplementedError):
+                part.training = training
+
+
+def _not_traceable(error: Exception, name: str) -> UnreadableInput:
+    told = next(iter(str(error).strip().splitlines()), "")
+    return UnreadableInput(
+        f"the module cannot be traced without data: {type(error).__name__}{': ' if told else ''}{told}.",
+        source=name,
+        hint="Its shapes and branches must not depend on the values in its tensors: switch such a branch off in the "
+        "model's configuration, or give its result as an input.",
+    )
