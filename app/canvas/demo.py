@@ -1,0 +1,46 @@
+"""A page for measuring the canvas, with made-up plans: ``streamlit run app/canvas/demo.py -- 100000 map``."""
+
+from __future__ import annotations
+
+import sys
+
+import streamlit as st
+
+from app.canvas.component import Selection, View, plan_canvas, plan_store
+from app.canvas.synthetic import synthetic_plan
+
+st.set_page_config(page_title="canvas", layout="wide")
+
+
+@st.cache_resource
+def _plan(boxes: int, slots: int) -> tuple[object, list[str]]:
+    return synthetic_plan(boxes, slots=slots)
+
+
+arguments = [a for a in sys.argv[1:] if not a.startswith("-")]
+boxes = int(st.query_params.get("boxes", arguments[0] if arguments else 500))
+view: View = st.query_params.get("view", "map")  # type: ignore[assignment]
+two = "two" in st.query_params
+plan, operators = _plan(boxes, int(st.query_params.get("slots", 48)))
+other, _ = _plan(boxes, 40) if "compare" in st.query_params else (None, [])
+handle = plan_store(plan, baseline=other, operators=operators)  # type: ignore[arg-type]
+
+
+@st.fragment
+def charts() -> None:
+    """Two views that follow one selection, which lives in the page's state."""
+
+    def selected(event: Selection) -> None:
+        if event.how != "compare":
+            st.session_state["tensor"] = event.tensor_id
+
+    now = st.session_state.get("tensor")
+    plan_canvas(
+        handle, view=view, selected=now, key="one", height=560, on_select=selected, arena=st.query_params.get("arena")
+    )
+    if two:
+        plan_canvas(handle, view="lifetimes", selected=now, key="two", height=300, on_select=selected)
+    st.text(f"selected {now}")
+
+
+charts()

@@ -1,0 +1,61 @@
+// Any number of boxes onto a pixel buffer in O(boxes + pixels), by exact area.
+//
+// Each box adds ±coverage at its four corners (split over two pixels where an edge falls inside one); a running sum over
+// rows and columns then gives every pixel the share of it that is covered and the mean colour there. So where boxes are
+// thinner than a pixel the picture shades by occupancy, and no box hides another by being drawn later.
+
+class Raster {
+  resize(width, height) {
+    if (this.width === width && this.height === height) return;
+    Object.assign(this, { width, height, stride: 4 * (width + 2) });
+    this.sums = new Float64Array(this.stride * (height + 2));
+    this.above = new Float64Array(this.stride);
+    this.image = new ImageData(width, height);
+    this.pixels = new Uint32Array(this.image.data.buffer);
+  }
+  clear() { this.sums.fill(0); }
+
+  /** Add a box in pixels; it must lie inside [0, width] × [0, height]. */
+  add(x0, y0, x1, y1, r, g, b) {
+    this.edge(x0, x1, y0, r, g, b, 1);
+    this.edge(x0, x1, y1, r, g, b, -1);
+  }
+  edge(x0, x1, y, r, g, b, sign) {
+    const row = Math.floor(y), part = y - row;
+    this.ends(x0, x1, row, r, g, b, sign * (1 - part));
+    if (part) this.ends(x0, x1, row + 1, r, g, b, sign * part);
+  }
+  ends(x0, x1, row, r, g, b, weight) {
+    const at = row * this.stride, left = Math.floor(x0), right = Math.floor(x1);
+    this.put(at + 4 * left, weight * (1 - x0 + left), r, g, b);
+    if (x0 !== left) this.put(at + 4 * left + 4, weight * (x0 - left), r, g, b);
+    this.put(at + 4 * right, -weight * (1 - x1 + right), r, g, b);
+    if (x1 !== right) this.put(at + 4 * right + 4, -weight * (x1 - right), r, g, b);
+  }
+  put(at, weight, r, g, b) {
+    const sums = this.sums;
+    sums[at] += weight * r;
+    sums[at + 1] += weight * g;
+    sums[at + 2] += weight * b;
+    sums[at + 3] += weight;
+  }
+
+  /** The picture as ImageData; lone thin boxes keep an eighth of full strength so that they can be seen. */
+  finish() {
+    const { sums, above, width, height, stride, pixels } = this;
+    above.fill(0);
+    let out = 0;
+    for (let y = 0; y < height; y++) {
+      let r = 0, g = 0, b = 0, c = 0, at = y * stride;
+      for (let x = 0, k = 0; x < width; x++, k += 4, at += 4) {
+        r += sums[at]; g += sums[at + 1]; b += sums[at + 2]; c += sums[at + 3];
+        above[k] += r; above[k + 1] += g; above[k + 2] += b;
+        const cover = (above[k + 3] += c);
+        if (cover < 1e-5) { pixels[out++] = 0; continue; }
+        const alpha = cover >= 1 ? 255 : (32 + 223 * cover) | 0;
+        pixels[out++] = (alpha << 24) | (((above[k + 2] / cover) & 255) << 16) | (((above[k + 1] / cover) & 255) << 8) | ((above[k] / cover) & 255);
+      }
+    }
+    return this.image;
+  }
+}

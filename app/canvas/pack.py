@@ -1,0 +1,243 @@
+"""A plan as bytes for the canvas: typed columns, little-endian, strings as one UTF-8 pool with offsets. Pure.
+
+Layout of the bytes (every array starts at a multiple of 8)::
+
+    "TMMUCANV"  8 bytes
+    u32         version, 1
+    u32         length of the header in bytes
+    header      JSON, UTF-8, padded with spaces
+    arrays      as the header's [type, start, count] triples say; start counts from the end of the header
+
+Integers are stored in the narrowest of u1, u2, u4, u8 that holds the column, so that a million boxes are about 20 MB
+plus their names. Every figure in the header comes from ``tmmu_core.plan.metrics``; this file computes none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app import words
+from tmmu_core.plan.metrics import live_bytes, peak_of, storages_of
+from tmmu_core.plan.model import Plan
+
+MAGIC = b"TMMUCANV"
+VERSION = 1
+_NARROW = (("u1", 2**8), ("u2", 2**16), ("u4", 2**32))
+
+
+@dataclass(frozen=True)
+class Packed:
+    """Bytes for the browser. ``token`` names their content: equal bytes have equal tokens."""
+
+    token: str
+    data: bytes
+    plans: tuple[Plan, ...]
+    """The plan that is drawn, then the baseline it is compared with, where there is one."""
+
+
+class _Arrays:
+    """Collects arrays at 8-byte boundaries and says where each one lies."""
+
+    def __init__(self) -> None:
+        self.chunks: list[bytes] = []
+        self.size = 0
+
+    def add(self, values: NDArray[Any] | Sequence[int]) -> list[Any]:
+        """Store whole numbers ≥ 0 as narrowly as they allow; the triple for the header."""
+        column = np.asarray(values)
+        top = int(column.max()) if column.size else 0
+        kind = next((name for name, limit in _NARROW if top < limit), "u8")
+        return [kind, *self._append(column.astype("<" + kind).tobytes()), column.size]
+
+    def pool(self, texts: Iterable[str]) -> dict[str, list[Any]]:
+        """Store strings as one blob and the byte at which each one ends."""
+        # A lone surrogate cannot be written as UTF-8; it is drawn as a question mark, the plan keeps it.
+        encoded = [text.encode("utf-8", "replace") for text in texts]
+        ends = np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded)), dtype=np.int64)
+        blob = b"".join(encoded)
+        return {"blob": ["u1", *self._append(blob), len(blob)], "ends": self.add(ends)}
+
+    def table(self, values: Iterable[str]) -> dict[str, Any]:
+        """Store strings that repeat: each one once, and a code per row."""
+        codes: dict[str, int] = {}
+        column = np.fromiter((codes.setdefault(value, len(codes)) for value in values), np.int64)
+        return {"codes": self.add(column), "pool": self.pool(codes)}
+
+    def _append(self, data: bytes) -> list[int]:
+        start = self.size
+        self.chunks.append(data)
+        self.chunks.append(b"\0" * (-len(data) % 8))
+        self.size += len(data) + (-len(data) % 8)
+        return [start]
+
+
+def pack_plan(
+    plan: Plan,
+    *,
+    baseline: Plan | None = None,
+    operators: Sequence[str] | None = None,
+    extra: Mapping[str, Sequence[str]] | None = None,
+) -> Packed:
+    """Pack ``plan`` (and the ``baseline`` it is compared with) for the canvas.
+
+    ``operators`` names the operator that writes each row of ``plan`` (length n, ``""`` where none does);
+    ``extra`` holds further lines for the tooltip, a text per row under a heading ("dies" → "last read by #130 conv").
+    Raises ``ValueError`` when a column's length is not the plan's.
+    """
+    for name, column in {"operators": operators, **(extra or {})}.items():
+        if column is not None and len(column) != len(plan):
+            raise ValueError(f"{name} has {len(column)} entries, the plan {len(plan)} rows")
+    arrays = _Arrays()
+    plans = [_pack_one(arrays, plan, operators, extra or {})]
+    if baseline is not None:
+        plans.append(_pack_one(arrays, baseline, None, {}))
+        plans[0]["twin"] = arrays.add(_twins(plan, baseline) + 1)
+        plans[1]["twin"] = arrays.add(_twins(baseline, plan) + 1)
+    body = b"".join(arrays.chunks)
+    header: dict[str, Any] = {"plans": plans}
+    token = hashlib.sha256(_json(header) + body).hexdigest()[:16]
+    head = _json({"token": token, **header})
+    head += b" " * (-(len(head) + 16) % 8)
+    numbers = np.array([VERSION, len(head)], "<u4").tobytes()
+    return Packed(token, MAGIC + numbers + head + body, (plan,) if baseline is None else (plan, baseline))
+
+
+_CACHE: WeakKeyDictionary[Plan, dict[tuple[int, ...], tuple[tuple[Any, ...], Packed]]] = WeakKeyDictionary()
+
+
+def packed_once(
+    plan: Plan,
+    *,
+    baseline: Plan | None = None,
+    operators: Sequence[str] | None = None,
+    extra: Mapping[str, Sequence[str]] | None = None,
+) -> Packed:
+    """:func:`pack_plan`, remembered for as long as the very same plan object lives (plans are frozen)."""
+    parts = (baseline, operators, *(extra or {}).values())
+    key = tuple(id(part) for part in parts)
+    kept = _CACHE.setdefault(plan, {})
+    hit = kept.get(key)
+    if hit is None:
+        if len(kept) >= 4:
+            kept.clear()
+        # The parts are kept beside the bytes: an id is only an identity while its object lives.
+        packed = pack_plan(plan, baseline=baseline, operators=operators, extra=extra)
+        kept[key] = hit = (parts, Packed(packed.token, packed.data, () if baseline is None else (baseline,)))
+    return Packed(hit[1].token, hit[1].data, (plan, *hit[1].plans))
+
+
+def claim(plan: Plan, arena: str) -> str:
+    """What an arena's chart claims: ``Peak 1.50 MiB at #104 conv_12; arena 1.66 MiB; gap 10.4 %``."""
+    summary = plan.arena_of[arena]
+    step, _ = peak_of(live_bytes(plan, arena)) if plan.steps else (0, 0)
+    return _claim(plan, summary.peak_live_bytes, summary.extent_bytes, step)
+
+
+def matches(plan: Plan, text: str) -> NDArray[np.bool_]:
+    """Which rows the search finds: those whose id, or the node that writes them, holds ``text``.
+
+    Upper and lower case of the 26 Latin letters are one; an empty text finds nothing. The canvas searches the same way.
+    """
+    if not text:
+        return np.zeros(len(plan), np.bool_)
+    needle = _fold(text)
+    nodes = np.array([needle in _fold(plan.node_at(step)) for step in range(plan.steps)], np.bool_)
+    ids = np.fromiter((needle in _fold(tensor_id) for tensor_id in plan.tensor_ids), np.bool_, len(plan))
+    return ids | (nodes[plan.birth] & (np.asarray(plan.death) - plan.birth < plan.steps) if plan.steps else ids)
+
+
+_FOLD = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
+
+
+def _fold(text: str) -> str:
+    return text.translate(_FOLD)
+
+
+def _claim(plan: Plan, bound: int, extent: int, step: int) -> str:
+    return (
+        f"Peak {words.short_bytes(bound)} at {words.step(step, plan.node_at(step))}; "
+        f"arena {words.short_bytes(extent)}; gap {words.gap(extent, bound)}"
+    )
+
+
+def _pack_one(
+    arrays: _Arrays, plan: Plan, operators: Sequence[str] | None, extra: Mapping[str, Sequence[str]]
+) -> dict[str, Any]:
+    views = [row for row, base in enumerate(plan.base_tensor_uids) if base is not None and base in plan.row_of]
+    storages = storages_of(plan)
+    arenas = []
+    for summary in plan.arenas:
+        curve = live_bytes(plan, summary.name, storages)
+        step, _ = peak_of(curve) if plan.steps else (0, 0)
+        arenas.append(
+            {
+                "name": summary.name,
+                "capacity": None if summary.capacity_bytes >= words.UNLIMITED else str(summary.capacity_bytes),
+                "extent": str(summary.extent_bytes),
+                "bound": str(summary.lower_bound_bytes or summary.peak_live_bytes),
+                "peak": str(summary.peak_live_bytes),
+                "peak_step": step,
+                "slots": summary.slots,
+                "storages": summary.storages,
+                "claim": _claim(plan, summary.peak_live_bytes, summary.extent_bytes, step),
+                "live": arrays.add(curve),
+            }
+        )
+    handoffs = [
+        (step, plan.row_of[source], plan.row_of[target])
+        for step, source, target in plan.handoffs
+        if source in plan.row_of and target in plan.row_of
+    ]
+    return {
+        "name": plan.ir_name,
+        "planner": plan.planner,
+        "mode": plan.mode,
+        "preset": plan.preset,
+        "steps": plan.steps,
+        "rows": len(plan),
+        "arenas": arenas,
+        "columns": {
+            "birth": arrays.add(plan.birth),
+            "death": arrays.add(plan.death),
+            "offset": arrays.add(plan.offset),
+            "size": arrays.add(plan.size),
+            "slot": arrays.add(plan.logical_slot),
+            "generation": arrays.add(plan.generation),
+            "arena": arrays.add(plan.arena),
+        },
+        "ids": arrays.pool(plan.tensor_ids),
+        "nodes": arrays.pool(plan.node_at(step) for step in range(plan.steps)),
+        "role": arrays.table(plan.roles),
+        "dtype": arrays.table(plan.dtypes),
+        "shape": arrays.table(_shapes(plan)),
+        "operator": None if operators is None else arrays.table(operators),
+        "extra": [[heading, arrays.table(texts)] for heading, texts in extra.items()],
+        "views": arrays.add(views),
+        "bases": arrays.add([plan.row_of[plan.base_tensor_uids[row] or ""] for row in views]),
+        "handoffs": arrays.add(np.array(handoffs, np.int64).reshape(-1)),
+    }
+
+
+def _shapes(plan: Plan) -> Iterable[str]:
+    said: dict[tuple[int, ...], str] = {}
+    for shape in plan.shapes:
+        if shape not in said:
+            said[shape] = words.shape(shape)
+        yield said[shape]
+
+
+def _twins(plan: Plan, other: Plan) -> NDArray[np.int64]:
+    """Row of the same tensor id in the other plan, −1 where it is not there."""
+    return np.fromiter((other.row_of.get(tensor_id, -1) for tensor_id in plan.tensor_ids), np.int64, len(plan))
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
