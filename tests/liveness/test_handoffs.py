@@ -1,0 +1,116 @@
+"""Hand-offs: granted when every condition of contract §1 holds, refused by the first that does not."""
+
+import pytest
+
+from tests.build import chain, graph, node, residual, tensor, view
+from tmmu_core.graph.model import Graph, Node, Tensor
+from tmmu_core.plan.engine import Solution, plan_graph
+
+
+def solve(g: Graph, **how: object) -> Solution:
+    return plan_graph(g, **how)  # type: ignore[arg-type]
+
+
+def granted(g: Graph, **how: object) -> list[tuple[int, str, str]]:
+    return list(solve(g, **how).plan.handoffs)
+
+
+def refused(g: Graph, **how: object) -> list[tuple[str, str]]:
+    return [(refusal.source, refusal.condition) for refusal in solve(g, **how).liveness.refusals]
+
+
+@pytest.mark.parametrize("length", [1, 2, 5, 40])
+def test_a_linear_chain_fits_in_one_slot(length: int) -> None:
+    (arena,) = solve(chain(length)).plan.arenas
+    assert arena.slots == 1
+
+
+@pytest.mark.parametrize("length", [1, 2, 5, 40])
+def test_the_same_chain_needs_two_slots_where_nothing_is_permitted(length: int) -> None:
+    (arena,) = solve(chain(length, "none")).plan.arenas
+    assert arena.slots == 2
+
+
+def test_a_hand_off_ends_the_input_at_the_step_that_takes_it_over() -> None:
+    plan = solve(chain(1)).plan
+    assert (plan.row(0).death, plan.row(1).birth) == (1, 1)
+
+
+def test_a_residual_block_holds_its_skip_and_hands_over_at_the_add() -> None:
+    g = residual("any")
+    assert granted(g) == [(2, "a", "b"), (4, "c", "y")]
+    assert refused(g) == [("x", "already_taken")]
+
+
+def one_node(writer: Node, *more: Tensor, gives: str = "y") -> Graph:
+    given = [name for name in dict.fromkeys(writer.inputs) if name != "w"]
+    tensors = [tensor(name, role="input") for name in given] + [tensor(name) for name in writer.outputs]
+    replaced = {extra.id for extra in more}
+    return graph([t for t in tensors if t.id not in replaced] + list(more), [writer], " ".join(given), gives)
+
+
+def test_the_first_input_in_order_is_taken() -> None:
+    assert granted(one_node(node("n", "a b", "y"))) == [(1, "a", "y")]
+
+
+def test_listed_pairs_decide_who_comes_first() -> None:
+    assert granted(one_node(node("n", "a b", "y", inplace=((1, 0), (0, 0))))) == [(1, "b", "y")]
+
+
+def test_a_node_with_two_outputs_hands_nothing_over() -> None:
+    assert refused(one_node(node("n", "a", "y z"), gives="y z")) == [("a", "several_outputs")]
+
+
+def test_a_persistent_input_stays() -> None:
+    assert refused(one_node(node("n", "w", "y"), tensor("w", role="parameter"))) == [("w", "persistent")]
+
+
+def test_a_graph_output_stays() -> None:
+    assert refused(one_node(node("n", "a", "y"), gives="a y")) == [("a", "graph_output")]
+
+
+def test_what_is_saved_for_backward_stays() -> None:
+    g = one_node(node("n", "a", "y"), tensor("a", role="input", saved_for_backward=True))
+    assert refused(g, mode="forward") == [("a", "saved_for_backward")]
+
+
+def test_inference_ignores_the_mark() -> None:
+    g = one_node(node("n", "a", "y"), tensor("a", role="input", saved_for_backward=True))
+    assert granted(g, mode="inference") == [(1, "a", "y")]
+
+
+def test_a_base_with_a_live_view_stays() -> None:
+    g = graph(
+        [tensor("x", role="input"), view("v", "x", 2), tensor("y"), tensor("z")],
+        [node("n0", "x", "y"), node("n1", "v y", "z", inplace="none")],
+        "x",
+        "z",
+    )
+    assert ("x", "alias_live") in refused(g)
+
+
+def test_a_base_whose_views_are_dead_is_handed_over() -> None:
+    g = graph(
+        [tensor("x", role="input"), view("v", "x", 2), tensor("y"), tensor("z")],
+        [node("n0", "v", "y", inplace="none"), node("n1", "x", "z", inplace=((0, 0),)), node("n2", "y z", "q")],
+        "x",
+        "q",
+    )
+    g = graph([*g.tensors, tensor("q")], list(g.nodes), "x", "q")
+    assert (2, "x", "z") in granted(g)
+
+
+def test_must_not_alias_keeps_the_two_apart() -> None:
+    g = one_node(node("n", "a", "y"), tensor("a", role="input", must_not_alias=("y",)))
+    assert refused(g) == [("a", "must_not_alias")]
+    plan = solve(g).plan
+    assert plan.row(0).logical_slot != plan.row(1).logical_slot
+
+
+def test_another_arena_is_another_place() -> None:
+    g = one_node(node("n", "a", "y"), tensor("a", role="input", arena="sram"))
+    assert refused(g, arenas={"sram": {}, "activations": {}}) == [("a", "other_arena")]
+
+
+def test_reading_an_input_twice_is_one_read() -> None:
+    assert granted(one_node(node("n", "a a", "y"))) == [(1, "a", "y")]

@@ -1,0 +1,114 @@
+"""When a tensor lives (contract §1), on graphs that can be drawn on a napkin."""
+
+import pytest
+
+from tests.build import chain, graph, node, tensor, view
+from tmmu_core.errors import InvalidIrShapes, LivenessCycle
+from tmmu_core.graph.model import Graph
+from tmmu_core.plan.engine import plan_graph
+
+
+def ranges(g: Graph, **how: object) -> dict[str, tuple[int, int]]:
+    plan = plan_graph(g, **how).plan  # type: ignore[arg-type]
+    return {row.tensor_id: (row.birth, row.death) for row in plan.rows()}
+
+
+def test_loading_is_step_zero_and_nodes_follow() -> None:
+    #  #0 @inputs   #1 n0   #2 n1
+    assert ranges(chain(2, "none")) == {"t0": (0, 2), "t1": (1, 3), "t2": (2, 3)}
+
+
+def test_a_graph_without_inputs_starts_with_its_first_node() -> None:
+    g = graph([tensor("a"), tensor("b")], [node("n0", "", "a"), node("n1", "a", "b", inplace="none")], gives="b")
+    assert ranges(g) == {"a": (0, 2), "b": (1, 2)}
+
+
+def test_a_tensor_that_nobody_reads_lives_for_one_step() -> None:
+    g = graph([tensor("x", role="input"), tensor("d"), tensor("y")], [node("n0", "x", "d y")], "x", "y")
+    assert ranges(g)["d"] == (1, 2)
+
+
+def test_an_early_graph_output_lives_to_the_end() -> None:
+    g = graph(
+        [tensor("x", role="input"), tensor("early"), tensor("a"), tensor("b")],
+        [node("n0", "x", "early"), node("n1", "early", "a"), node("n2", "a", "b")],
+        "x",
+        "early b",
+    )
+    assert ranges(g)["early"] == (1, 4)
+
+
+@pytest.mark.parametrize("role", ["parameter", "buffer", "constant", "optimizer_state"])
+def test_persistent_tensors_live_through_every_step(role: str) -> None:
+    g = graph([tensor("x", role="input"), tensor("w", role=role), tensor("y")], [node("n0", "x w", "y")], "x", "y")
+    assert ranges(g)["w"] == (0, 2)
+
+
+def test_a_view_that_nobody_writes_is_born_with_its_base() -> None:
+    g = graph(
+        [tensor("x", role="input"), tensor("b"), view("v", "b", 2), tensor("y")],
+        [node("n0", "x", "b"), node("n1", "v", "y", inplace="none")],
+        "x",
+        "y",
+    )
+    assert ranges(g)["v"] == (1, 3)
+
+
+def test_the_default_order_gives_ties_to_the_lowest_id() -> None:
+    g = graph(
+        [tensor("x", role="input"), tensor("a"), tensor("b"), tensor("y")],
+        [node("z", "x", "a"), node("é", "x", "b"), node("m", "a b", "y")],
+        "x",
+        "y",
+    )
+    # "z" is one byte 0x7a, "é" begins with 0xc3: UTF-8 bytes decide, not an alphabet.
+    assert plan_graph(g).plan.execution_order == ("z", "é", "m")
+
+
+def test_a_given_order_is_followed() -> None:
+    g = graph(
+        [tensor("x", role="input"), tensor("a"), tensor("b")],
+        [node("n0", "x", "a"), node("n1", "x", "b")],
+        "x",
+        "a b",
+    )
+    assert plan_graph(g, order=["n1", "n0"]).plan.execution_order == ("n1", "n0")
+
+
+@pytest.mark.parametrize(
+    ("order", "reason"),
+    [
+        (["n000"], "order_missing_node"),
+        (["n000", "n000", "n001"], "order_duplicate_node"),
+        (["n000", "n001", "nope"], "order_unknown_node"),
+    ],
+)
+def test_an_order_that_is_no_permutation_is_refused_by_name(order: list[str], reason: str) -> None:
+    with pytest.raises(InvalidIrShapes) as caught:
+        plan_graph(chain(2), order=order)
+    assert caught.value.diagnostics["reason"] == reason
+
+
+def test_an_order_that_reads_before_it_writes_names_the_first_offender() -> None:
+    with pytest.raises(LivenessCycle) as caught:
+        plan_graph(chain(3), order=["n000", "n002", "n001"])
+    assert caught.value.diagnostics["node_id"] == "n002"
+
+
+def test_a_cycle_names_a_node_on_it_not_one_behind_it() -> None:
+    g = graph(
+        [tensor("p"), tensor("q"), tensor("r")],
+        [node("behind", "q", "r"), node("m0", "q", "p"), node("m1", "p", "q")],
+        gives="r",
+    )
+    with pytest.raises(LivenessCycle) as caught:
+        plan_graph(g)
+    assert caught.value.diagnostics["node_id"] == "m0"
+
+
+def test_every_error_record_carries_token_and_graph_hash() -> None:
+    with pytest.raises(LivenessCycle) as caught:
+        plan_graph(chain(3), order=["n000", "n002", "n001"], seed=7)
+    record = caught.value.record()
+    assert len(record["replay_token"]) == 64
+    assert len(record["diagnostics"]["ir_hash"]) == 64

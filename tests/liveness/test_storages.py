@@ -1,0 +1,154 @@
+"""What shares bytes: views, alias groups, in-place writes, and what must never (contract §3)."""
+
+import pytest
+
+from tests.build import graph, node, tensor, view
+from tmmu_core.errors import AlignmentViolation, ContractError, InvalidIrShapes, LivenessCycle
+from tmmu_core.graph.model import Graph, Tensor, View
+from tmmu_core.plan.engine import plan_graph
+from tmmu_core.plan.model import TensorRow
+
+
+def rows(g: Graph, **how: object) -> dict[str, TensorRow]:
+    return {row.tensor_id: row for row in plan_graph(g, **how).plan.rows()}  # type: ignore[arg-type]
+
+
+def refusal(g: Graph, **how: object) -> ContractError:
+    with pytest.raises(ContractError) as caught:
+        plan_graph(g, **how)  # type: ignore[arg-type]
+    return caught.value
+
+
+def test_a_view_lies_inside_its_base() -> None:
+    g = graph(
+        [tensor("x", 8, role="input"), view("v", "x", 2, offset=16), tensor("y")],
+        [node("n0", "v", "y", inplace="none")],
+        "x",
+        "y",
+    )
+    found = rows(g)
+    assert found["v"].offset_bytes == found["x"].offset_bytes + 16
+    assert found["v"].logical_slot == found["x"].logical_slot
+
+
+def test_a_view_of_a_view_adds_its_offsets() -> None:
+    g = graph(
+        [tensor("x", 8, role="input"), view("v", "x", 4, offset=16), view("w", "v", 1, offset=4), tensor("y")],
+        [node("n0", "w", "y", inplace="none")],
+        "x",
+        "y",
+    )
+    assert rows(g)["w"].offset_bytes == 20
+
+
+def test_a_base_is_held_while_a_view_is_read() -> None:
+    g = graph(
+        [tensor("x", role="input"), view("v", "x", 2), tensor("a"), tensor("y")],
+        [node("n0", "x", "a", inplace="none"), node("n1", "v a", "y", inplace="none")],
+        "x",
+        "y",
+    )
+    # x itself is last read at #1, its view at #2: nothing else may lie there before #3.
+    assert len({row.logical_slot for row in rows(g).values() if row.tensor_id != "v"}) == 3
+
+
+def test_an_alias_group_is_one_storage_as_large_as_its_largest_member() -> None:
+    g = graph(
+        [tensor("x", role="input"), tensor("a", 4, alias_group_id="g"), tensor("b", 8, alias_group_id="g")],
+        [node("n0", "x", "a", inplace="none"), node("n1", "a", "b", inplace="none")],
+        "x",
+        "b",
+    )
+    found = rows(g)
+    assert found["a"].offset_bytes == found["b"].offset_bytes
+    (arena,) = plan_graph(g).plan.arenas
+    assert (arena.slots, arena.peak_live_bytes) == (2, 16 + 32)
+
+
+def in_place(*extra: Tensor, reads: str = "x", later: str = "", gives: str = "z", **marks: object) -> Graph:
+    nodes = [
+        node("n0", "x", "a", inplace="none"),
+        node("n1", "a", "b", in_place_write=((0, 0),), inplace="none"),
+        node("n2", f"b {later}".strip(), "z", inplace="none"),
+    ]
+    return graph([tensor("x", role="input"), tensor("a", **marks), tensor("b"), tensor("z"), *extra], nodes, "x", gives)
+
+
+def test_an_in_place_write_stays_where_its_input_was() -> None:
+    found = rows(in_place())
+    assert found["b"].offset_bytes == found["a"].offset_bytes
+    assert (found["a"].death, found["b"].birth) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("condition", "g", "mode"),
+    [
+        ("read_later", in_place(later="a"), "inference"),
+        ("saved_for_backward", in_place(saved_for_backward=True), "forward"),
+        ("graph_output", in_place(gives="z a"), "inference"),
+        ("refcount", in_place(view("v", "a", 2), later="v"), "inference"),
+        ("must_not_alias", in_place(must_not_alias=("b",)), "inference"),
+    ],
+)
+def test_an_in_place_write_is_refused_by_the_condition_it_breaks(condition: str, g: Graph, mode: str) -> None:
+    error = refusal(g, mode=mode)
+    assert isinstance(error, InvalidIrShapes)
+    assert error.diagnostics["reason"] == "in_place_denied"
+    assert error.diagnostics["condition"] == condition
+
+
+def test_must_not_alias_inside_one_storage_is_impossible() -> None:
+    g = graph(
+        [tensor("x", role="input", must_not_alias=("v",)), view("v", "x", 2), tensor("y")],
+        [node("n0", "v", "y")],
+        "x",
+        "y",
+    )
+    assert refusal(g).diagnostics["reason"] == "must_not_alias_same_storage"
+
+
+def test_distant_tensors_that_must_not_alias_never_share_a_slot() -> None:
+    g = graph(
+        [tensor("x", role="input"), tensor("a"), tensor("b"), tensor("c", must_not_alias=("x",))],
+        [node(f"n{i}", s, t, inplace="none") for i, (s, t) in enumerate(("xa", "ab", "bc"))],
+        "x",
+        "c",
+    )
+    found = rows(g)
+    assert found["c"].logical_slot != found["x"].logical_slot
+
+
+def test_a_view_past_its_base_is_refused() -> None:
+    g = graph([tensor("x", 4, role="input"), view("v", "x", 4, offset=4)], [node("n0", "v", "y")], "x")
+    g = graph([*g.tensors, tensor("y")], list(g.nodes), "x", "y")
+    assert isinstance(refusal(g), InvalidIrShapes)
+
+
+def test_a_view_off_its_dtypes_grid_is_misaligned() -> None:
+    g = graph(
+        [tensor("x", 4, role="input"), view("v", "x", 2, offset=2), tensor("y")], [node("n0", "v", "y")], "x", "y"
+    )
+    assert isinstance(refusal(g), AlignmentViolation)
+
+
+def test_views_that_lead_round_in_a_circle_are_a_cycle() -> None:
+    a = Tensor(id="a", shape=(4,), view=View("b", 0, 16))
+    b = Tensor(id="b", shape=(4,), view=View("a", 0, 16))
+    g = graph([a, b, tensor("y")], [node("n0", "a", "y")], gives="y")
+    assert isinstance(refusal(g), LivenessCycle)
+
+
+def test_an_alignment_is_the_greatest_of_its_storage() -> None:
+    g = graph(
+        [tensor("x", 1, role="input"), tensor("a", 1, alignment=512), tensor("y", 1)],
+        [node("n0", "x", "a", inplace="none"), node("n1", "x a", "y", inplace="none")],
+        "x",
+        "y",
+    )
+    assert rows(g)["a"].offset_bytes == 512
+
+
+def test_zero_size_tensors_keep_offsets_apart() -> None:
+    g = graph([tensor("x", 0, role="input"), tensor("y", 0)], [node("n0", "x", "y", inplace="none")], "x", "y")
+    found = rows(g, arenas={"activations": {"alignment_bytes": 1}})
+    assert (found["x"].offset_bytes, found["y"].offset_bytes) == (0, 1)
