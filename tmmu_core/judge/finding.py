@@ -1,0 +1,74 @@
+"""What the judge says: findings, and the verdict that they make. Values, never errors."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+Severity = Literal["error", "warning"]
+
+TOLD_PER_RULE = 50
+"""A plan that breaks one rule a million times is told so fifty times, and how often in all."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is wrong with a plan (``error``) or worth knowing (``warning``)."""
+
+    rule: str
+    """A word to test for; the verifier's are in ``verifier.RULES``, the lint's in ``lint.RULES``."""
+    severity: Severity
+    message: str
+    """A sentence that names everything concerned."""
+    tensor: str = ""
+    other: str = ""
+    """The second tensor, where two are concerned."""
+    arena: str = ""
+    step: int = -1
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What was checked and what was found. ``ok``: no error among the findings (warnings may be)."""
+
+    findings: tuple[Finding, ...] = ()
+    checked: tuple[str, ...] = ()
+    """Names of the rules that were tried; those that need the graph are missing where none was given."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong."""
+        return all(finding.severity != "error" for finding in self.findings)
+
+    @property
+    def errors(self) -> tuple[Finding, ...]:
+        """The findings that make the verdict red."""
+        return tuple(finding for finding in self.findings if finding.severity == "error")
+
+    @property
+    def warnings(self) -> tuple[Finding, ...]:
+        """The findings that do not."""
+        return tuple(finding for finding in self.findings if finding.severity == "warning")
+
+    def __str__(self) -> str:
+        if self.ok:
+            return "verified" + (f", {len(self.warnings)} warnings" if self.warnings else "")
+        return f"{len(self.errors)} findings, the first: {self.errors[0].message}"
+
+
+def shortened(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """The first :data:`TOLD_PER_RULE` of every rule, and one more saying how many there were."""
+    told: list[Finding] = []
+    seen: Counter[str] = Counter()
+    severity: dict[str, Severity] = {}
+    for finding in findings:
+        seen[finding.rule] += 1
+        severity.setdefault(finding.rule, finding.severity)
+        if seen[finding.rule] <= TOLD_PER_RULE:
+            told.append(finding)
+    for rule, count in seen.items():
+        if count > TOLD_PER_RULE:
+            told.append(Finding(rule, severity[rule], f"… and {count - TOLD_PER_RULE:,} more findings of this rule."))
+    return tuple(told)

@@ -1,0 +1,402 @@
+"""When everything lives and what shares bytes: ranges, storages and hand-offs, from the contract's §1 and §3.
+
+The steps of :func:`lives_of` are the contract's clauses in their order. Dictionaries by tensor id; a storage goes by
+the id of its first-born member.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, KeysView, Mapping
+from dataclasses import dataclass
+
+from tmmu_core.errors import AlignmentViolation, ArenaTooSmall, InvalidIrShapes
+from tmmu_core.graph.model import DEFAULT_ARENAS, Node, Tensor
+from tmmu_core.judge.steps import Run
+from tmmu_core.judge.whole import refuse
+
+Handoff = tuple[int, str, str]
+"""(step, from, to)."""
+
+
+@dataclass(frozen=True)
+class Storage:
+    """A tensor with its views, its alias group and its in-place chain (contract §3)."""
+
+    name: str
+    """The first-born member, bases before views, then id bytes; its arena and place in the sort are the storage's."""
+    members: tuple[str, ...]
+    arena: str
+    birth: int
+    death: int
+    size: int
+    """Bytes: the greatest extent over the members."""
+    alignment: int
+    """Bytes: the greatest over the members' own; the arena's floor comes later."""
+    sort_key: tuple[int, int, bytes]
+    """(birth, −nbytes, id bytes) of the first-born member (contract §1)."""
+
+
+@dataclass(frozen=True)
+class Lives:
+    """The answer: columns by tensor id, planned tensors only."""
+
+    run: Run
+    birth: dict[str, int]
+    unhanded_death: dict[str, int]
+    """Deaths as if no hand-off were granted: ``k + 1`` where x is last read at k."""
+    death: dict[str, int]
+    """With every hand-off of the contract granted."""
+    saved: frozenset[str]
+    storage_of: dict[str, str]
+    """Tensor → the name of its storage."""
+    offset: dict[str, int]
+    """Bytes from the storage's start."""
+    storages: dict[str, Storage]
+    apart: frozenset[tuple[str, str]]
+    """Pairs of storages that must not alias, both ways round."""
+    handoffs: tuple[Handoff, ...]
+    refusals: tuple[tuple[int, str, str, str], ...]
+    """(step, from, to, condition) of the permitted hand-offs that were not granted."""
+
+
+def lives_of(run: Run, declared: Iterable[str] = ()) -> Lives:
+    """Live ranges, storages and hand-offs of ``run``.
+
+    ``declared`` names the arenas of the configuration; none stands for the three default ones. Raises
+    ``InvalidIrShapes``, ``AlignmentViolation`` and, for a needed arena that is not declared, ``ArenaTooSmall``.
+    """
+    birth = births(run)
+    saved = saved_tensors(run) & birth.keys()
+    last_read = {name: steps[-1] for name, steps in run.reads.items()}
+    refuse_dangling(run, birth, last_read)
+    death = deaths(run, birth, saved, last_read)
+
+    groups = Groups(birth)
+    join_views_and_alias_groups(run, groups)
+    offset = {name: run.root_offset[name] for name in birth}
+    unhanded = write_in_place(run, groups, birth, death, saved, last_read, offset)
+
+    first_born = {name: _first_born(run, birth, groups.members(name)) for name in groups.leaders()}
+    storage_of = {name: first_born[groups.leader(name)] for name in birth}
+    arena = {name: arena_of(run.tensors[name], frozenset(declared)) for name in first_born.values()}
+    refuse_undeclared(arena, frozenset(declared))
+    apart = pairs_apart(run, storage_of)
+
+    judge = HandoffJudge(run, birth, unhanded, saved, last_read, storage_of, groups, arena, apart)
+    handoffs, refusals = judge.decide()
+    final = unhanded | {giver: step for step, giver, _ in handoffs}
+    storages = {
+        name: _storage(run, name, groups.members(name), arena[name], birth, final, offset)
+        for name in first_born.values()
+    }
+    return Lives(run, birth, unhanded, final, saved, storage_of, offset, storages, apart, handoffs, refusals)
+
+
+# --- §1: births and deaths ---------------------------------------------------------------------------------------
+
+
+def births(run: Run) -> dict[str, int]:
+    """Births of the planned tensors: those that something writes, that are there from the start, or views of such."""
+    birth: dict[str, int] = {}
+    for name, tensor in run.tensors.items():
+        if tensor.persistent:  # persistent tensors: [0, T)
+            birth[name] = 0
+        elif name in run.written_at:  # its producer's step; a graph input is produced by @inputs at step 0
+            birth[name] = run.written_at[name]
+    written = {name for node in run.graph.nodes for name in node.outputs}
+    for name in run.tensors:
+        root = run.root[name]
+        # A view that nobody writes is there when its root is.
+        if name not in birth and name not in written and root != name and root in birth:
+            birth[name] = birth[root]
+    return birth
+
+
+def saved_tensors(run: Run) -> frozenset[str]:
+    """§1–§3: marked tensors where marks count; saving a view saves its base."""
+    if not run.retain:
+        return frozenset()
+    marked = [name for name, tensor in run.tensors.items() if tensor.saved_for_backward]
+    return frozenset(marked) | {run.root[name] for name in marked}
+
+
+def refuse_dangling(run: Run, birth: Mapping[str, int], last_read: Mapping[str, int]) -> None:
+    """Dangling input → ``INVALID_IR_SHAPES`` (§2)."""
+    for name in last_read:
+        if name not in birth:
+            refuse("dangling_input", name)
+    written = {name for node in run.graph.nodes for name in node.outputs}
+    for name in run.graph.outputs:
+        if name not in birth and name not in written:
+            refuse("never_produced", name)
+
+
+def deaths(run: Run, birth: Mapping[str, int], saved: frozenset[str], last_read: Mapping[str, int]) -> dict[str, int]:
+    """Half-open ends, before in-place writes and hand-offs."""
+    death: dict[str, int] = {}
+    for name, born in birth.items():
+        held = saved if run.mode == "forward" else frozenset()  # mode forward holds saved tensors to T
+        if run.tensors[name].persistent or name in run.graph.outputs or name in held:
+            death[name] = run.end
+        elif name in last_read:  # last read at step k, and no hand-off (yet): k + 1
+            death[name] = last_read[name] + 1
+        else:  # dead tensor: [b, b + 1), never empty
+            death[name] = born + 1
+    return death
+
+
+# --- §3: storages ------------------------------------------------------------------------------------------------
+
+
+class Groups:
+    """Disjoint sets of tensors: each set is a storage."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._leader = {name: name for name in names}
+        self._members = {name: [name] for name in self._leader}
+
+    def names(self) -> KeysView[str]:
+        """All tensors of all sets."""
+        return self._leader.keys()
+
+    def leader(self, name: str) -> str:
+        """The tensor that stands for the set."""
+        return self._leader[name]
+
+    def leaders(self) -> list[str]:
+        """One tensor per set."""
+        return list(self._members)
+
+    def members(self, name: str) -> list[str]:
+        """All tensors of the set that holds ``name``."""
+        return self._members[self._leader[name]]
+
+    def join(self, a: str, b: str) -> None:
+        """Make one set of two: the smaller one moves."""
+        a, b = self._leader[a], self._leader[b]
+        if a == b:
+            return
+        if len(self._members[a]) < len(self._members[b]):
+            a, b = b, a
+        for name in self._members[b]:
+            self._leader[name] = a
+        self._members[a] += self._members.pop(b)
+
+
+def join_views_and_alias_groups(run: Run, groups: Groups) -> None:
+    """A storage is a tensor with its views and its alias group."""
+    representative: dict[str, str] = {}
+    for name in groups.names():
+        tensor = run.tensors[name]
+        if tensor.view is not None:
+            if run.root[name] in groups.names():
+                groups.join(name, run.root[name])
+            else:  # views of what is not planned still share its bytes with each other
+                groups.join(name, representative.setdefault(f"root {run.root[name]}", name))
+        if tensor.alias_group_id is not None:
+            groups.join(name, representative.setdefault(f"group {tensor.alias_group_id}", name))
+
+
+def write_in_place(
+    run: Run,
+    groups: Groups,
+    birth: Mapping[str, int],
+    death: Mapping[str, int],
+    saved: frozenset[str],
+    last_read: Mapping[str, int],
+    offset: dict[str, int],
+) -> dict[str, int]:
+    """Join each in-place output to its input's storage, at its place, or refuse (seed II.G).
+
+    Fills ``offset`` and gives the deaths: what is overwritten at step k dies at k.
+    """
+    after = dict(death)
+    taken: set[tuple[int, str]] = set()
+    for step, node, x, y in _in_place_writes(run):
+        mine, theirs = groups.members(x), groups.members(y)
+        joined = mine if groups.leader(x) == groups.leader(y) else [*mine, *theirs]
+        a, b = run.tensors[x], run.tensors[y]
+        conditions = {
+            # alias_group_refcount == 1: nobody else of x's storage is alive now, and y brings nobody who was before.
+            "refcount": any(birth[m] < step < death[m] for m in mine if m not in (x, y))
+            or any(birth[m] < step for m in theirs if m not in mine and m != y)
+            # One input gives its bytes to one output, and one output takes the bytes of one input.
+            or not taken.isdisjoint({(step, x), (step, y)}),
+            "saved_for_backward": x in saved,
+            "read_later": last_read[x] > step,
+            "graph_output": x in run.graph.outputs,
+            "constant": a.role == "constant",
+            "must_not_alias": y in a.must_not_alias or x in b.must_not_alias,
+            "other_arena": None not in (a.arena, b.arena) and a.arena != b.arena,
+        }
+        for condition, broken in conditions.items():
+            if broken:
+                raise InvalidIrShapes(
+                    f"{node.node_id} may not write {y} in place of {x}: {condition}.",
+                    reason="in_place_denied",
+                    condition=condition,
+                    node_id=node.node_id,
+                    t=step,
+                )
+        taken |= {(step, x), (step, y)}
+        groups.join(x, y)
+        if b.view is None:
+            # y lies where x lies, and y's views with it.
+            for m in joined:
+                if run.root[m] == y:
+                    offset[m] = offset[x] + run.root_offset[m]
+        if not a.persistent:
+            after[x] = step
+    return after
+
+
+def _in_place_writes(run: Run) -> Iterator[tuple[int, Node, str, str]]:
+    for position, node_id in enumerate(run.order):
+        node = run.nodes[node_id]
+        for i, o in node.in_place_write:
+            yield run.step_of(position), node, node.inputs[i], node.outputs[o]
+
+
+def _first_born(run: Run, birth: Mapping[str, int], members: Iterable[str]) -> str:
+    return min(members, key=lambda name: (birth[name], run.tensors[name].view is not None, name.encode()))
+
+
+def _storage(
+    run: Run,
+    name: str,
+    members: list[str],
+    arena: str,
+    birth: Mapping[str, int],
+    death: Mapping[str, int],
+    offset: Mapping[str, int],
+) -> Storage:
+    alignment = 1
+    for member in members:
+        declared = run.tensors[member].alignment
+        if declared is not None:
+            if offset[member] % declared:
+                raise AlignmentViolation(f"{member} lies at byte {offset[member]} of {name}.", arena=arena)
+            alignment = max(alignment, declared)
+    # refcount +1 at a member's birth, −1 at its end, reusable at 0: the range is the hull of the members'.
+    # It is persistent if a member is.
+    persistent = any(run.tensors[member].persistent for member in members)
+    return Storage(
+        name=name,
+        members=tuple(sorted(members)),
+        arena=arena,
+        birth=0 if persistent else min(birth[member] for member in members),
+        death=run.end if persistent else max(death[member] for member in members),
+        size=max(offset[member] + run.sizes.row_bytes[member] for member in members),
+        alignment=alignment,
+        sort_key=(birth[name], -run.sizes.nbytes[name], name.encode()),
+    )
+
+
+def pairs_apart(run: Run, storage_of: Mapping[str, str]) -> frozenset[tuple[str, str]]:
+    """§3: ``must_not_alias`` holds between storages; inside one it contradicts itself."""
+    pairs: set[tuple[str, str]] = set()
+    for name, tensor in run.tensors.items():
+        for other in tensor.must_not_alias:
+            if name in storage_of and other in storage_of:
+                a, b = storage_of[name], storage_of[other]
+                if a == b:
+                    refuse("must_not_alias_same_storage", f"{name} and {other}")
+                pairs |= {(a, b), (b, a)}
+    return frozenset(pairs)
+
+
+# --- §4: arenas --------------------------------------------------------------------------------------------------
+
+
+def arena_of(tensor: Tensor, declared: frozenset[str]) -> str:
+    """A tensor may name its arena; else its role does."""
+    if tensor.arena is not None:
+        return tensor.arena
+    if tensor.role == "optimizer_state" and tensor.role in declared:
+        return tensor.role  # its own arena where one is declared
+    if tensor.persistent:
+        return "parameters"
+    return "gradients" if tensor.role == "gradient" else "activations"
+
+
+def refuse_undeclared(arena: Mapping[str, str], declared: frozenset[str]) -> None:
+    """A needed arena that is not declared → ``ARENA_TOO_SMALL``, capacity 0."""
+    for name, needed in arena.items():
+        if needed not in (declared or DEFAULT_ARENAS):
+            raise ArenaTooSmall(f"{name} needs {needed}.", arena=needed, capacity=0, required="unknown")
+
+
+# --- §1: hand-offs -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class HandoffJudge:
+    """Decides for every step who takes over whose storage. Deaths are those before any hand-off."""
+
+    run: Run
+    birth: Mapping[str, int]
+    death: Mapping[str, int]
+    saved: frozenset[str]
+    last_read: Mapping[str, int]
+    storage_of: Mapping[str, str]
+    groups: Groups
+    arena: Mapping[str, str]
+    """Storage → arena."""
+    apart: frozenset[tuple[str, str]]
+
+    def decide(self) -> tuple[tuple[Handoff, ...], tuple[tuple[int, str, str, str], ...]]:
+        """Granted (step, from, to) and refused (step, from, to, condition), in step order."""
+        granted: list[Handoff] = []
+        refused: list[tuple[int, str, str, str]] = []
+        for position, node_id in enumerate(self.run.order):
+            step, node = self.run.step_of(position), self.run.nodes[node_id]
+            taken = False
+            for x, y in self.candidates(step, node):
+                condition = self.refusal(step, node, x, y) or ("already_taken" if taken else "")
+                if condition:
+                    refused.append((step, x, y, condition))
+                else:
+                    granted.append((step, x, y))
+                    taken = True
+        return tuple(granted), tuple(refused)
+
+    def candidates(self, step: int, node: Node) -> list[tuple[str, str]]:
+        """The pairs (x, y) that ``node`` permits, x last read here and not of y's storage already; x once."""
+        if not node.outputs or node.inplace == "none":
+            return []
+        if node.inplace is None or node.inplace == "any":
+            pairs = [(x, node.outputs[0]) for x in node.inputs]
+        else:
+            assert not isinstance(node.inplace, str)
+            pairs = [(node.inputs[i], node.outputs[o]) for i, o in node.inplace]
+        first_mention: dict[str, str] = {}
+        for x, y in pairs:
+            if x not in first_mention:
+                first_mention[x] = y
+        return [
+            (x, y)
+            for x, y in first_mention.items()
+            if self.last_read[x] == step and self.storage_of[x] != self.storage_of[y]
+        ]
+
+    def refusal(self, step: int, node: Node, x: str, y: str) -> str:
+        """The first condition of §1 that refuses y the storage of x; empty when all hold."""
+        mine, theirs = self.groups.members(x), self.groups.members(y)
+        if len(node.outputs) != 1:
+            return "several_outputs"
+        if any(self.run.tensors[member].persistent for member in mine):
+            return "persistent"
+        if x in self.run.graph.outputs:
+            return "graph_output"
+        if x in self.saved:
+            return "saved_for_backward"
+        if any(self.death[member] > step for member in mine if member != x):
+            return "alias_live"
+        # y takes over a place; a storage that is there already has one.
+        if self.storage_of[y] != y or self.birth[y] != step or min(self.birth[member] for member in theirs) < step:
+            return "alias_live"
+        if (self.storage_of[x], self.storage_of[y]) in self.apart:
+            return "must_not_alias"
+        if self.arena[self.storage_of[x]] != self.arena[self.storage_of[y]]:
+            return "other_arena"
+        return ""

@@ -1,0 +1,338 @@
+"""The reference simulator (seed 0.F, VII.C): the contract acted out in plain Python, to be read beside it.
+
+::
+
+    run_of      what runs when                      contract §1, §2    (steps.py)
+    lives_of    what lives when, what shares bytes  contract §1, §3    (lives.py)
+    slots       the lowest free slot at each birth  seed §5, §6
+    addresses   aligned prefix sums over the slots  seed §5
+    tables      rows, tables, hashes                contract §6, §9
+
+No numpy, no heap, no cleverness: it looks at every slot for every storage. What it says is what the production planner
+``slots`` must say, bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tmmu_core.errors import U64_MAX, AllocationFailure, AllocationOverflow, ArenaTooSmall, InvalidIrShapes
+from tmmu_core.graph.dtypes import BITS, canonical
+from tmmu_core.graph.model import MODES, PRESETS, Arena, Graph, Mode, Preset
+from tmmu_core.judge.canonical import (
+    AddressRow,
+    SlotRow,
+    arena_config_object,
+    hash_of,
+    ir_hash,
+    layout_hash,
+    plan_hash,
+    token_from_seed,
+)
+from tmmu_core.judge.lives import Handoff, Lives, Storage, lives_of
+from tmmu_core.judge.steps import Run, run_of
+from tmmu_core.judge.whole import check_power_of_two
+from tmmu_core.plan.model import TensorRow
+
+Arenas = Mapping[str, Arena | Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One logical slot with its tenants, first to last."""
+
+    arena: str
+    number: int
+    tenants: tuple[Storage, ...]
+    size: int
+    """Bytes of its backing: the largest tenant's, at least 1."""
+    alignment: int
+    offset: int
+
+
+@dataclass(frozen=True)
+class ArenaFigures:
+    """One arena's figures, in bytes and counts (contract §7)."""
+
+    name: str
+    capacity_bytes: int
+    alignment_bytes: int
+    page_size: int
+    extent_bytes: int
+    committed_bytes: int
+    peak_live_bytes: int
+    slots: int
+    max_live: int
+    storages: int
+
+
+@dataclass(frozen=True)
+class SimulatedPlan:
+    """The answer, field by field what a plan of the ``slots`` planner must say."""
+
+    lives: Lives
+    steps: int
+    has_inputs_step: bool
+    execution_order: tuple[str, ...]
+    rows: tuple[TensorRow, ...]
+    """By tensor id bytes."""
+    storage_of: tuple[str, ...]
+    """Per row, the name of its storage."""
+    arenas: tuple[ArenaFigures, ...]
+    handoffs: tuple[Handoff, ...]
+    refusals: tuple[tuple[int, str, str, str], ...]
+    waste: dict[str, tuple[dict[str, int], ...]]
+    """Arena → the waste ledger's accounts at each step."""
+    slot_assignment_table: tuple[SlotRow, ...]
+    logical_address_table: tuple[AddressRow, ...]
+    replay_token: bytes
+    ir_hash: bytes
+    arena_config_hash: bytes
+    execution_order_hash: bytes
+    shard_spec_hash: bytes
+    tmmu_plan_hash: bytes
+    layout_hash: bytes
+
+
+def simulate(
+    graph: Graph,
+    *,
+    mode: Mode,
+    preset: Preset,
+    arenas: Arenas | None = None,
+    order: Sequence[str] | None = None,
+    dims: Mapping[str, int] | None = None,
+    token: bytes | None = None,
+    rank: int = 0,
+    world_size: int = 1,
+    shard_spec: Mapping[str, Any] | None = None,
+    budget: int | None = None,
+) -> SimulatedPlan:
+    """Plan ``graph`` by the letter of the contract, in quadratic time.
+
+    ``arenas`` is the configuration as given, ``token`` the 32-byte replay token (that of seed 0 where none is given),
+    ``budget`` the quota in bytes. Raises the contract's errors.
+    """
+    if mode not in MODES or preset not in PRESETS:
+        raise InvalidIrShapes(f"no mode {mode} or preset {preset}.", reason="unknown_mode")
+    config = read_arenas(arenas or {})
+
+    # 1. live_ranges ← AnalyzeLiveness(ir_dag, execution_order, mode)
+    run = run_of(graph, mode, preset, order, dims)
+    lives = lives_of(run, config)
+
+    # 2.–3. per arena: slots, then addresses
+    used = {storage.arena for storage in lives.storages.values()}
+    slots: list[Slot] = []
+    figures: list[ArenaFigures] = []
+    waste: dict[str, tuple[dict[str, int], ...]] = {}
+    for name in sorted(used | set(config), key=str.encode):
+        arena = config.get(name, Arena())
+        tenants = sorted((s for s in lives.storages.values() if s.arena == name), key=lambda s: s.sort_key)
+        here = addresses(name, arena, assign_slots(tenants, lives.apart))
+        slots += here
+        figures.append(figures_of(name, arena, here, tenants, run.end))
+        waste[name] = tuple(waste_at(here, figures[-1].extent_bytes, step) for step in range(run.steps))
+    for arena_figures in figures:
+        check_capacity(arena_figures)
+    check_quota(figures, budget)
+
+    # 4. tensor_map: tensors, not nodes, by id
+    rows = rows_of(run, lives, slots, config)
+    slot_rows = tuple((row.tensor_id, row.arena, row.logical_slot) for row in rows)
+    by_place = sorted(slots, key=lambda slot: (slot.arena.encode(), slot.number))
+    address_rows = tuple((slot.arena, slot.number, slot.offset) for slot in by_place)
+
+    # contract §6
+    token = token_from_seed(0) if token is None else token
+    hashes = [ir_hash(graph), hash_of(arena_config_object(arenas)), hash_of(list(run.order))]
+    of_shards = hash_of(dict(shard_spec or {}))
+    header = [hashes[0], mode, hashes[1], hashes[2], rank, world_size, of_shards]
+    return SimulatedPlan(
+        lives=lives,
+        steps=run.steps,
+        has_inputs_step=run.has_inputs_step,
+        execution_order=run.order,
+        rows=rows,
+        storage_of=tuple(lives.storage_of[row.tensor_id] for row in rows),
+        arenas=tuple(figures),
+        handoffs=lives.handoffs,
+        refusals=lives.refusals,
+        waste=waste,
+        slot_assignment_table=slot_rows,
+        logical_address_table=address_rows,
+        replay_token=token,
+        ir_hash=hashes[0],
+        arena_config_hash=hashes[1],
+        execution_order_hash=hashes[2],
+        shard_spec_hash=of_shards,
+        tmmu_plan_hash=plan_hash(header, token, slot_rows, address_rows),
+        layout_hash=layout_hash(slot_rows, address_rows),
+    )
+
+
+def read_arenas(given: Arenas) -> dict[str, Arena]:
+    """§4: name → capacity, alignment (128 by default), page size; all uint64, alignments powers of two."""
+    config: dict[str, Arena] = {}
+    for name, said in given.items():
+        if isinstance(said, Arena):
+            arena = said
+        else:
+            default = Arena()
+            arena = Arena(
+                capacity_bytes=said.get("capacity_bytes", default.capacity_bytes),
+                alignment_bytes=said.get("alignment_bytes", default.alignment_bytes),
+                page_size=said.get("page_size", default.page_size),
+            )
+        for figure in (arena.capacity_bytes, arena.alignment_bytes, arena.page_size):
+            if not 0 <= figure <= U64_MAX:
+                raise InvalidIrShapes(f"arena {name}: {figure} is no uint64.", reason="arena_config")
+        check_power_of_two(arena.alignment_bytes, f"arena {name}")
+        config[name] = arena
+    return config
+
+
+# --- AssignLogicalSlots_v1 ---------------------------------------------------------------------------------------
+
+
+def assign_slots(storages: Iterable[Storage], apart: frozenset[tuple[str, str]]) -> list[list[Storage]]:
+    """Tenants per slot; ``storages`` in the normative order.
+
+    For each storage: ended slots are expired, and the lowest unused slot is assigned. A slot that ever held something
+    which must not alias the storage is passed over (contract §3).
+    """
+    slots: list[list[Storage]] = []
+    for storage in storages:
+        for tenants in slots:
+            free = all(tenant.death <= storage.birth for tenant in tenants)
+            if free and not any((tenant.name, storage.name) in apart for tenant in tenants):
+                tenants.append(storage)
+                break
+        else:
+            slots.append([storage])
+    return slots
+
+
+# --- MapToVirtualAddresses_v1 ------------------------------------------------------------------------------------
+
+
+def align_up(value: int, alignment: int) -> int:
+    """The next multiple of ``alignment``."""
+    return -(-value // alignment) * alignment
+
+
+def addresses(name: str, arena: Arena, tenants_of: Sequence[Sequence[Storage]]) -> list[Slot]:
+    """``offset_0 = 0``, ``offset_{k+1} = align_up(offset_k + slot_size_k, align_{k+1})``."""
+    slots: list[Slot] = []
+    end = 0
+    for number, tenants in enumerate(tenants_of):
+        size = max(1, *(tenant.size for tenant in tenants))
+        alignment = max(arena.alignment_bytes, *(tenant.alignment for tenant in tenants))
+        offset = align_up(end, alignment)
+        end = offset + size
+        if end > U64_MAX:
+            raise AllocationOverflow(f"{name}: slot {number} ends at {end}.", arena=name, offset=offset, size=size)
+        slots.append(Slot(name, number, tuple(tenants), size, alignment, offset))
+    return slots
+
+
+# --- figures (contract §7) ---------------------------------------------------------------------------------------
+
+
+def figures_of(name: str, arena: Arena, slots: Sequence[Slot], storages: Sequence[Storage], steps: int) -> ArenaFigures:
+    """Extent, committed bytes, and what lives together at most: looked up step by step."""
+    extent = slots[-1].offset + slots[-1].size if slots else 0
+    committed = align_up(extent, arena.page_size) if arena.page_size else extent
+    alive = [[s for s in storages if s.birth <= t < s.death] for t in range(steps)]
+    peak = max((sum(s.size for s in together) for together in alive), default=0)
+    if max(committed, peak) > U64_MAX:
+        raise AllocationOverflow(f"{name}: {max(committed, peak)} bytes.", arena=name, offset=0, size=extent)
+    return ArenaFigures(
+        name=name,
+        capacity_bytes=arena.capacity_bytes,
+        alignment_bytes=arena.alignment_bytes,
+        page_size=arena.page_size,
+        extent_bytes=extent,
+        committed_bytes=committed,
+        peak_live_bytes=peak,
+        slots=len(slots),
+        max_live=max((len(together) for together in alive), default=0),
+        storages=len(storages),
+    )
+
+
+def check_capacity(figures: ArenaFigures) -> None:
+    """§4: ``extent > capacity`` → ``ARENA_TOO_SMALL``, required = extent."""
+    if figures.extent_bytes > figures.capacity_bytes:
+        raise ArenaTooSmall(
+            f"{figures.name} needs {figures.extent_bytes} bytes.",
+            arena=figures.name,
+            capacity=figures.capacity_bytes,
+            required=figures.extent_bytes,
+        )
+
+
+def check_quota(figures: Sequence[ArenaFigures], budget: int | None) -> None:
+    """§4: Σ extents over the budget → ``TMMU_ALLOCATION_FAILURE``."""
+    needed = sum(arena.extent_bytes for arena in figures)
+    if budget is not None and needed > budget:
+        raise AllocationFailure(f"{needed} bytes are over the budget.", arena="", peak_required_bytes=needed)
+
+
+def waste_at(slots: Sequence[Slot], extent: int, step: int) -> dict[str, int]:
+    """§7: live + alignment gaps + slot rounding + holes + tail = extent, at one step.
+
+    Walks the slots upwards: a gap before an occupied slot is what its alignment alone demands above the occupied slot
+    below it; whatever else is free below the highest occupied slot is a hole.
+    """
+    ledger = dict.fromkeys(("live", "alignment_gaps", "slot_rounding", "holes", "tail"), 0)
+    top = 0
+    for slot in slots:
+        tenant = next((s for s in slot.tenants if s.birth <= step < s.death), None)
+        if tenant is None:
+            continue
+        ledger["live"] += tenant.size
+        ledger["slot_rounding"] += slot.size - tenant.size
+        gap = align_up(top, slot.alignment) - top
+        ledger["alignment_gaps"] += gap
+        ledger["holes"] += slot.offset - top - gap
+        top = slot.offset + slot.size
+    ledger["tail"] = extent - top
+    return ledger
+
+
+# --- rows (contract §9) ------------------------------------------------------------------------------------------
+
+
+def rows_of(run: Run, lives: Lives, slots: Iterable[Slot], config: Mapping[str, Arena]) -> tuple[TensorRow, ...]:
+    """One row per planned tensor, by id bytes."""
+    place = {tenant.name: (slot, generation) for slot in slots for generation, tenant in enumerate(slot.tenants)}
+    rows = []
+    for name in sorted(lives.birth, key=str.encode):
+        tensor, inside = run.tensors[name], lives.offset[name]
+        slot, generation = place[lives.storage_of[name]]
+        floor = config.get(slot.arena, Arena()).alignment_bytes
+        if inside or tensor.view is not None:
+            # Inside a storage an address keeps to its dtype's grid, not to the arena's.
+            floor = -(-BITS[canonical(tensor.dtype) or ""] // 8)
+        rows.append(
+            TensorRow(
+                tensor_id=name,
+                arena=slot.arena,
+                logical_slot=slot.number,
+                offset_bytes=slot.offset + inside,
+                size_bytes=run.sizes.row_bytes[name],
+                alignment=max(floor, tensor.alignment or 1),
+                birth=lives.birth[name],
+                death=lives.death[name],
+                generation=generation,
+                role=tensor.role,
+                dtype=tensor.dtype,
+                shape=run.sizes.shape[name],
+                alias_group_id=tensor.alias_group_id,
+                base_tensor_uid=tensor.view.base_tensor_uid if tensor.view else None,
+            )
+        )
+    return tuple(rows)
