@@ -20,6 +20,8 @@ function shortBytes(count) {
     : `${hundredths / 100n}.${String(hundredths % 100n).padStart(2, "0")}`;
   return `${text} ${UNITS[unit]}`;
 }
+/** The same without idle zeros, for axes: "4 MiB". */
+const tickBytes = (n) => shortBytes(n).replace(/\.0+ /, " ").replace(/(\.\d*[1-9])0+ /, "$1 ");
 const grouped = (n) => BigInt(n).toLocaleString("en-US");
 const fullBytes = (n) => (BigInt(n) < 1024n ? `${n} B` : `${shortBytes(n)} (${grouped(n)} B)`);
 const offsetWords = (n) => `${grouped(n)} (0x${BigInt(n).toString(16).toUpperCase()})`;

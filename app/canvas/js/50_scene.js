@@ -4,9 +4,10 @@ const VIEWS = { lifetimes: "Lifetimes", slots: "Slots", map: "Arena map" };
 
 /**
  * {v0, v1, bands, top, down}: per row its half-open range in v; per arena a band {arena, base, height, extent}.
- * Arenas are stacked on one scale, the first on top, each with its own zero at its bottom and room for its name above.
+ * Arenas are stacked on one scale, the first on top (sideways: first on the left), each with its own zero at its bottom
+ * and room for its name above.
  */
-function scene(plan, view, shown) {
+function scene(plan, view, shown, sideways) {
   const n = plan.n, v0 = new Float64Array(n), v1 = new Float64Array(n), bands = [];
   if (view === "lifetimes") {
     let lane = 0;
@@ -26,7 +27,8 @@ function scene(plan, view, shown) {
   const room = 0.062 * total;
   const bases = new Float64Array(plan.arenas.length);
   let base = 0;
-  for (let k = plan.arenas.length - 1; k >= 0; k--) {
+  const order = plan.arenas.map((_, k) => k);
+  for (const k of sideways ? order : order.reverse()) {
     if (!shown[k]) continue;
     bases[k] = base;
     const extent = view === "slots" ? plan.arenas[k].slots : Number(plan.arenas[k].extent);

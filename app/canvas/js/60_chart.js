@@ -71,9 +71,7 @@ class Chart {
     on("pointercancel", () => { this.drag = null; });
     on("wheel", (e) => this.onWheel(e), { passive: false });
     on("dblclick", () => this.fit());
-    on("keydown", (e) => this.onKey(e));
-    on("focus", () => this.soon("over"));
-    on("blur", () => this.soon("over"));
+    on("keydown", (e) => { this.root.classList.add("keyed"); this.onKey(e); });
     this.find.addEventListener("input", () => { this.apply({ search: this.find.value }); this.tellSoon("search", this.find.value, 300); });
     this.find.addEventListener("keydown", (e) => {
       if (e.key === "Enter") { e.preventDefault(); this.nextHit(e.shiftKey ? -1 : 1); }
@@ -117,6 +115,7 @@ class Chart {
     this.selected = this.compared = this.hovered = -1;
     this.scene = this.paints = this.hits = null;
     if (!keep) this.win = null;
+    this.root.classList.remove("waiting");
     this.fillMenus();
     this.apply({ ...this.state });
     this.root.dataset.ready = pack.token;
@@ -154,7 +153,7 @@ class Chart {
 
   fillMenus() {
     const plan = this.plan;
-    const schemes = [["", "as fits the view"], ["role", "role"], ["slot", "slot"], ["arena", "arena"], ...(plan.operator ? [["operator", "operator"]] : []), ["size", "size"],
+    const schemes = [["", "automatic"], ["role", "role"], ["slot", "slot"], ["arena", "arena"], ...(plan.operator ? [["operator", "operator"]] : []), ["size", "size"],
       ...(this.other ? [["change", "change"]] : [])];
     this.colours.replaceChildren(...schemes.map(([value, name]) => el("option", { value }, name)));
     this.arenas.replaceChildren(el("option", { value: "" }, "all, one scale"), ...plan.arenas.map((a) => el("option", { value: a.name }, a.name)));
@@ -208,7 +207,7 @@ class Chart {
     const p = this.plot;
     this.strip = !state.strip ? null : down ? { x: p.x + p.w + MARGIN.gap, y: p.y, w: MARGIN.strip, h: p.h } : { x: p.x, y: 8, w: p.w, h: MARGIN.strip };
     Object.assign(this, { width, height, ratio });
-    if (!this.scene) this.scene = scene(plan, state.view, plan.arenas.map((a) => state.arena === null || a.name === state.arena));
+    if (!this.scene) this.scene = scene(plan, state.view, this.shownArenas(), state.transposed);
     this.full = { t0: 0, t1: Math.max(1, plan.steps), v0: 0, v1: this.scene.top };
     if (!this.win) this.win = { ...this.full };
     if (Number.isNaN(this.win.v0)) Object.assign(this.win, { v0: this.full.v0, v1: this.full.v1 });
@@ -413,6 +412,17 @@ class Chart {
       pen.stroke();
       pen.setLineDash([]);
     };
+    const arena = plan.arenas[this.curve];
+    if (arena && plan.steps) {
+      const at = Math.round(maps.time(arena.peak_step + 0.5)) + 0.5;
+      pen.strokeStyle = look.line;
+      pen.lineWidth = 1;
+      pen.setLineDash([1, 4]);
+      pen.beginPath();
+      if (down) { pen.moveTo(p.x, at); pen.lineTo(p.x + p.w, at); } else { pen.moveTo(at, p.y); pen.lineTo(at, p.y + p.h); }
+      pen.stroke();
+      pen.setLineDash([]);
+    }
     for (const band of s.bands) {
       const { arena, base } = band;
       pen.lineWidth = 1.5;
@@ -428,17 +438,6 @@ class Chart {
         const top = maps.space(base + band.height), bottom = maps.space(base);
         if (bottom > p.y && top - 4 < p.y + p.h) this.bandName(pen, look, band, p.x + 6, Math.max(p.y + 10, top - 9), p.w - 12);
       }
-    }
-    const arena = plan.arenas[this.curve];
-    if (arena && plan.steps) {
-      const at = Math.round(maps.time(arena.peak_step + 0.5)) + 0.5;
-      pen.strokeStyle = look.line;
-      pen.lineWidth = 1;
-      pen.setLineDash([1, 4]);
-      pen.beginPath();
-      if (down) { pen.moveTo(p.x, at); pen.lineTo(p.x + p.w, at); } else { pen.moveTo(at, p.y); pen.lineTo(at, p.y + p.h); }
-      pen.stroke();
-      pen.setLineDash([]);
     }
   }
 
@@ -517,7 +516,7 @@ class Chart {
       for (const band of s.bands) {
         const every = twos((down ? 84 : 34) / maps.kv);
         for (let k = Math.max(0, Math.ceil((w.v0 - band.base) / every)); k * every <= band.height && band.base + k * every <= w.v1; k++) {
-          space.push([maps.space(band.base + k * every), shortBytes(k * every), band]);
+          space.push([maps.space(band.base + k * every), tickBytes(k * every), band]);
         }
       }
     } else if (s.view === "slots") {
@@ -529,8 +528,6 @@ class Chart {
       }
     } else {
       const every = tens((down ? 60 : 15) / maps.kv), order = plan.byBirth();
-      const rows = this.laneRows ?? null;
-      void rows;
       if (every === 1 && !down) {
         const lanes = new Map();
         for (let k = 0, lane = 0; k < order.length; k++) if (s.v1[order[k]]) { if (lane >= w.v0 - 1 && lane <= w.v1) lanes.set(lane, order[k]); lane++; }

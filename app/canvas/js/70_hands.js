@@ -12,19 +12,17 @@ Object.assign(Chart.prototype, {
     pen.rect(p.x - 3, p.y - 3, p.w + 6, p.h + 6);
     pen.clip();
     if (this.selected >= 0) this.drawHandoffs(pen, look, maps);
-    if (this.hovered >= 0) this.frameOf(pen, maps, this.hovered, [], 1, look);
-    if (this.compared >= 0) this.frameOf(pen, maps, this.compared, [5, 3], 2, look);
-    if (this.selected >= 0) this.frameOf(pen, maps, this.selected, [], 2, look);
+    if (this.hovered >= 0) this.frameOf(pen, maps, this.hovered, [], 1);
+    if (this.compared >= 0) this.frameOf(pen, maps, this.compared, [5, 3], 2);
+    if (this.selected >= 0) this.frameOf(pen, maps, this.selected, [], 2);
     pen.restore();
     if (this.step !== null && this.step !== undefined) this.drawStep(pen, look, maps);
-    const focused = this.stage.matches(":focus-visible");
     this.root.dataset.selected = this.selected >= 0 ? plan.ids.at(this.selected) : "";
     this.root.dataset.compared = this.compared >= 0 ? plan.ids.at(this.compared) : "";
-    this.root.dataset.focused = String(focused);
   },
 
   /** A black frame with a white halo, so that it shows on every colour and on either theme; never smaller than it can be seen. */
-  frameOf(pen, maps, row, dash, width, look) {
+  frameOf(pen, maps, row, dash, width) {
     if (!this.shownArenas()[this.plan.arena[row]]) return;
     let [x0, y0, x1, y1] = this.clipped(maps.box(this.plan.birth[row], this.plan.death[row], this.scene.v0[row], this.scene.v1[row]));
     if (x1 < x0 || y1 < y0) return;
@@ -40,7 +38,6 @@ Object.assign(Chart.prototype, {
     pen.lineWidth = width;
     pen.strokeRect(...at);
     pen.setLineDash([]);
-    void look;
   },
 
   /** Hand-offs of the selected tensor: a line from the giver's end to the taker's beginning. */
@@ -146,7 +143,7 @@ Object.assign(Chart.prototype, {
     this.hovering = requestAnimationFrame(() => {
       this.hovering = null;
       const row = this.pick(...this.pointer);
-      if (row !== this.hovered) { this.hovered = row; this.soon("over"); this.fillTip(row); }
+      if (row !== this.hovered || this.tip.hidden !== row < 0) { this.hovered = row; this.soon("over"); this.fillTip(row); }
       this.placeTip(...this.pointer);
     });
   },
@@ -154,6 +151,7 @@ Object.assign(Chart.prototype, {
   onDown(event) {
     if (event.button !== 0 || !this.win) return;
     this.stage.focus({ preventScroll: true });
+    this.root.classList.remove("keyed"); // the ring is for those who came by keyboard
     const [x, y] = this.at(event);
     this.drag = { x, y, win: { ...this.win }, moved: false };
     this.stage.setPointerCapture(event.pointerId);
@@ -207,6 +205,7 @@ Object.assign(Chart.prototype, {
   moved(quiet = false) {
     this.clamp();
     this.soon("base");
+    this.tip.hidden = true;
     if (quiet) return;
     this.share({ window: [this.win.t0, this.win.t1] });
     if (this.state.report_window) this.tellSoon("window", [Math.max(0, Math.floor(this.win.t0)), Math.min(this.plan.steps, Math.ceil(this.win.t1))], 300);
@@ -226,6 +225,7 @@ Object.assign(Chart.prototype, {
     if (row < 0) { this.compared = -1; this.state.compared = null; }
     this.state.selected = id;
     (this.sent ??= []).push(id);
+    if (how !== "click") this.tip.hidden = true;
     if (how !== "click" && row >= 0) this.reveal(row);
     this.live.textContent = row >= 0 ? this.lines(row).map(([a, b]) => `${a} ${b}`).join(", ") : "selection cleared";
     this.share({ selected: id });

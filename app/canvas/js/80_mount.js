@@ -71,14 +71,14 @@ const STYLE = `
 .tmmu-canvas input[type=search] { width: 150px; }
 .tmmu-canvas .count { opacity: 0.75; font-variant-numeric: tabular-nums; }
 .tmmu-canvas .stage { position: relative; width: 100%; touch-action: none; user-select: none; outline: none; border-radius: 4px; cursor: crosshair; }
-.tmmu-canvas .stage:focus-visible { box-shadow: 0 0 0 2px #0072B2; }
+.tmmu-canvas.keyed .stage:focus { box-shadow: 0 0 0 2px #0072B2; }
 .tmmu-canvas canvas { position: absolute; inset: 0; width: 100%; height: 100%; }
 .tmmu-canvas .over { pointer-events: none; }
 .tmmu-canvas .tip { position: absolute; z-index: 3; pointer-events: none; max-width: min(430px, 92%); display: grid; grid-template-columns: auto 1fr; gap: 1px 10px;
   background: #16181d; color: #f4f4f4; border: 1px solid rgba(255,255,255,0.25); border-radius: 6px; padding: 7px 10px; font-size: 12px; font-variant-numeric: tabular-nums; overflow-wrap: anywhere; }
 .tmmu-canvas .tip[hidden] { display: none; }
 .tmmu-canvas .tip b { grid-column: 1 / -1; } .tmmu-canvas .tip .head { opacity: 0.65; white-space: nowrap; }
-.tmmu-canvas .foot { display: flex; flex-wrap: wrap; justify-content: space-between; gap: 2px 18px; font-size: 12px; margin-top: 4px; opacity: 0.92; }
+.tmmu-canvas .foot { display: flex; flex-wrap: wrap; justify-content: space-between; gap: 2px 18px; font-size: 12px; margin-top: 4px; }
 .tmmu-canvas .legend { display: flex; flex-wrap: wrap; gap: 2px 12px; } .tmmu-canvas .legend > span { display: inline-flex; align-items: center; gap: 5px; }
 .tmmu-canvas .note { opacity: 0.7; }
 .tmmu-canvas i { display: inline-block; width: 12px; height: 12px; border-radius: 2px; }
