@@ -231,7 +231,9 @@ def _divergences(a: Trace, b: Trace, complete: bool) -> Iterator[Difference]:
 
 
 _ARENA_FIELDS = tuple(
-    name for name in ArenaSummary.__dataclass_fields__ if name not in ("name", "lower_bound_bytes", "status")
+    name
+    for name in ArenaSummary.__dataclass_fields__
+    if name not in ("name", "lower_bound_bytes", "status", "witness", "witness_step")
 )
 """What a planner proves of an arena is its own affair; where it put things is not."""
 

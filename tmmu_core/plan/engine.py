@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tmmu_core.errors import AllocationFailure, ArenaTooSmall, ContractError, InvalidIrShapes
@@ -19,6 +19,7 @@ from tmmu_core.liveness.analyse import analyse
 from tmmu_core.liveness.model import I64, Liveness
 from tmmu_core.liveness.timeline import build_timeline, default_mode, default_preset
 from tmmu_core.plan import canonical, metrics
+from tmmu_core.plan.certificate import certify
 from tmmu_core.plan.model import ArenaSummary, Plan
 from tmmu_core.plan.problems import arena_problems
 from tmmu_core.plan.rows import PlanColumns, as_used, plan_columns
@@ -235,7 +236,13 @@ def assemble(
 
 
 def summarise(
-    problem: Problem, packing: Packing, config: Mapping[str, Arena], steps: int, slots: int, extent: int, death: I64
+    problem: Problem,
+    packing: Packing,
+    config: Mapping[str, Arena],
+    steps: int,
+    slots: int,
+    extent: int,
+    death: I64,
 ) -> ArenaSummary:
     """The arena's figures and its certificate.
 
@@ -243,9 +250,8 @@ def summarise(
     live a step longer, which the peak must show; the lower bound is that of the problem, where it is still open.
     A plan as low as a proven bound is optimal, whoever made it.
     """
-    alive = metrics.live_bytes_of(problem.birth, problem.death, problem.size, max(steps, 1))
-    bound = max(metrics.peak_of(alive)[1], packing.lower_bound or 0)
-    return metrics.summarise_arena(
+    certificate = certify(problem, packing, extent, max(steps, 1))
+    figures = metrics.summarise_arena(
         problem.arena,
         config.get(problem.arena, Arena()),
         birth=problem.birth,
@@ -254,9 +260,10 @@ def summarise(
         steps=max(steps, 1),
         slots=slots,
         extent=extent,
-        lower_bound=bound,
-        status="optimal" if packing.optimal or extent <= bound else "feasible",
+        lower_bound=certificate.lower_bound,
+        status=certificate.status,
     )
+    return replace(figures, witness=certificate.witness, witness_step=certificate.step)
 
 
 def check_capacity(problem: Problem, summary: ArenaSummary) -> None:

@@ -8,7 +8,7 @@ csv      the rows alone, for a spreadsheet; cannot be read back
 ======== ==============================================================================================
 
 The document has, beside the keys of §9: ``has_inputs_step``, ``planner_options``, ``notes`` and per arena ``storages``,
-``lower_bound_bytes`` and ``status``. Keys that are not known are passed over when reading.
+``lower_bound_bytes``, ``status``, ``witness`` and ``witness_step``. Unknown keys are passed over when reading.
 """
 
 from __future__ import annotations
@@ -47,6 +47,8 @@ class ArenaDocument(msgspec.Struct, omit_defaults=False):
     storages: int | None = None
     lower_bound_bytes: int | None = None
     status: str = "feasible"
+    witness: tuple[str, ...] = ()
+    witness_step: int = -1
 
 
 class RowDocument(msgspec.Struct, omit_defaults=False):

@@ -37,9 +37,14 @@ class ArenaSummary:
     max_live: int
     storages: int
     lower_bound_bytes: int | None = None
-    """A better proven bound than ``peak_live_bytes`` where a planner knows one."""
+    """No plan of this problem has a smaller extent: proven, and never below ``peak_live_bytes`` of the best ranges."""
     status: str = "feasible"
-    """The certificate: ``optimal``, ``feasible`` or ``unproven`` (over its capacity and not proven impossible)."""
+    """The certificate: ``optimal`` (the extent is proven the least), ``unproven`` (a search ended before it knew), or
+    ``feasible`` (a valid plan that claims nothing)."""
+    witness: tuple[str, ...] = ()
+    """The storages, by the ids that name them, that make the lower bound: pairwise in each other's way."""
+    witness_step: int = -1
+    """The step at which they are held; −1 where time is not the reason, or nothing is told."""
 
 
 @dataclass(frozen=True)
