@@ -25,6 +25,8 @@ from torch.utils._pytree import tree_leaves
 from tmmu_core.graph.importers import step_checks
 from tmmu_core.graph.model import Graph, Node, Phase, Role, Tensor, View
 
+TANGENT = "tangent"
+"""The operator that stands for what comes before the backward pass: it makes the gradient of an output."""
 WRAPPER = "module."
 """What the importer's own wrapper adds in front of every parameter's name."""
 
@@ -75,7 +77,7 @@ class _Draft:
     in_place_write: list[tuple[int, int]] = field(default_factory=list)
 
 
-class _Reading(torch.fx.Interpreter):  # type: ignore[misc]  # torch ships as Any here
+class _Reading(torch.fx.Interpreter):
     """Runs the joint graph under fake tensors and takes down what it does."""
 
     def __init__(self, joint: Any, input_names: Sequence[str]) -> None:
@@ -123,13 +125,25 @@ class _Reading(torch.fx.Interpreter):  # type: ignore[misc]  # torch ships as An
             self.tangents[n.name] = (what, value)
             return
         if isinstance(what, descriptors.ParamAOTInput):
-            self._declare(what.target.removeprefix(WRAPPER), value, "parameter")
+            if not self._is_tied(value):
+                self._declare(what.target.removeprefix(WRAPPER), value, "parameter")
         elif isinstance(what, descriptors.BufferAOTInput):
             self._declare(what.target.removeprefix(WRAPPER), value, "buffer")
         else:
             at = getattr(what, "idx", None)
-            given = self.input_names[at] if at is not None and at < len(self.input_names) else f"input_{len(self.inputs)}"
+            given = (
+                self.input_names[at] if at is not None and at < len(self.input_names) else f"input_{len(self.inputs)}"
+            )
             self.inputs.append(self._declare(given, value, "input"))
+
+    def _is_tied(self, value: Any) -> bool:
+        """Whether a parameter is an earlier one under a second name; then it is known under the first."""
+        known = self.storages.get(value.untyped_storage()._cdata)
+        if known is None or not known.layout or known.layout != _layout(value) or value.storage_offset():
+            return False
+        self.id_of[id(value)] = known.base
+        self.values.append(value)
+        return True
 
     def _constant(self, n: Any, value: Any) -> Any:
         if isinstance(value, torch.Tensor):
@@ -188,14 +202,14 @@ class _Reading(torch.fx.Interpreter):  # type: ignore[misc]  # torch ships as An
         """The gradient of each differentiated output comes from outside: a node without a price writes it."""
         self.backward = True
         for placeholder, (what, value) in self.tangents.items():
-            output = self.ends.plain.get(getattr(what.output, "idx", None))
+            output = self.ends.plain.get(getattr(what.output, "idx", -1))
             reads = [self.id_of[id(self.env[output])]] if output is not None else []
             name = self._free(f"{reads[0]}.grad" if reads else placeholder)
             tensor, storage = self._placed(name, value, "gradient")
             made = [tensor] if storage is None else [storage, tensor]
             self.tensors.update((each.id, each) for each in made)
             self.dependent.update(each.id for each in made)
-            self.nodes.append(_Draft(name, "tangent", reads, [each.id for each in made], "backward"))
+            self.nodes.append(_Draft(name, TANGENT, reads, [each.id for each in made], "backward"))
 
     def _placed(self, tensor_id: str, value: Any, role: Role) -> tuple[Tensor, Tensor | None]:
         """The tensor and, where it is new and not all of its storage, the tensor that stands for the storage."""
@@ -208,7 +222,7 @@ class _Reading(torch.fx.Interpreter):  # type: ignore[misc]  # torch ships as An
         own = math.prod(shape) * value.element_size()
         known = self.storages.get(key) if whole else None
         if known is None and whole <= own and not value.storage_offset():
-            layout = (shape, tuple(value.stride()), value.element_size()) if _is_dense(value) else ()
+            layout = _layout(value) if _is_dense(value) else ()
             self.storages[key] = _Storage(tensor_id, value, layout)
             return Tensor(tensor_id, shape, dtype, role), None
         under = None
@@ -227,7 +241,7 @@ class _Reading(torch.fx.Interpreter):  # type: ignore[misc]  # torch ships as An
         pairs = [
             (i, 0)
             for i, leaf in enumerate(read)
-            if (tuple(leaf.shape), tuple(leaf.stride()), leaf.element_size()) == layout
+            if _layout(leaf) == layout
             and not leaf.storage_offset()
             and int(leaf.untyped_storage().nbytes()) == int(written[0].untyped_storage().nbytes())
         ]
@@ -264,21 +278,46 @@ class _Reading(torch.fx.Interpreter):  # type: ignore[misc]  # torch ships as An
             copy.phase = self.nodes[at - 1].phase if at else "forward"
             self.nodes.insert(at, copy)
             self.mutated[old] = after
+        shares: dict[str, list[tuple[str, Any]]] = {}
         for node, of in self.ends.outputs:
             tensor_id = self.id_of.get(id(self.env[node]))
             if isinstance(of, descriptors.ParamAOTInput) and tensor_id is not None:
-                self.gradients[self.id_of[id(self.env[self.ends.placeholder_of[of]])]] = tensor_id
+                parameter = self.id_of[id(self.env[self.ends.placeholder_of[of]])]
+                shares.setdefault(parameter, []).append((tensor_id, self.env[node]))
+                continue
             if tensor_id is not None and tensor_id not in self.outputs and not self.tensors[tensor_id].persistent:
                 self.outputs.append(tensor_id)
+
+        for parameter, gradients in shares.items():
+            gradient = gradients[0][0] if len(gradients) == 1 else self._sum(parameter, gradients)
+            self.gradients[parameter] = gradient
+            if gradient not in self.outputs:
+                self.outputs.append(gradient)
+
+    def _sum(self, parameter: str, gradients: list[tuple[str, Any]]) -> str:
+        """Add up what a tied parameter is given under each of its names, as the eager framework does on arrival."""
+        total, first = gradients[0]
+        for name, value in gradients[1:]:
+            made = self._free(f"{parameter}.grad_sum")
+            self.tensors[made] = msgspec.structs.replace(self.tensors[parameter], id=made, role="gradient", view=None)
+            alike = [_is_dense(each) and each.is_contiguous() for each in (first, value)]
+            pairs = tuple((i, 0) for i, same in enumerate(alike) if same)
+            written = max(k for k, draft in enumerate(self.nodes) if {total, name} & set(draft.outputs))
+            self.nodes.insert(
+                written + 1, _Draft(made, "add.Tensor", [total, name], [made], "backward", pairs or "none")
+            )
+            total = made
+        return total
 
     def native(self, name: str) -> Graph:
         """What was taken down, as a graph."""
         self._read_after_write()
         self._name_gradients()
-        saved = _saved(self.nodes)
+        persistent = {tensor.id for tensor in self.tensors.values() if tensor.persistent}
+        saved = _saved(self.nodes) - persistent
         tensors = [
             msgspec.structs.replace(tensor, saved_for_backward=True)
-            if tensor.id in saved and not tensor.persistent
+            if tensor.id in saved and not (tensor.view and tensor.view.base_tensor_uid in persistent)
             else tensor
             for tensor in self.tensors.values()
         ]
@@ -320,9 +359,7 @@ class _Reading(torch.fx.Interpreter):  # type: ignore[misc]  # torch ships as An
         for draft in self.nodes:
             draft.inputs = [names.get(name, name) for name in draft.inputs]
             draft.outputs = [names.get(name, name) for name in draft.outputs]
-        self.tensors = {
-            names.get(tensor.id, tensor.id): _renamed(tensor, names) for tensor in self.tensors.values()
-        }
+        self.tensors = {names.get(tensor.id, tensor.id): _renamed(tensor, names) for tensor in self.tensors.values()}
 
 
 @dataclass(frozen=True)
@@ -380,6 +417,10 @@ def _is_dense(value: Any) -> bool:
     return int(value.untyped_storage().nbytes()) == value.numel() * value.element_size() and not _repeats(value)
 
 
+def _layout(value: Any) -> tuple[Any, ...]:
+    return tuple(value.shape), tuple(value.stride()), value.element_size()
+
+
 def _repeats(value: Any) -> bool:
     return any(stride == 0 and dim > 1 for stride, dim in zip(value.stride(), value.shape, strict=True))
 
@@ -400,10 +441,13 @@ def _as_view(
         return Tensor(tensor_id, shape, dtype, role, view=View(base, offset, min(own, covered), strides))
     if own > covered or offset + own > whole:
         return Tensor(tensor_id, (covered,), "uint8", role, view=View(base, offset))
-    return Tensor(tensor_id, shape, dtype, role, view=View(base, offset, None, None if value.is_contiguous() else strides))
+    return Tensor(
+        tensor_id, shape, dtype, role, view=View(base, offset, None, None if value.is_contiguous() else strides)
+    )
 
 
 def _saved(nodes: list[_Draft]) -> set[str]:
-    """Written in the forward pass (or given to it) and read in the backward pass."""
-    backward = {name for draft in nodes if draft.phase == "backward" for name in draft.outputs}
-    return {name for draft in nodes if draft.phase == "backward" for name in draft.inputs if name not in backward}
+    """Written in the forward pass (or given to it) and read by an operator of the backward pass."""
+    backward = [draft for draft in nodes if draft.phase == "backward"]
+    made = {name for draft in backward for name in draft.outputs}
+    return {name for draft in backward if draft.instr != TANGENT for name in draft.inputs if name not in made}
