@@ -61,6 +61,25 @@ PLANNERS: dict[str, PlannerEntry] = {
             "plan_naive",
             has_slots=True,
         ),
+        PlannerEntry(
+            "ffd",
+            "r10: first-fit decreasing over whole regions",
+            f"{_HERE}.ffd",
+            "ffd",
+        ),
+        PlannerEntry(
+            "greedy",
+            "one placement loop: an order and a fit",
+            f"{_HERE}.greedy",
+            "greedy",
+            {"order": "size", "fit": "lowest"},
+        ),
+        PlannerEntry(
+            "portfolio",
+            "every greedy order with every fit, the best kept",
+            f"{_HERE}.portfolio",
+            "portfolio",
+        ),
     )
 }
 
