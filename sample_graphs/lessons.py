@@ -107,18 +107,21 @@ def early_output() -> Graph:
 
 
 def mixed_sizes() -> Graph:
-    """Slots are few and not small: a slot is as large as its largest tenant, so a late large tensor swells it.
+    """Slots are few and not small: a slot is as large as its largest tenant.
 
-    Small and large take turns in the lowest slot: each of the three slots ends up large, although only one large
-    tensor is ever alive beside two small ones.
+    Every tensor is read by the next two steps, so three slots take turns. The large tensors are never alive together,
+    but each finds another slot free, and in the end all three slots are large.
     """
-    sizes = {"x": 4, "a": 4, "b": 256, "c": 4, "d": 4, "e": 256, "f": 4, "g": 4, "h": 256, "y": 4}
-    names = list(sizes)
+    large = {"c", "g", "k"}
+    names = list("abcdefghijkl")
     tensors = [
-        kib(name, size, role={"x": "input", "y": "output"}.get(name, "activation")) for name, size in sizes.items()
+        kib(name, 256 if name in large else 4, role={"a": "input", "l": "output"}.get(name, "activation"))
+        for name in names
     ]
-    nodes = [op(f"n_{names[i]}", "MATMUL", " ".join(names[max(0, i - 2) : i]), names[i]) for i in range(1, len(names))]
-    return graph("mixed_sizes", tensors, nodes, ["x"], ["y"])
+    nodes = [
+        op(f"make_{names[i]}", "MATMUL", " ".join(names[max(0, i - 2) : i]), names[i]) for i in range(1, len(names))
+    ]
+    return graph("mixed_sizes", tensors, nodes, ["a"], ["l"])
 
 
 def two_arenas() -> Graph:
@@ -166,9 +169,12 @@ def views() -> Graph:
 
 
 def in_place() -> Graph:
-    """``in_place_write`` is a demand: the output is the input's bytes, written anew. A cache is updated, then a sum."""
+    """``in_place_write`` is a demand: the output is the input's bytes, written anew.
+
+    Only the token is saved for a backward pass: what is written over cannot be.
+    """
     tensors = [
-        Tensor(id="token", shape=(1, 1024), role="input"),
+        Tensor(id="token", shape=(1, 1024), role="input", saved_for_backward=True),
         Tensor(id="cache", shape=(128, 1024), role="buffer"),
         Tensor(id="cache_next", shape=(128, 1024), role="buffer"),
         Tensor(id="scores", shape=(1, 1024)),
@@ -227,7 +233,10 @@ def alias_group() -> Graph:
 
 
 def training_step() -> Graph:
-    """A whole step of a two-layer network: forward, backward, and an optimizer that writes the weights in place."""
+    """A whole step of a two-layer network: forward, backward, and an optimizer that writes the weights in place.
+
+    A weight and its next value are one alias group, so that they are one storage in the modes without optimizer too.
+    """
     saved: dict[str, Any] = {"saved_for_backward": True}
     tensors = [
         Tensor(id="x", shape=(32, 256), role="input", **saved),
@@ -243,11 +252,11 @@ def training_step() -> Graph:
     ]
     for name, shape in (("w1", (256, 512)), ("w2", (512, 10))):
         tensors += [
-            Tensor(id=name, shape=shape, role="parameter"),
+            Tensor(id=name, shape=shape, role="parameter", alias_group_id=name),
+            Tensor(id=f"{name}_next", shape=shape, role="parameter", alias_group_id=name),
             Tensor(id=f"d_{name}", shape=shape, role="gradient"),
-            Tensor(id=f"m_{name}", shape=shape, role="optimizer_state"),
-            Tensor(id=f"{name}_next", shape=shape, role="parameter"),
-            Tensor(id=f"m_{name}_next", shape=shape, role="optimizer_state"),
+            Tensor(id=f"m_{name}", shape=shape, role="optimizer_state", alias_group_id=f"m_{name}"),
+            Tensor(id=f"m_{name}_next", shape=shape, role="optimizer_state", alias_group_id=f"m_{name}"),
         ]
     back: dict[str, Any] = {"phase": "backward"}
     nodes = [

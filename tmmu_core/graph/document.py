@@ -119,7 +119,9 @@ def _decode_json(data: bytes, shape: type[T], source: str) -> T:
             hint="Save the file as UTF-8.",
         ) from error
     except RecursionError as error:
-        raise UnreadableInput("this JSON is nested too deeply to be a graph.", source=source) from error
+        raise UnreadableInput(
+            "this JSON is nested too deeply to be a graph.", source=source, hint="Check what wrote it."
+        ) from error
 
 
 def _place(text: bytes, at: int) -> str:

@@ -30,7 +30,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import TensorProto, defs, inliner, shape_inference
 
 from tmmu_core.errors import InvalidIrShapes, UnreadableInput
-from tmmu_core.graph import dtypes
+from tmmu_core.graph import checks, dtypes
 from tmmu_core.graph.importers.onnx_operators import (
     ELEMENTWISE,
     ELEMENTWISE_IN_FIRST,
@@ -289,6 +289,9 @@ class _Builder:
         self.constant = set(self.weights)
         self.readers: Counter[str] = Counter()
         self.tensors: dict[str, Tensor] = {}
+        self.ends = {key: dim.min for key, dim in dims.items()}, {key: dim.max for key, dim in dims.items()}
+        self.sizes: dict[str, tuple[int, int]] = {}
+        """Bytes of each tensor at the lower and at the upper end of the envelopes."""
 
     def build(self) -> Graph:
         """Fold, then keep what is left: its nodes, what they read and what they write."""
@@ -379,18 +382,8 @@ class _Builder:
             candidates = operands[:1]
         else:
             return ()
-        size = self._sizes(written[0])
-        fit = [name for name in candidates if name not in self.constant and self._sizes(name) == size]
+        fit = [name for name in candidates if name not in self.constant and self.sizes[name] == self.sizes[written[0]]]
         return tuple((operands.index(name), 0) for name in fit)
-
-    def _sizes(self, name: str) -> tuple[int, int]:
-        """Bytes at the lower and at the upper end of the envelopes."""
-        tensor = self.tensors[name]
-        ends = []
-        for end in ({k: dim.min for k, dim in self.dims.items()}, {k: dim.max for k, dim in self.dims.items()}):
-            shape = [end[dim] if isinstance(dim, str) else dim for dim in tensor.shape]
-            ends.append(dtypes.tensor_bytes(shape, tensor.dtype))
-        return ends[0], ends[1]
 
     def _constant(self, name: str, node_id: str) -> None:
         if name not in self.constant:
@@ -421,9 +414,12 @@ class _Builder:
             self._refuse_shape(name, node_id)
         if view and name in self.facts.derived:
             shape = self.tensors[view].shape  # the same bytes at every point of the envelopes, which no other shape is
-        self.tensors[name] = Tensor(
-            id=name, shape=shape, dtype=dtype, role=role, view=View(base_tensor_uid=view) if view else None
+        tensor = Tensor(id=name, shape=shape, dtype=dtype, role=role, view=View(base_tensor_uid=view) if view else None)
+        low, high = (
+            checks.size_of(tensor, checks.resolve_shape(tensor, end, len(self.tensors)), len(self.tensors))
+            for end in self.ends
         )
+        self.tensors[name], self.sizes[name] = tensor, (low, high)
 
     def _refuse_shape(self, name: str, node_id: str) -> NoReturn:
         maker = next((node for node in self.proto.node if name in node.output), None)

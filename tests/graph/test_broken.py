@@ -1,0 +1,67 @@
+"""Every deliberately broken file is refused with its own error, its place and words that name the thing.
+
+``tests/data/broken/expected.json`` holds what each must say; a file may fail when it is read, when it is checked to be
+whole, or when its order is resolved: a person who opens it sees one refusal all the same.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tmmu_core.errors import ContractError, TmmuError, UnreadableInput
+from tmmu_core.graph.importers import READERS, read_graph_file
+from tmmu_core.liveness.timeline import build_timeline
+
+BROKEN = Path(__file__).parent.parent / "data" / "broken"
+EXPECTED: dict[str, dict[str, Any]] = json.loads((BROKEN / "expected.json").read_text(encoding="utf-8"))
+
+
+def refusal(name: str) -> TmmuError:
+    with pytest.raises(TmmuError) as caught:
+        build_timeline(read_graph_file(BROKEN / name), "inference", "inference")
+    return caught.value
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_a_broken_file_is_refused_with_its_error_its_place_and_its_words(name: str) -> None:
+    expected, error = dict(EXPECTED[name]), refusal(name)
+    assert type(error).__name__ == expected.pop("error")
+    assert expected.pop("says") in str(error)
+    if isinstance(error, UnreadableInput):
+        assert error.source == name
+        assert expected.pop("place", "") in error.place
+        assert expected.pop("tried", {}).items() <= dict(error.tried).items()
+    else:
+        assert isinstance(error, ContractError)
+        assert {key: error.diagnostics.get(key) for key in expected} == expected
+        expected.clear()
+    assert expected == {}
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_a_refusal_says_the_way_out(name: str) -> None:
+    assert refusal(name).hint
+
+
+UNREADABLE = [name for name, expected in EXPECTED.items() if expected["error"] == "UnreadableInput"]
+
+
+@pytest.mark.parametrize("name", [name for name in UNREADABLE if not name.endswith(".gz")])
+def test_a_file_that_cannot_be_read_names_every_reader_with_its_reason(name: str) -> None:
+    error = refusal(name)
+    assert isinstance(error, UnreadableInput)
+    assert [reader for reader, _ in error.tried] == [reader.name for reader in READERS]
+    assert all(reason for _, reason in error.tried)
+
+
+def test_every_broken_file_is_expected() -> None:
+    assert sorted(path.name for path in BROKEN.iterdir() if path.name != "expected.json") == sorted(EXPECTED)
+
+
+def test_a_missing_file_is_told_by_its_name() -> None:
+    with pytest.raises(UnreadableInput, match="cannot be opened: no such file"):
+        read_graph_file(BROKEN / "nowhere.json")
