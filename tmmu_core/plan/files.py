@@ -26,7 +26,10 @@ import numpy as np
 
 from tmmu_core.errors import U64_MAX, InvalidIrShapes, UnreadableInput
 from tmmu_core.graph import document
+from tmmu_core.plan.metrics import arena_number, storages_of
 from tmmu_core.plan.model import I64, PLAN_SCHEMA, ArenaSummary, Plan
+from tmmu_core.planners.instances import write_csv
+from tmmu_core.planners.problem import Problem
 
 I64_MAX = 2**63 - 1
 HEAD_KEY = b"tmmu_plan"
@@ -241,6 +244,32 @@ def to_parquet(plan: Plan) -> bytes:
     sink = io.BytesIO()
     pq.write_table(table.replace_schema_metadata({HEAD_KEY: head}), sink, compression="zstd")
     return sink.getvalue()
+
+
+def to_instance(plan: Plan, arena: str | None = None) -> bytes:
+    """One arena as the field's CSV with offsets (``id,lower,upper,size,alignment,offset``), a row per storage.
+
+    Without ``arena`` the plan must have one arena only. Raises ``UnreadableInput`` naming its arenas otherwise.
+    """
+    named = [a.name for a in plan.arenas if arena in (None, a.name)]
+    if len(named) != 1:
+        raise UnreadableInput(
+            f"the plan has no arena {arena!r}." if arena is not None else "an instance holds one arena.",
+            source=plan.ir_name,
+            hint=f"Choose one of its arenas: {', '.join(a.name for a in plan.arenas) or 'it has none'}.",
+        )
+    s = storages_of(plan)
+    here = np.flatnonzero(s.arena == arena_number(plan, named[0]))
+    here = here[np.lexsort((s.head[here], U64_MAX - s.size[here], s.birth[here]))]
+    problem = Problem(
+        arena=named[0],
+        ids=tuple([plan.tensor_ids[row] for row in s.head[here].tolist()]),
+        birth=s.birth[here],
+        death=s.death[here],
+        size=s.size[here],
+        alignment=s.alignment[here],
+    )
+    return write_csv(problem, s.offset[here]).encode()
 
 
 WRITERS: dict[str, Callable[[Plan], bytes]] = {

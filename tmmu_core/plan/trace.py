@@ -28,7 +28,7 @@ from tmmu_core.errors import UnreadableInput
 from tmmu_core.graph import document
 from tmmu_core.plan.files import HandoffDocument, HeadDocument, RowDocument, arena_document, build
 from tmmu_core.plan.metrics import storages_of
-from tmmu_core.plan.model import PLAN_SCHEMA, Plan
+from tmmu_core.plan.model import PLAN_SCHEMA, ArenaSummary, Plan
 
 TRACE_SCHEMA = "tmmu_trace/1"
 METRIC_SCHEMA = "tmmu_metrics/1"
@@ -88,7 +88,7 @@ def records(plan: Plan, *, digest: bool = False, replans: Iterable[Record] = ())
         "steps": plan.steps,
         "has_inputs_step": plan.has_inputs_step,
         "execution_order": [] if digest else list(plan.execution_order),
-        "arenas": {arena.name: msgspec.to_builtins(arena_document(arena)) for arena in plan.arenas},
+        "arenas": {arena.name: _arena(arena) for arena in plan.arenas},
     }
     if not digest:
         yield from _tensor_records(plan)
@@ -104,6 +104,13 @@ def records(plan: Plan, *, digest: bool = False, replans: Iterable[Record] = ())
         "metrics": told_metrics(plan.metrics),
         "notes": plan.notes,
     }
+
+
+def _arena(arena: ArenaSummary) -> Record:
+    """An arena as configured and as filled; its witness, which may name thousands, is the plan file's to tell."""
+    told: Record = msgspec.to_builtins(arena_document(arena))
+    del told["witness"], told["witness_step"]
+    return told
 
 
 def _tensor_records(plan: Plan) -> Iterator[Record]:

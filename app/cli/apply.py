@@ -1,0 +1,79 @@
+"""``tmmu apply``: a plan onto real memory, once, as a proof that it can be."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from app import words
+from app.cli.console import FINE, Column, UsageFault, say, say_json, table
+from app.cli.options import AsJson, PlanRequest, Source, planning, resolve
+
+Security = Annotated[
+    str, typer.Option(metavar="WORD", help="standard, or confidential or regulated, which forbid debug fill.")
+]
+Fill = Annotated[
+    int | None, typer.Option("--debug-fill", metavar="SEED", help="Fill every tensor with a Philox pattern.")
+]
+
+
+@planning
+def command(
+    plan: Source,
+    request: PlanRequest,
+    security: Security = "standard",
+    debug_fill: Fill = None,
+    json: AsJson = False,
+) -> int:
+    """Map a plan's arenas, bind every tensor, walk the steps zeroing what is born, and commit."""
+    from tmmu_core.runtime.apply import apply_plan
+    from tmmu_core.runtime.commit import commit_execution
+
+    found = resolve(plan, request)
+    if found.trace is not None and not found.trace.complete:
+        raise UsageFault(f"{plan} is a digest: it does not tell its tensors.", "Apply the plan, or a whole trace.")
+    applied = apply_plan(found.plan, security=security)
+    if debug_fill is not None:
+        for tensor_id in found.plan.tensor_ids:
+            applied.debug_fill(tensor_id, debug_fill)
+    zeroed = sum(applied.enter(step) for step in range(found.plan.steps))
+    state = commit_execution(applied)
+    arenas = [
+        {
+            "name": arena.name,
+            "mapped_bytes": applied.arenas[arena.name].size_bytes,
+            "extent_bytes": arena.extent_bytes,
+            "alignment_bytes": arena.alignment_bytes,
+        }
+        for arena in found.plan.arenas
+    ]
+    if json:
+        say_json(
+            {
+                "tmmu_plan_hash": found.plan.tmmu_plan_hash.hex(),
+                "state_hash": state.state_hash.hex(),
+                "batch": state.batch,
+                "operations": state.operations,
+                "barriers": list(state.barriers),
+                "zeroed_bytes": zeroed,
+                "tensors_bound": len(found.plan),
+                "arenas": arenas,
+            }
+        )
+        return FINE
+    say(f"applied: {words.count(len(found.plan), 'tensor')} bound, {words.full_bytes(zeroed)} zeroed at birth", "")
+    table(
+        (Column("arena"), Column("mapped", True), Column("extent", True), Column("alignment", True)),
+        [
+            [
+                arena.name,
+                words.full_bytes(applied.arenas[arena.name].size_bytes),
+                words.full_bytes(arena.extent_bytes),
+                words.full_bytes(arena.alignment_bytes),
+            ]
+            for arena in found.plan.arenas
+        ],
+    )
+    say("", f"state hash {state.state_hash.hex()}")
+    return FINE

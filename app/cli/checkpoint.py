@@ -1,0 +1,32 @@
+"""``tmmu checkpoint``: plan a graph and keep the plan as a checkpoint."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from app.cli.console import FINE, UsageFault, write_output
+from app.cli.judge import AgainstGraph, resolve_with_graph, solved_like
+from app.cli.options import AsJson, PlanRequest, Source, planning
+from tmmu_core.graph import document
+from tmmu_core.plan.checkpoint import checkpoint
+
+To = Annotated[str, typer.Option("-o", "--output", metavar="FILE", help="Write to this file; - for standard output.")]
+
+
+@planning
+def command(graph: Source, request: PlanRequest, output: To, of: AgainstGraph = None, json: AsJson = False) -> int:
+    """Write the checkpoint of a graph's plan, or of a finished plan and its --graph."""
+    found, against = resolve_with_graph(graph, of, request)
+    if against is None:
+        raise UsageFault(
+            f"{graph} does not say which node makes a tensor.", "Give the graph, or the plan's graph by --graph."
+        )
+    solved = solved_like(found, against)
+    assert solved.solution is not None
+    if found.plan.ir_hash != solved.plan.ir_hash:
+        raise UsageFault(f"{graph} is not a plan of {of}: their ir_hash differs.", "Give the graph it was made from.")
+    data = checkpoint(found.plan, solved.solution.liveness)
+    write_output(output, document.pack(data) if output.endswith(".gz") else data, "the checkpoint")
+    return FINE

@@ -1,0 +1,151 @@
+"""``tmmu compare``: two plans or traces, comparable or not, identical or where they part."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from app import words
+from app.cli.console import FINDING, FINE, NOT_COMPARABLE, STREAM, Column, UsageFault, say, say_json, table
+from app.cli.options import AsJson, PlanRequest, planning, resolve_either
+from tmmu_core.plan.compare import KINDS, Comparison, Difference, TensorChange, compare
+from tmmu_core.plan.model import ArenaSummary, TensorRow
+
+Baseline = Annotated[str, typer.Argument(metavar="A", help="The baseline: a plan, trace, checkpoint or graph.")]
+Candidate = Annotated[str, typer.Argument(metavar="B", help="The candidate: likewise.")]
+Limit = Annotated[int, typer.Option(min=0, help="How many changed tensors to list.")]
+
+
+@planning
+def command(a: Baseline, b: Candidate, request: PlanRequest, limit: Limit = 20, json: AsJson = False) -> int:
+    """Compare two plans, baseline → candidate. Graphs are planned first, under the options given.
+
+    Exit code: 0 identical, 1 diverged, 3 not comparable.
+    """
+    if a == b == STREAM:
+        raise UsageFault("standard input can be read once only.", "Name a file for one of the two.")
+    left, right = resolve_either(a, request), resolve_either(b, request)
+    verdict = compare(left.trace or left.plan, right.trace or right.plan)
+    if json:
+        say_json(as_json(verdict, limit))
+    else:
+        in_words(verdict, limit)
+    return FINE if verdict.identical else FINDING if verdict.comparable else NOT_COMPARABLE
+
+
+# --- in words ----------------------------------------------------------------------------------------------------
+
+
+def in_words(verdict: Comparison, limit: int) -> None:
+    """The comparison, to standard output."""
+    if not verdict.comparable:
+        say("not comparable: " + "; ".join(_why(d) for d in verdict.incomparable))
+    elif verdict.identical:
+        say("identical: same order, same layout, same live ranges")
+    else:
+        say("diverged")
+    if verdict.first is not None:
+        say(f"first divergence at {verdict.first.path}: {_told(verdict.first.left)} → {_told(verdict.first.right)}")
+    for difference in verdict.context:
+        say(f"context {difference.path[2:]}: {_told(difference.left)} → {_told(difference.right)}")
+    if not verdict.complete:
+        say("one side is a digest: its tensors are not told, only their hash")
+    if verdict.identical:
+        return
+    say("")
+    table(
+        (Column("arena"), Column("extent", True), Column("change", True), Column("slots", True), Column("bound", True)),
+        [_arena_row(change.name, change.left, change.right) for change in verdict.arenas],
+    )
+    changed = {kind: total for kind, total in verdict.totals.items() if total[0]}
+    if not changed:
+        return
+    say("")
+    table(
+        (Column("tensors"), Column("count", True), Column("bytes", True)),
+        [
+            [kind, words.count(n), words.delta_bytes(size) if kind == "resized" else words.full_bytes(size)]
+            for kind, (n, size) in changed.items()
+        ],
+    )
+    rows = [_change_row(change) for change in islice(verdict.changes(), limit)]
+    if rows:
+        say("")
+        table((Column("tensor"), Column("changed"), Column("baseline"), Column("candidate")), rows)
+        total = int((verdict.kinds != 0).sum())
+        say(words.of(len(rows), total, "changed tensor"))
+
+
+def _why(difference: Difference) -> str:
+    names = {"$.ir_hash": "another graph", "$.replay_token": "another replay token"}
+    names["$.arena_config_hash"] = "another arena configuration"
+    return names.get(difference.path, f"{difference.path[2:]} {difference.left} → {difference.right}")
+
+
+def _told(value: Any) -> str:
+    return "nothing" if value is None else value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _arena_row(name: str, left: ArenaSummary | None, right: ArenaSummary | None) -> list[str]:
+    before, after = (words.full_bytes(side.extent_bytes) if side else "–" for side in (left, right))
+    change = (right.extent_bytes if right else 0) - (left.extent_bytes if left else 0)
+    slots = words.change(*(words.count(side.slots) if side else "–" for side in (left, right)))
+    bound = words.change(*(words.short_bytes(side.peak_live_bytes) if side else "–" for side in (left, right)))
+    return [name, words.change(before, after), words.delta_bytes(change), slots, bound]
+
+
+def _change_row(change: TensorChange) -> list[str]:
+    return [change.tensor_id, ", ".join(change.kinds), _place(change.left), _place(change.right)]
+
+
+def _place(row: TensorRow | None) -> str:
+    if row is None:
+        return "–"
+    place = f"{row.arena}[{row.offset_bytes:,}, {row.offset_bytes + row.size_bytes:,}) slot {row.logical_slot}"
+    return f"{place} {words.live_range(row.birth, row.death)}"
+
+
+# --- as JSON -----------------------------------------------------------------------------------------------------
+
+
+def as_json(verdict: Comparison, limit: int) -> dict[str, Any]:
+    """The comparison as JSON-ready values; keys do not depend on the verdict."""
+    return {
+        "comparable": verdict.comparable,
+        "identical": verdict.identical,
+        "complete": verdict.complete,
+        "incomparable": [_difference(d) for d in verdict.incomparable],
+        "first_divergence": None if verdict.first is None else _difference(verdict.first),
+        "divergences": [_difference(d) for d in verdict.divergences],
+        "context": [_difference(d) for d in verdict.context],
+        "totals": {kind: {"tensors": verdict.totals[kind][0], "bytes": verdict.totals[kind][1]} for kind in KINDS},
+        "arenas": [
+            {"name": change.name, "left": _arena(change.left), "right": _arena(change.right)}
+            for change in verdict.arenas
+        ],
+        "changed_tensors": int((verdict.kinds != 0).sum()),
+        "changes": [
+            {
+                "tensor_id": change.tensor_id,
+                "kinds": list(change.kinds),
+                "left": _row(change.left),
+                "right": _row(change.right),
+            }
+            for change in islice(verdict.changes(), limit)
+        ],
+    }
+
+
+def _difference(difference: Difference) -> dict[str, Any]:
+    return {"path": difference.path, "left": difference.left, "right": difference.right}
+
+
+def _arena(arena: ArenaSummary | None) -> dict[str, Any] | None:
+    return None if arena is None else vars(arena)
+
+
+def _row(row: TensorRow | None) -> dict[str, Any] | None:
+    return None if row is None else vars(row)

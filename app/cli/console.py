@@ -1,0 +1,158 @@
+"""What goes out: tables for people, JSON for machines, faults to standard error; and the exit codes (contract §10).
+
+On a terminal a table is set by rich; in a pipe it is plain aligned text of any width, without a frame, so that it can
+be cut and grepped.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from app import words
+from tmmu_core.errors import ContractError, TmmuError, UnreadableInput
+
+FINE, FINDING, BAD_INPUT, NOT_COMPARABLE = 0, 1, 2, 3
+OUR_FAULT = 70
+"""A bug of ours: told apart from every verdict (sysexits' EX_SOFTWARE)."""
+
+STREAM = "-"
+"""The name of the standard streams."""
+
+
+class UsageFault(TmmuError):
+    """The command was called in a way that makes no sense."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        self.message, self.hint = message, hint
+        super().__init__(message)
+
+    def __str__(self) -> str:
+        return " ".join(filter(None, (self.message, self.hint)))
+
+    def record(self) -> dict[str, Any]:
+        """The same as a JSON-ready mapping."""
+        return {"code_id": "USAGE", "message": self.message, "hint": self.hint}
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table: its title, and whether it holds figures, which stand at the right."""
+
+    title: str
+    figures: bool = False
+
+
+def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], title: str = "") -> None:
+    """Write a table to standard output."""
+    if not sys.stdout.isatty():
+        if title:
+            print(title)
+        print(plain_table(columns, rows))
+        return
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    set_table = Table(title=Text(title) if title else None, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
+    for column in columns:
+        set_table.add_column(Text(column.title), justify="right" if column.figures else "left", overflow="fold")
+    for row in rows:
+        set_table.add_row(*[Text(cell) for cell in row])
+    Console().print(set_table)
+
+
+def plain_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> str:
+    """The table as aligned text: a head, and a line per row, two blanks between columns."""
+    cells = [[column.title for column in columns], *[[cell.replace("\n", " ") for cell in row] for row in rows]]
+    widths = [max(len(row[k]) for row in cells) for k in range(len(columns))]
+    lines = []
+    for row in cells:
+        set_row = [
+            cell.rjust(width) if column.figures else cell.ljust(width)
+            for cell, width, column in zip(row, widths, columns, strict=True)
+        ]
+        lines.append("  ".join(set_row).rstrip())
+    return "\n".join(lines)
+
+
+def say(*lines: str) -> None:
+    """Write lines to standard output."""
+    for line in lines:
+        print(line)
+
+
+def note(line: str) -> None:
+    """Write a remark to standard error, where it does not mix with what is piped on."""
+    print(line, file=sys.stderr)
+
+
+def say_json(value: Any) -> None:
+    """Write a value as indented JSON to standard output. Takes what msgspec encodes; bytes must be hex by now."""
+    sys.stdout.write(msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n")
+
+
+def fault(error: TmmuError, *, as_json: bool) -> None:
+    """Tell an error on standard error: in words, or as one record on one line."""
+    if as_json:
+        record: Mapping[str, Any] = error.record()  # type: ignore[attr-defined]
+        sys.stderr.write(msgspec.json.encode(record).decode() + "\n")
+        return
+    sys.stderr.write(f"tmmu: {in_words(error)}\n")
+
+
+def in_words(error: TmmuError) -> str:
+    """An error as a sentence: the code, the thing, the place, the way out."""
+    if not isinstance(error, ContractError):
+        return str(error)
+    place = str(error.diagnostics.get("path", ""))
+    told = error.message.rstrip(".")
+    where = f" (at {place})" if place and place not in told else ""
+    return f"{error.code_id} ({error.numeric_code}): {told}{where}." + (f" {error.hint}" if error.hint else "")
+
+
+def read_input(name: str) -> bytes:
+    """The bytes of a file, or of standard input for ``-``. Raises ``UnreadableInput``."""
+    if name == STREAM:
+        return sys.stdin.buffer.read()
+    try:
+        return Path(name).read_bytes()
+    except OSError as error:
+        raise UnreadableInput(
+            f"the file cannot be opened: {(error.strerror or str(error)).lower()}.",
+            source=name,
+            hint="Check the name and the rights, or give - to read standard input.",
+        ) from error
+
+
+def write_output(name: str, data: bytes, what: str) -> None:
+    """Write to a file, and say so on standard error; to standard output for ``-``. Raises :class:`UsageFault`."""
+    if name == STREAM:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+        return
+    try:
+        Path(name).write_bytes(data)
+    except OSError as error:
+        raise UsageFault(
+            f"{name} cannot be written: {(error.strerror or str(error)).lower()}.", "Check the folder and the rights."
+        ) from error
+    note(f"wrote {what} to {name} ({words.short_bytes(len(data))})")
+
+
+def format_by_ending(name: str, endings: Mapping[str, str], fallback: str) -> tuple[str, bool]:
+    """``(format, gzipped)`` that a file name asks for; ``fallback`` for ``-``. Raises :class:`UsageFault`."""
+    if name == STREAM:
+        return fallback, False
+    plain = name.removesuffix(".gz")
+    for ending, format_ in endings.items():
+        if plain.endswith(ending):
+            return format_, plain != name
+    raise UsageFault(f"the ending of {name} asks for no known format.", f"End it in {', '.join(endings)}.")

@@ -1,0 +1,45 @@
+"""``tmmu export``: a plan in another format."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated
+
+import typer
+
+from app.cli.console import FINE, STREAM, UsageFault, write_output
+from app.cli.options import AsJson, Out, PlanRequest, Source, planning, resolve
+from tmmu_core.graph import document
+from tmmu_core.plan import files, trace
+from tmmu_core.plan.model import Plan
+
+EXPORTERS: dict[str, Callable[[Plan], bytes]] = {
+    **files.WRITERS,
+    "trace": trace.to_json_lines,
+    "trace-cbor": trace.to_cbor_sequence,
+    "instance": files.to_instance,
+}
+"""Format word → writer."""
+
+To = Annotated[str, typer.Option("--to", metavar="FORMAT", help=f"One of: {', '.join(EXPORTERS)}.")]
+OfArena = Annotated[
+    str | None, typer.Option("--arena", metavar="NAME", help="The arena, for formats that hold one (instance).")
+]
+
+
+@planning
+def command(
+    plan: Source, request: PlanRequest, to: To, output: Out = STREAM, arena: OfArena = None, json: AsJson = False
+) -> int:
+    """Write a plan (or a graph's plan) as JSON, CBOR, CSV, parquet, trace, or as the field's packing instance."""
+    if to not in EXPORTERS:
+        raise UsageFault(f"there is no format {to!r}.", f"Choose one of: {', '.join(EXPORTERS)}.")
+    if arena is not None and to != "instance":
+        raise UsageFault(f"--arena has no effect on the format {to}.", "It holds all arenas.")
+    found = resolve(plan, request)
+    if found.trace is not None and not found.trace.complete:
+        raise UsageFault(f"{plan} is a digest: it does not tell its tensors.", "Export the plan, or a whole trace.")
+    data = files.to_instance(found.plan, arena) if to == "instance" else EXPORTERS[to](found.plan)
+    name = output or STREAM
+    write_output(name, document.pack(data) if name.endswith(".gz") else data, f"the plan as {to}")
+    return FINE

@@ -1,0 +1,152 @@
+"""``tmmu gate``: limits on a plan, for continuous integration. Red is exit code 1."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from typing import Annotated
+
+import typer
+
+from app import words
+from app.cli.console import FINDING, FINE, Column, UsageFault, say, say_json, table
+from app.cli.options import AsJson, PlanRequest, Source, planning, read_bytes_option, resolve_either
+from app.cli.show import bound_of
+from tmmu_core.plan.model import Plan
+
+ALL = "all arenas"
+
+MaxExtent = Annotated[
+    list[str] | None,
+    typer.Option(metavar="[ARENA=]BYTES", help="The most bytes, over all arenas or in one; repeatable."),
+]
+MaxGap = Annotated[
+    list[str] | None,
+    typer.Option(metavar="[ARENA=]PERCENT", help="The most that an extent may be over its lower bound; repeatable."),
+]
+MaxPeak = Annotated[
+    list[str] | None, typer.Option(metavar="[ARENA=]BYTES", help="The most bytes alive together; repeatable.")
+]
+MinReuse = Annotated[
+    list[str] | None, typer.Option(metavar="[ARENA=]PERCENT", help="The least reuse ratio; repeatable.")
+]
+Against = Annotated[
+    str | None, typer.Option(metavar="FILE", help="A plan, trace or graph; the arenas may not outgrow its arenas.")
+]
+MaxGrowth = Annotated[
+    str | None,
+    typer.Option(metavar="BYTES|PERCENT%", help="How much each arena may grow over the baseline [0]."),
+]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One limit and how the plan stands to it; ``ok`` is the verdict, the texts are for people."""
+
+    what: str
+    arena: str
+    value: str
+    limit: str
+    ok: bool
+
+
+@planning
+def command(
+    plan: Source,
+    request: PlanRequest,
+    max_extent: MaxExtent = None,
+    max_gap: MaxGap = None,
+    max_peak: MaxPeak = None,
+    min_reuse: MinReuse = None,
+    baseline: Against = None,
+    max_growth: MaxGrowth = None,
+    json: AsJson = False,
+) -> int:
+    """Hold a plan (or a graph's plan) to limits. Exit code: 0 green, 1 red. Without any limit there is no gate."""
+    if max_growth is not None and baseline is None:
+        raise UsageFault("--max-growth needs a --baseline.", "Name the plan to grow from.")
+    if not any((max_extent, max_gap, max_peak, min_reuse, baseline)):
+        raise UsageFault(
+            "a gate without a limit can never be red.",
+            "Give --max-extent, --max-gap, --max-peak, --min-reuse or --baseline.",
+        )
+    found = resolve_either(plan, request).plan
+    checks = [
+        *_extents(found, max_extent or ()),
+        *_peaks(found, max_peak or ()),
+        *_gaps(found, max_gap or ()),
+        *_reuse(found, min_reuse or ()),
+    ]
+    if baseline is not None:
+        checks += _growth(resolve_either(baseline, request).plan, found, max_growth or "0")
+    green = all(check.ok for check in checks)
+    if json:
+        say_json({"ok": green, "tmmu_plan_hash": found.tmmu_plan_hash.hex(), "checks": [asdict(c) for c in checks]})
+    else:
+        say("green" if green else "red: " + words.count(sum(not c.ok for c in checks), "limit") + " exceeded", "")
+        table(
+            (Column("limit on"), Column("arena"), Column("value", True), Column("limit", True), Column("verdict")),
+            [[c.what, c.arena, c.value, c.limit, "ok" if c.ok else "EXCEEDED"] for c in checks],
+        )
+    return FINE if green else FINDING
+
+
+def _extents(plan: Plan, limits: list[str] | tuple[()]) -> Iterator[Check]:
+    for arena, text in _split(plan, limits):
+        limit = read_bytes_option("--max-extent", text)
+        value = sum(a.extent_bytes for a in plan.arenas if arena in (ALL, a.name))
+        yield Check("extent", arena, words.full_bytes(value), words.full_bytes(limit), value <= limit)
+
+
+def _peaks(plan: Plan, limits: list[str] | tuple[()]) -> Iterator[Check]:
+    for arena, text in _split(plan, limits):
+        limit = read_bytes_option("--max-peak", text)
+        value = sum(a.peak_live_bytes for a in plan.arenas if arena in (ALL, a.name))
+        yield Check("peak live bytes", arena, words.full_bytes(value), words.full_bytes(limit), value <= limit)
+
+
+def _gaps(plan: Plan, limits: list[str] | tuple[()]) -> Iterator[Check]:
+    for arena, text in _split(plan, limits):
+        limit = _percent("--max-gap", text)
+        chosen = [a for a in plan.arenas if arena in (ALL, a.name)]
+        extent, bound = sum(a.extent_bytes for a in chosen), sum(map(bound_of, chosen))
+        # extent / bound − 1 ≤ limit, in whole numbers
+        ok = extent - bound <= limit * bound
+        yield Check("gap", arena, words.gap(extent, bound), f"{text.rstrip('% ')} %", ok)
+
+
+def _reuse(plan: Plan, limits: list[str] | tuple[()]) -> Iterator[Check]:
+    for arena, text in _split(plan, limits):
+        limit = _percent("--min-reuse", text)
+        chosen = [a for a in plan.arenas if arena in (ALL, a.name)]
+        slots, storages = sum(a.slots for a in chosen), sum(a.storages for a in chosen)
+        ok = storages - slots >= limit * storages
+        yield Check("reuse", arena, words.percent(storages - slots, storages), f"{text.rstrip('% ')} %", ok)
+
+
+def _growth(before: Plan, after: Plan, text: str) -> Iterator[Check]:
+    relative = text.strip().endswith("%")
+    allowed = _percent("--max-growth", text) if relative else Fraction(read_bytes_option("--max-growth", text))
+    for name in sorted({**before.arena_of, **after.arena_of}):
+        old, new = (side.arena_of[name].extent_bytes if name in side.arena_of else 0 for side in (before, after))
+        limit = old + (allowed * old if relative else allowed)
+        yield Check("growth", name, words.delta_bytes(new - old), words.delta_bytes(int(limit) - old), new <= limit)
+
+
+def _split(plan: Plan, limits: list[str] | tuple[()]) -> Iterator[tuple[str, str]]:
+    for text in limits:
+        arena, separator, value = text.rpartition("=")
+        if separator and arena not in plan.arena_of:
+            raise UsageFault(f"the plan has no arena {arena!r}.", f"Its arenas are: {', '.join(plan.arena_of)}.")
+        yield (arena, value) if separator else (ALL, value)
+
+
+def _percent(option: str, text: str) -> Fraction:
+    try:
+        value = Fraction(text.strip().removesuffix("%").strip()) / 100
+    except (ValueError, ZeroDivisionError):
+        raise UsageFault(f"{option}: {text!r} is not a percentage.", "Write a number, with or without %.") from None
+    if value < 0:
+        raise UsageFault(f"{option}: {text!r} is negative.", "Give a percentage of 0 or more.")
+    return value

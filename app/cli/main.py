@@ -1,0 +1,108 @@
+"""``tmmu``: the commands by name, and the way from what was raised to an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from importlib import import_module
+
+import typer
+from typer.exceptions import Abort, TyperException
+
+from app.cli.console import BAD_INPUT, FINE, OUR_FAULT, UsageFault, fault
+from tmmu_core.errors import TmmuError
+
+COMMANDS = (
+    "plan",
+    "trace",
+    "compare",
+    "lint",
+    "verify",
+    "gate",
+    "sweep",
+    "export",
+    "report",
+    "convert",
+    "checkpoint",
+    "restore",
+    "apply",
+    "explore",
+)
+"""In the order in which the help lists them; each is a module of this package with a function ``command``."""
+
+INTERRUPTED = 130
+
+
+def build() -> typer.Typer:
+    """The command line as a typer application."""
+    app = typer.Typer(
+        name="tmmu",
+        help="See when every tensor lives, where it lies and why it does not fit.",
+        no_args_is_help=False,
+        add_completion=False,
+        rich_markup_mode="rich" if sys.stdout.isatty() else None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    for name in COMMANDS:
+        app.command(name)(import_module(f"app.cli.{name}").command)
+
+    @app.callback(invoke_without_command=True)
+    def whole(
+        context: typer.Context,
+        version: bool = typer.Option(False, "--version", help="Show the version and exit."),
+    ) -> int:
+        if version:
+            from tmmu_core import SPEC_VERSION, __version__
+
+            print(f"tmmu {__version__} ({SPEC_VERSION})")
+            raise typer.Exit(FINE)
+        if context.invoked_subcommand is None:
+            print(context.get_help())
+            raise typer.Exit(BAD_INPUT)
+        return FINE
+
+    return app
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line; its exit code. Nothing is raised."""
+    as_json = "--json" in arguments
+    try:
+        code = build()(list(arguments), standalone_mode=False, prog_name="tmmu")
+        sys.stdout.flush()
+        return int(code or FINE)
+    except TmmuError as error:
+        fault(error, as_json=as_json)
+        return BAD_INPUT
+    except TyperException as error:
+        fault(_usage(error), as_json=as_json)
+        return BAD_INPUT
+    except BrokenPipeError:
+        # Whoever read us has seen enough. Standard output is closed for good, lest Python complain on its way out.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FINE
+    except (KeyboardInterrupt, Abort):
+        return INTERRUPTED
+    except Exception:
+        traceback.print_exc()
+        print("tmmu: this is a fault of the program, not of the input; please report it.", file=sys.stderr)
+        return OUR_FAULT
+
+
+def _usage(error: TyperException) -> UsageFault:
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context else "tmmu"
+    message = error.format_message().rstrip(".")
+    return UsageFault(f"{message[:1].lower()}{message[1:]}.", f'See "{command} --help".')
+
+
+def main() -> None:
+    """The console script."""
+    sys.exit(run(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,37 @@
+"""``tmmu plan``: a graph or an instance to its plan."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+from app.cli.console import FINE, STREAM, format_by_ending, write_output
+from app.cli.options import AsJson, Out, PlanRequest, Source, planning, resolve
+from app.cli.show import plan_in_words
+from tmmu_core.graph import document
+from tmmu_core.plan import files
+from tmmu_core.plan.model import Plan
+
+ENDINGS = {".json": "json", ".cbor": "cbor", ".csv": "csv", ".parquet": "parquet"}
+
+
+def write_plan(plan: Plan, name: str, writers: dict[str, Callable[[Plan], bytes]] = files.WRITERS) -> None:
+    """Write a plan in the format that the file name asks for."""
+    format_, gzipped = format_by_ending(name, ENDINGS, "json")
+    data = writers[format_](plan)
+    write_output(name, document.pack(data) if gzipped else data, "the plan")
+
+
+@planning
+def command(graph: Source, request: PlanRequest, output: Out = None, json: AsJson = False) -> int:
+    """Plan a graph (or a packing instance) and show, or write, where every tensor lies."""
+    plan = resolve(graph, request, plans_too=False).plan
+    if output is not None:
+        write_plan(plan, output)
+    if output == STREAM:
+        return FINE
+    if json:
+        sys.stdout.write(files.to_json(plan).decode())
+    else:
+        plan_in_words(plan)
+    return FINE

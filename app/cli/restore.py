@@ -1,0 +1,32 @@
+"""``tmmu restore``: a checkpoint back to its plan."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from app.cli.console import FINE, STREAM, read_input, say
+from app.cli.options import AsJson, Out, Source, read_token
+from app.cli.plan import write_plan
+from app.cli.show import plan_in_words
+from tmmu_core.plan import files
+from tmmu_core.plan.checkpoint import restore
+
+Token = Annotated[str | None, typer.Option(metavar="HEX", help="Take only a checkpoint made under this replay token.")]
+
+
+def command(checkpoint: Source, token: Token = None, output: Out = None, json: AsJson = False) -> int:
+    """Restore a plan; refused when its recomputed hash is not the stored one."""
+    plan = restore(read_input(checkpoint), checkpoint, token=None if token is None else read_token(token))
+    if output is not None:
+        write_plan(plan, output)
+    if output == STREAM:
+        return FINE
+    if json:
+        sys.stdout.write(files.to_json(plan).decode())
+        return FINE
+    say("restored: the plan hash recomputed from the rows is the stored one", "")
+    plan_in_words(plan)
+    return FINE

@@ -1,0 +1,66 @@
+"""A plan in words: the strip per arena, as the explorer shows it, for a terminal or a pipe."""
+
+from __future__ import annotations
+
+from app import words
+from app.cli.console import Column, say, table
+from tmmu_core.plan import metrics
+from tmmu_core.plan.model import ArenaSummary, Plan
+from tmmu_core.plan.sparse import is_sparse
+
+ARENA_COLUMNS = (
+    Column("arena"),
+    Column("lower bound", True),
+    Column("extent", True),
+    Column("gap", True),
+    Column("capacity", True),
+    Column("headroom", True),
+    Column("slots", True),
+    Column("max live", True),
+    Column("reuse", True),
+    Column("peak at"),
+    Column("certificate"),
+)
+
+
+def plan_in_words(plan: Plan) -> None:
+    """Name, arenas and hashes of a plan, to standard output."""
+    say(" · ".join(filter(None, (plan.ir_name or "unnamed", plan.mode, plan.preset, plan.planner))))
+    counts = (
+        words.count(plan.steps, "step"),
+        words.count(len(plan), "tensor"),
+        words.count(sum(a.storages for a in plan.arenas), "storage"),
+        words.count(len(plan.handoffs), "hand-off"),
+    )
+    say(", ".join(counts), "")
+    peaks = {} if plan.steps > 1 << 28 else {a.name: metrics.peak(plan, a.name).step for a in plan.arenas}
+    table(ARENA_COLUMNS, [_arena(plan, arena, peaks.get(arena.name)) for arena in plan.arenas])
+    extent, bound = sum(a.extent_bytes for a in plan.arenas), sum(map(bound_of, plan.arenas))
+    alive = words.full_bytes(bound)
+    say("", f"in all     {words.full_bytes(extent)}, {alive} alive at most, gap {words.gap(extent, bound)}")
+    if is_sparse(plan):
+        say("addresses  hashed (blake3_sparse): offsets are no layout, extents are those of the slots end to end")
+    say(f"plan hash  {plan.tmmu_plan_hash.hex()}", f"layout     {plan.layout_hash.hex()}")
+
+
+def bound_of(arena: ArenaSummary) -> int:
+    """The best lower bound known, in bytes."""
+    return max(arena.peak_live_bytes, arena.lower_bound_bytes or 0)
+
+
+def _arena(plan: Plan, arena: ArenaSummary, peak: int | None) -> list[str]:
+    unlimited = arena.capacity_bytes >= words.UNLIMITED
+    headroom = arena.capacity_bytes - arena.extent_bytes
+    return [
+        arena.name,
+        words.full_bytes(bound_of(arena)),
+        words.full_bytes(arena.extent_bytes),
+        words.gap(arena.extent_bytes, bound_of(arena)),
+        words.capacity(arena.capacity_bytes),
+        "–" if unlimited else words.full_bytes(headroom),
+        words.count(arena.slots),
+        words.count(arena.max_live),
+        words.percent(arena.storages - arena.slots, arena.storages),
+        words.step(peak, plan.node_at(peak) if peak is not None else ""),
+        arena.status,
+    ]

@@ -1,0 +1,161 @@
+"""``tmmu sweep``: one graph under every planner, mode and alignment asked for, in one table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Annotated, Any
+
+import typer
+
+from app import words
+from app.cli.console import BAD_INPUT, FINE, Column, UsageFault, say_json, table
+from app.cli.options import AsJson, PlanRequest, Source, open_any, planning, resolve_opened
+from app.cli.show import bound_of
+from tmmu_core.errors import ContractError
+from tmmu_core.graph.model import DEFAULT_ARENAS, MODES, PRESETS, Graph
+from tmmu_core.plan.model import Plan
+from tmmu_core.plan.reading import Opened, PlainInstance
+from tmmu_core.planners import PLANNERS
+
+Planners = Annotated[
+    str | None, typer.Option("--planners", metavar="A,B,…", help="Which planners [slots,naive]; all for all.")
+]
+Modes = Annotated[
+    str | None, typer.Option("--modes", metavar="A,B,…", help="Which modes [the default one]; all for all.")
+]
+Presets = Annotated[
+    str | None, typer.Option("--presets", metavar="A,B,…", help="Which presets [by the mode]; all for all.")
+]
+Alignments = Annotated[
+    str | None,
+    typer.Option("--alignments", metavar="N,N,…", help="Which arena alignments, in bytes [the arenas' own]."),
+]
+
+
+@planning
+def command(
+    graph: Source,
+    request: PlanRequest,
+    planners: Planners = None,
+    modes: Modes = None,
+    presets: Presets = None,
+    alignments: Alignments = None,
+    json: AsJson = False,
+) -> int:
+    """Plan one graph (or instance) many times and tabulate. A row that cannot be planned tells its error's code.
+
+    Exit code: 0 when at least one row was planned, else 2.
+    """
+    for option, name in ((request.planner, "planner"), (request.mode, "mode"), (request.preset, "preset")):
+        if option is not None:
+            raise UsageFault(f"--{name} has no effect on a sweep.", f"Give --{name}s.")
+    opened = open_any(graph)
+    if not isinstance(opened, Graph | PlainInstance):
+        raise UsageFault(f"{graph} holds a plan already.", "Give a graph or an instance.")
+    rows = list(
+        _rows(
+            opened,
+            graph,
+            request,
+            _words(planners, tuple(PLANNERS)) or ("slots", "naive"),
+            _words(modes, MODES) or (None,),
+            _words(presets, PRESETS) or (None,),
+            tuple(_number(text) for text in alignments.split(",")) if alignments else (None,),
+        )
+    )
+    if json:
+        say_json({"graph": rows[0]["name"] if rows else graph, "rows": rows})
+    else:
+        table(_COLUMNS, [_in_words(row) for row in rows])
+    return FINE if any(row["error"] is None for row in rows) else BAD_INPUT
+
+
+def _rows(
+    opened: Opened,
+    name: str,
+    request: PlanRequest,
+    planners: tuple[str | None, ...],
+    modes: tuple[str | None, ...],
+    presets: tuple[str | None, ...],
+    alignments: tuple[int | None, ...],
+) -> Iterator[dict[str, Any]]:
+    for mode in modes:
+        for preset in presets:
+            for alignment in alignments:
+                arenas = _aligned(opened, request.arenas, alignment)
+                for planner in planners:
+                    asked = replace(request, mode=mode, preset=preset, planner=planner, arenas=arenas)
+                    row: dict[str, Any] = {"planner": planner, "mode": mode, "preset": preset, "alignment": alignment}
+                    try:
+                        yield {**row, **_figures(resolve_opened(opened, name, asked).plan), "error": None}
+                    except ContractError as error:
+                        yield {**row, **dict.fromkeys(_FIGURES), "error": error.record()}
+
+
+def _aligned(opened: Opened, arenas: Mapping[str, Any] | None, alignment: int | None) -> Mapping[str, Any] | None:
+    """The configuration with every arena at ``alignment``; one that was not given declares all that may be needed."""
+    if alignment is None:
+        return arenas
+    if arenas is None:
+        named = (t.arena for t in opened.tensors if t.arena is not None) if isinstance(opened, Graph) else ()
+        default = DEFAULT_ARENAS if isinstance(opened, Graph) else ("arena",)
+        arenas = {name: {} for name in dict.fromkeys((*default, *named))}
+    return {name: {**dict(arena), "alignment_bytes": alignment} for name, arena in arenas.items()}
+
+
+_FIGURES = ("name", "lower_bound_bytes", "extent_bytes", "slots", "storages", "steps", "layout_hash")
+
+
+def _figures(plan: Plan) -> dict[str, Any]:
+    return {
+        "name": plan.ir_name,
+        "mode": plan.mode,
+        "preset": plan.preset,
+        "lower_bound_bytes": sum(map(bound_of, plan.arenas)),
+        "extent_bytes": sum(a.extent_bytes for a in plan.arenas),
+        "slots": sum(a.slots for a in plan.arenas),
+        "storages": sum(a.storages for a in plan.arenas),
+        "steps": plan.steps,
+        "layout_hash": plan.layout_hash.hex(),
+        "arenas": {a.name: a.extent_bytes for a in plan.arenas},
+        "allocation_time_ns": plan.metrics.get("allocation_time_ns"),
+    }
+
+
+_COLUMNS = (
+    Column("planner"),
+    Column("mode"),
+    Column("preset"),
+    Column("alignment", True),
+    Column("lower bound", True),
+    Column("extent", True),
+    Column("gap", True),
+    Column("slots", True),
+    Column("layout"),
+)
+
+
+def _in_words(row: Mapping[str, Any]) -> list[str]:
+    head = [row["planner"], row["mode"] or "", row["preset"] or ""]
+    head.append("" if row["alignment"] is None else f"{row['alignment']:,}")
+    if row["error"] is not None:
+        return [*head, "", "", "", "", row["error"]["code_id"]]
+    bound, extent = row["lower_bound_bytes"], row["extent_bytes"]
+    figures = [words.full_bytes(bound), words.full_bytes(extent), words.gap(extent, bound), words.count(row["slots"])]
+    return [*head, *figures, row["layout_hash"][:12]]
+
+
+def _words(text: str | None, known: tuple[str, ...]) -> tuple[str | None, ...]:
+    if text is None:
+        return ()
+    return known if text.strip() == "all" else tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+def _number(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise UsageFault(
+            f"the alignment {text!r} is no whole number.", "Write powers of two, such as 64,128."
+        ) from None

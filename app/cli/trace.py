@@ -1,0 +1,29 @@
+"""``tmmu trace``: the trace of an allocation run, as JSON lines or a CBOR sequence."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from app.cli.console import FINE, STREAM, format_by_ending, write_output
+from app.cli.options import AsJson, Out, PlanRequest, Source, planning, resolve
+from tmmu_core.graph import document
+from tmmu_core.plan import trace
+
+ENDINGS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".cborseq": "cbor", ".cbor": "cbor"}
+Digest = Annotated[bool, typer.Option("--digest", help="Leave out the tensors; their hashes stand for them.")]
+
+
+@planning
+def command(
+    graph: Source, request: PlanRequest, output: Out = STREAM, digest: Digest = False, json: AsJson = False
+) -> int:
+    """Write the trace of planning a graph, or of a finished plan: header, a record per tensor, summary."""
+    found = resolve(graph, request)
+    name = output or STREAM
+    format_, gzipped = format_by_ending(name, ENDINGS, "jsonl")
+    write = trace.to_cbor_sequence if format_ == "cbor" else trace.to_json_lines
+    data = write(found.plan, digest=digest, replans=found.trace.replans if found.trace else ())
+    write_output(name, document.pack(data) if gzipped else data, "the trace")
+    return FINE

@@ -1,0 +1,30 @@
+"""``tmmu verify``: is a plan valid, says who did not make it."""
+
+from __future__ import annotations
+
+from app import words
+from app.cli.console import UsageFault
+from app.cli.judge import AgainstGraph, resolve_with_graph, tell
+from app.cli.options import AsJson, PlanRequest, Source, planning
+
+
+@planning
+def command(plan: Source, request: PlanRequest, graph: AgainstGraph = None, json: AsJson = False) -> int:
+    """Verify a plan: no overlap in time and bytes, alignment, bounds, capacity, slots = max live, hashes.
+
+    A graph is planned first. With a finished plan, --graph gives the graph to check its live ranges against.
+    Exit code: 0 nothing found, 1 a finding.
+    """
+    from tmmu_core.judge import verify_plan
+
+    found, against = resolve_with_graph(plan, graph, request)
+    if found.trace is not None and not found.trace.complete:
+        raise UsageFault(f"{plan} is a digest: it does not tell its tensors.", "Verify the plan, or a whole trace.")
+    verdict = verify_plan(against, found.plan)
+    checked = words.count(len(verdict.checked), "rule")
+    return tell(
+        verdict.findings,
+        f"{verdict}; {checked} checked: {', '.join(verdict.checked)}",
+        json,
+        checked=list(verdict.checked),
+    )
