@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tmmu_core.errors import AlignmentViolation, ArenaTooSmall, InvalidIrShapes
-from tmmu_core.graph.model import Arena
+from tmmu_core.graph.model import DEFAULT_ARENAS, Arena
 from tmmu_core.liveness.groups import Groups, storage_groups
 from tmmu_core.liveness.handoffs import decide_handoffs
 from tmmu_core.liveness.model import Liveness, Storages, Timeline
@@ -102,7 +102,7 @@ def _arenas(
     heads = np.flatnonzero(is_head)
     own = [tensor.arena or by_role[tensor.role] for tensor in map(tensors.__getitem__, heads.tolist())]
     used = set(own)
-    missing = sorted(used - set(arenas)) if arenas else []
+    missing = sorted(used - set(arenas or DEFAULT_ARENAS))
     if missing:
         tensor = min(tensors[i].id for i, name in zip(heads.tolist(), own, strict=True) if name == missing[0])
         raise ArenaTooSmall(
@@ -111,7 +111,7 @@ def _arenas(
             capacity=0,
             required="unknown",
             tensor=tensor,
-            hint=f"Declare {missing[0]!r}; declared are: {', '.join(sorted(arenas))}.",
+            hint=f"Declare {missing[0]!r}; declared are: {', '.join(sorted(arenas or DEFAULT_ARENAS))}.",
         )
     names = tuple(sorted(used | set(arenas)))
     number = {name: i for i, name in enumerate(names)}

@@ -62,9 +62,14 @@ def storage_groups(timeline: Timeline, ranges: Ranges) -> Groups:
         members: dict[int, list[int]] = {}
         for i in np.flatnonzero(ranges.planned).tolist():
             members.setdefault(find(i), []).append(i)
+        taken: set[tuple[int, int]] = set()
         for step, x, y, node in writes:
             a, b = find(x), find(y)
-            _check_in_place(timeline, ranges, step, x, y, node, members[a])
+            # One input gives its bytes to one output, and brings nobody together who was alive before.
+            twice = not taken.isdisjoint({(step, x), (step, y)})
+            strangers = a != b and any(ranges.birth[m] < step for m in members[b] if m != y)
+            _check_in_place(timeline, ranges, step, x, y, node, members[a], alone=not (twice or strangers))
+            taken |= {(step, x), (step, y)}
             if a != b:
                 join(x, y)
                 members[find(x)] = members[a] + members[b]
@@ -100,7 +105,7 @@ def _in_place_writes(timeline: Timeline) -> list[tuple[int, int, int, int]]:
 
 
 def _check_in_place(
-    timeline: Timeline, ranges: Ranges, step: int, x: int, y: int, node: int, members: list[int]
+    timeline: Timeline, ranges: Ranges, step: int, x: int, y: int, node: int, members: list[int], *, alone: bool
 ) -> None:
     """Seed II.G, condition by condition; a write that may not be is refused, never silently copied."""
     tensors, index = timeline.graph.tensors, timeline.index
@@ -108,7 +113,7 @@ def _check_in_place(
     forbidden = set(tensors[x].must_not_alias) & {tensors[y].id} or set(tensors[y].must_not_alias) & {tensors[x].id}
     arenas = {tensor.arena for tensor in (tensors[x], tensors[y]) if tensor.arena is not None}
     conditions = (
-        ("refcount", any(ranges.birth[m] < step < ranges.death[m] for m in others)),
+        ("refcount", not alone or any(ranges.birth[m] < step < ranges.death[m] for m in others)),
         ("saved_for_backward", bool(ranges.saved[x])),
         ("read_later", bool(ranges.last_read[x] > step)),
         ("graph_output", bool(index.is_output[x])),
@@ -131,7 +136,7 @@ def _check_in_place(
 
 
 _IN_WORDS = {
-    "refcount": "another tensor of its storage is still alive",
+    "refcount": "it is not the only one of its storage that is alive",
     "saved_for_backward": "it is saved for the backward pass",
     "read_later": "it is read again later",
     "graph_output": "it is an output of the graph",

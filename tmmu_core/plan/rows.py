@@ -158,5 +158,5 @@ def _alignments(liveness: Liveness, rows: I64, arenas: Sequence[ArenaSummary]) -
         alignment[at] = itemsize(tensors[rows[at]].dtype)
     for at, declared in enumerate([tensors[i].alignment for i in rows.tolist()]):
         if declared is not None:
-            alignment[at] = max(declared, 1 if inside[at] else int(alignment[at]))
+            alignment[at] = max(declared, int(alignment[at]))
     return alignment
