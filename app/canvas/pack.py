@@ -25,8 +25,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app import words
+from app.markup import bound_of
+from tmmu_core.plan.compare import KINDS, compare
 from tmmu_core.plan.metrics import live_bytes, peak_of, storages_of
-from tmmu_core.plan.model import Plan
+from tmmu_core.plan.model import ArenaSummary, Plan
 
 MAGIC = b"TMMUCANV"
 VERSION = 1
@@ -99,10 +101,14 @@ def pack_plan(
     plans = [_pack_one(arrays, plan, operators, extra or {})]
     if baseline is not None:
         plans.append(_pack_one(arrays, baseline, None, {}))
-        plans[0]["twin"] = arrays.add(_twins(plan, baseline) + 1)
-        plans[1]["twin"] = arrays.add(_twins(baseline, plan) + 1)
+        told = compare(baseline, plan)
+        for spec, mine, other in ((plans[0], told.right_row, told.left_row), (plans[1], told.left_row, told.right_row)):
+            here = mine >= 0
+            twin, kinds = np.zeros(spec["rows"], np.int64), np.zeros(spec["rows"], np.uint8)
+            twin[mine[here]], kinds[mine[here]] = other[here] + 1, told.kinds[here]
+            spec["twin"], spec["changes"] = arrays.add(twin), arrays.add(kinds)
     body = b"".join(arrays.chunks)
-    header: dict[str, Any] = {"plans": plans}
+    header: dict[str, Any] = {"kinds": KINDS, "plans": plans}
     token = hashlib.sha256(_json(header) + body).hexdigest()[:16]
     head = _json({"token": token, **header})
     head += b" " * (-(len(head) + 16) % 8)
@@ -136,9 +142,8 @@ def packed_once(
 
 def claim(plan: Plan, arena: str) -> str:
     """What an arena's chart claims: ``Peak 1.50 MiB at #104 conv_12; arena 1.66 MiB; gap 10.4 %``."""
-    summary = plan.arena_of[arena]
     step, _ = peak_of(live_bytes(plan, arena)) if plan.steps else (0, 0)
-    return _claim(plan, summary.peak_live_bytes, summary.extent_bytes, step)
+    return _claim(plan, plan.arena_of[arena], step)
 
 
 def matches(plan: Plan, text: str) -> NDArray[np.bool_]:
@@ -161,10 +166,10 @@ def _fold(text: str) -> str:
     return text.translate(_FOLD)
 
 
-def _claim(plan: Plan, bound: int, extent: int, step: int) -> str:
+def _claim(plan: Plan, arena: ArenaSummary, step: int) -> str:
     return (
-        f"Peak {words.short_bytes(bound)} at {words.step(step, plan.node_at(step))}; "
-        f"arena {words.short_bytes(extent)}; gap {words.gap(extent, bound)}"
+        f"Peak {words.short_bytes(arena.peak_live_bytes)} at {words.step(step, plan.node_at(step))}; "
+        f"arena {words.short_bytes(arena.extent_bytes)}; gap {words.gap(arena.extent_bytes, bound_of(arena))}"
     )
 
 
@@ -182,12 +187,12 @@ def _pack_one(
                 "name": summary.name,
                 "capacity": None if summary.capacity_bytes >= words.UNLIMITED else str(summary.capacity_bytes),
                 "extent": str(summary.extent_bytes),
-                "bound": str(summary.lower_bound_bytes or summary.peak_live_bytes),
+                "bound": str(bound_of(summary)),
                 "peak": str(summary.peak_live_bytes),
                 "peak_step": step,
                 "slots": summary.slots,
                 "storages": summary.storages,
-                "claim": _claim(plan, summary.peak_live_bytes, summary.extent_bytes, step),
+                "claim": _claim(plan, summary, step),
                 "live": arrays.add(curve),
             }
         )
@@ -232,11 +237,6 @@ def _shapes(plan: Plan) -> Iterable[str]:
         if shape not in said:
             said[shape] = words.shape(shape)
         yield said[shape]
-
-
-def _twins(plan: Plan, other: Plan) -> NDArray[np.int64]:
-    """Row of the same tensor id in the other plan, −1 where it is not there."""
-    return np.fromiter((other.row_of.get(tensor_id, -1) for tensor_id in plan.tensor_ids), np.int64, len(plan))
 
 
 def _json(value: Any) -> bytes:

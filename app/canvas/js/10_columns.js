@@ -13,6 +13,7 @@ function decode(bytes) {
   const header = JSON.parse(DECODER.decode(data.subarray(16, 16 + length)));
   const base = data.byteOffset + 16 + length;
   const plans = header.plans.map((plan) => new Columns(plan, data.buffer, base));
+  plans.forEach((plan) => { plan.kinds = header.kinds; });
   return { token: header.token, plans };
 }
 
@@ -84,6 +85,7 @@ class Columns {
     const flat = read(spec.handoffs);
     this.handoffs = [];
     for (let k = 0; k < flat.length; k += 3) this.handoffs.push([Number(flat[k]), Number(flat[k + 1]), Number(flat[k + 2])]);
+    this.changes = spec.changes ? read(spec.changes) : null; // per row, bit k: the header's kinds[k]
     this.twin = spec.twin ? read(spec.twin) : null; // row in the other plan, plus one; 0 where there is none
   }
   exact(column, row) { return BigInt(this.raw[column][row]); }

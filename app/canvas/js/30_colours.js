@@ -6,8 +6,10 @@ const ROLE_COLOURS = {
 const PERSISTENT = new Set(["parameter", "buffer", "constant", "optimizer_state"]);
 const CATEGORIES = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#8C6BB1", "#B8860B", "#4D9221", "#A6611A", "#5E7FA3"];
 const OTHER = "#8A8F98";
+// What changed, in the words of tmmu_core/plan/compare.py; of several the first here gives the colour.
 const CHANGES = [
-  ["unchanged", "#A8ADB5"], ["moved", "#0072B2"], ["retimed", "#56B4E9"], ["resized", "#E69F00"], ["other arena", "#CC79A7"], ["added", "#009E73"],
+  ["unchanged", "#A8ADB5"], ["added", "#009E73"], ["removed", "#A6611A"], ["other_arena", "#CC79A7"], ["resized", "#E69F00"],
+  ["retimed", "#56B4E9"], ["moved", "#0072B2"], ["redescribed", "#8C6BB1"],
 ];
 
 const rgbOf = (hex) => [1, 3, 5].map((k) => parseInt(hex.slice(k, k + 2), 16));
@@ -26,7 +28,7 @@ function even(lightness, chroma, hue) {
 }
 
 /** {codes, table: [[r, g, b]], legend: [[name, css]], note} for a plan under a scheme. */
-function paint(plan, scheme, other) {
+function paint(plan, scheme) {
   const n = plan.n;
   if (scheme === "slot") {
     const codes = Uint8Array.from({ length: n }, (_, i) => Number(plan.slot[i]) % 24);
@@ -57,8 +59,8 @@ function paint(plan, scheme, other) {
     const ramp = n ? [low, high] : null;
     return { codes, table, legend: [], ramp, note: "colour = bytes, logarithmic" };
   }
-  if (scheme === "change" && plan.twin && other) {
-    return { codes: changes(plan, other), table: CHANGES.map(([, hex]) => rgbOf(hex)), legend: CHANGES, note: "colour = change, baseline → candidate" };
+  if (scheme === "change" && plan.changes) {
+    return { codes: changes(plan), table: CHANGES.map(([, hex]) => rgbOf(hex)), legend: CHANGES.map(([name, hex]) => [name.replace("_", " "), hex]), note: "colour = change, baseline → candidate" };
   }
   const keys = Object.keys(ROLE_COLOURS), seen = new Set();
   const code = plan.role.names.map((name) => (PERSISTENT.has(name) ? 5 : Math.max(0, keys.indexOf(name))));
@@ -67,16 +69,10 @@ function paint(plan, scheme, other) {
   return { codes, table: keys.map((k) => rgbOf(ROLE_COLOURS[k])), legend: keys.map((k) => [k, ROLE_COLOURS[k]]).filter((_, k) => seen.has(k)), note: "colour = role" };
 }
 
-/** Per row, which of CHANGES tells it from its twin: the first that holds, greatest first. */
-function changes(plan, other) {
-  return Uint8Array.from({ length: plan.n }, (_, i) => {
-    if (!plan.twin[i]) return 5;
-    const j = plan.twin[i] - 1;
-    if (plan.arenas[plan.arena[i]].name !== other.arenas[other.arena[j]].name) return 4;
-    if (plan.raw.size[i] != other.raw.size[j]) return 3; // eslint-disable-line eqeqeq -- one may be a BigInt
-    if (plan.birth[i] !== other.birth[j] || plan.death[i] !== other.death[j]) return 2;
-    return plan.raw.offset[i] == other.raw.offset[j] && plan.slot[i] === other.slot[j] ? 0 : 1; // eslint-disable-line eqeqeq
-  });
+/** Per row, which of CHANGES tells it from its twin: the first that holds. */
+function changes(plan) {
+  const bits = CHANGES.map(([name]) => 1 << plan.kinds.indexOf(name));
+  return Uint8Array.from(plan.changes, (told) => (told ? bits.findIndex((bit, k) => k > 0 && told & bit) : 0));
 }
 
 const css = ([r, g, b]) => `rgb(${r},${g},${b})`;

@@ -306,7 +306,7 @@ class Chart {
     const W = Math.max(1, Math.round(p.w * scale)), H = Math.max(1, Math.round(p.h * scale));
     this.raster.resize(W, H);
     this.raster.clear();
-    const paints = this.paints ?? (this.paints = paint(plan, this.scheme(), this.other));
+    const paints = this.paints ?? (this.paints = paint(plan, this.scheme()));
     const { codes, table } = paints, ground = look.solid;
     const strong = table.map((c) => c), faint = table.map((c) => c.map((v, k) => Math.round(0.16 * v + 0.84 * (look.dark ? ground[k] + 28 : ground[k] - 16))));
     const hits = this.hits, seen = this.shownArenas(), down = this.state.transposed;
@@ -477,10 +477,8 @@ class Chart {
     let changed = 0;
     for (let j = 0; j < other.n; j++) {
       const i = other.twin[j] ? other.twin[j] - 1 : -1;
-      const same = i >= 0 && plan.raw.offset[i] == other.raw.offset[j] && plan.raw.size[i] == other.raw.size[j] // eslint-disable-line eqeqeq
-        && plan.birth[i] === other.birth[j] && plan.death[i] === other.death[j] && plan.slot[i] === other.slot[j];
       const band = bands.get(other.arenas[other.arena[j]].name);
-      if (same) continue;
+      if (!other.changes[j]) continue;
       changed++;
       if (lane ? i < 0 || !s.v1[i] : !band) continue;
       const low = lane ? s.v0[i] : band.base + (s.view === "slots" ? other.slot[j] : other.offset[j]);
