@@ -132,6 +132,7 @@ def _place(text: bytes, at: int) -> str:
 
 def _load_cbor(data: bytes, source: str) -> Any:
     stream = io.BytesIO(data)
+    stream.seek(len(CBOR_SELF_DESCRIBED) if data.startswith(CBOR_SELF_DESCRIBED) else 0)
     try:
         value = cbor2.load(stream, allow_duplicate_keys=False, strict_hashable_types=True)
     except cbor2.CBORDecodeEOF as error:

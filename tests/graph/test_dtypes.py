@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tmmu_core.errors import U64_MAX, AllocationOverflow, InvalidIrShapes
+from tmmu_core.graph import dtypes
+
+NUMPY_NAMES = (
+    *("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"),
+    *("float16", "float32", "float64", "complex64", "complex128"),
+)
+
+
+@pytest.mark.parametrize("name", NUMPY_NAMES)
+def test_an_item_is_as_large_as_numpy_says(name: str) -> None:
+    assert dtypes.itemsize(name) == np.dtype(name).itemsize
+
+
+@pytest.mark.parametrize(
+    ("name", "bits"),
+    [
+        *[("int2", 2), ("uint2", 2), ("int4", 4), ("uint4", 4), ("float4_e2m1fn", 4), ("float6_e2m3fn", 6)],
+        *[("float8_e4m3fn", 8), ("float8_e4m3fnuz", 8), ("float8_e5m2", 8), ("float8_e5m2fnuz", 8)],
+        *[("float8_e8m0fnu", 8), ("bfloat16", 16), ("complex32", 32), ("int128", 128), ("complex128", 128)],
+    ],
+)
+def test_what_numpy_does_not_know_has_the_bits_of_its_name(name: str, bits: int) -> None:
+    assert dtypes.bits(name) == bits
+
+
+@pytest.mark.parametrize(
+    ("spelling", "name"),
+    [
+        *[
+            ("f32", "float32"),
+            ("fp32", "float32"),
+            ("float", "float32"),
+            ("FLOAT", "float32"),
+            ("torch.float32", "float32"),
+        ],
+        *[("half", "float16"), ("bf16", "bfloat16"), ("torch.bfloat16", "bfloat16"), ("double", "float64")],
+        *[("i8", "int8"), ("s8", "int8"), ("u8", "uint8"), ("long", "int64"), ("pred", "bool"), ("c64", "complex64")],
+        *[("f8e4m3fn", "float8_e4m3fn"), ("fp8_e5m2", "float8_e5m2"), ("FLOAT8E4M3FNUZ", "float8_e4m3fnuz")],
+        *[("FLOAT8E8M0", "float8_e8m0fnu"), ("FLOAT4E2M1", "float4_e2m1fn"), ("fp4", "float4_e2m1fn")],
+    ],
+)
+def test_a_usual_spelling_is_read_as_the_one_name(spelling: str, name: str) -> None:
+    assert dtypes.normalise(spelling) == name
+
+
+@pytest.mark.parametrize("spelling", dtypes.ALIASES)
+def test_every_alias_leads_to_a_dtype_and_is_none_itself(spelling: str) -> None:
+    assert dtypes.ALIASES[spelling] in dtypes.BITS
+    assert spelling not in dtypes.BITS
+
+
+def test_a_dtype_that_is_none_is_refused_by_name() -> None:
+    with pytest.raises(InvalidIrShapes, match='"float99"') as caught:
+        dtypes.bits("float99")
+    assert caught.value.diagnostics["reason"] == "unknown_dtype"
+
+
+@pytest.mark.parametrize("name", ["float32", "bfloat16", "float8_e5m2", "float4_e2m1fn", "complex64"])
+def test_gradients_flow_through_floating_point(name: str) -> None:
+    assert dtypes.is_floating(name)
+
+
+@pytest.mark.parametrize("name", ["bool", "int8", "uint4", "int64"])
+def test_gradients_do_not_flow_through_integers(name: str) -> None:
+    assert not dtypes.is_floating(name)
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "size"),
+    [
+        ((), "float32", 4),
+        ((2, 3), "float32", 24),
+        ((3,), "int4", 2),
+        ((1,), "int2", 1),
+        ((5,), "uint2", 2),
+        ((3,), "float6_e2m3fn", 3),
+        ((0,), "float32", 0),
+        ((4, 0, 4), "complex128", 0),
+        ((2**63, 2**63, 0), "float64", 0),
+        ((2**64 - 1,), "int8", U64_MAX),
+        ((2**61 - 1,), "float64", U64_MAX - 7),
+    ],
+)
+def test_bytes_of_a_tensor(shape: tuple[int, ...], dtype: str, size: int) -> None:
+    assert dtypes.tensor_bytes(shape, dtype) == size
+
+
+@pytest.mark.parametrize(("shape", "dtype"), [((2**64,), "int8"), ((2**61,), "float64"), ((2**32, 2**32), "bool")])
+def test_one_byte_past_the_last_overflows(shape: tuple[int, ...], dtype: str) -> None:
+    with pytest.raises(AllocationOverflow):
+        dtypes.tensor_bytes(shape, dtype)
+
+
+@given(st.lists(st.integers(0, 9), max_size=4), st.sampled_from(sorted(dtypes.BITS)))
+def test_a_tensor_has_the_fewest_whole_bytes_that_hold_its_bits(shape: list[int], dtype: str) -> None:
+    size, bits = dtypes.tensor_bytes(shape, dtype), int(np.prod(shape, dtype=np.int64)) * dtypes.bits(dtype)
+    assert 8 * size - 8 < bits <= 8 * size or size == bits == 0

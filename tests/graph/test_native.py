@@ -1,0 +1,204 @@
+"""Laws of the native file: what is written is read back, in every spelling, to the same bytes."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.build import graph, node, tensor
+from tmmu_core.errors import InvalidIrShapes, UnreadableInput
+from tmmu_core.graph import document, native
+from tmmu_core.graph.importers import read_graph
+from tmmu_core.graph.model import GRAPH_SCHEMA, PHASES, ROLES, Dim, Graph, Node, Shard, Tensor, View
+
+SAMPLES = sorted((Path(__file__).parents[2] / "sample_graphs").glob("*.tmmu.json*"))
+BROKEN = Path(__file__).parents[1] / "data" / "broken"
+VALIDATOR = jsonschema.Draft202012Validator(json.loads(native.SCHEMA_FILE.read_text(encoding="utf-8")))
+
+ids = st.text(max_size=6)
+sizes = st.integers(0, 2**64 - 1)
+pairs = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=2).map(tuple)
+plain_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | ids,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(ids, inner, max_size=2),
+    max_leaves=4,
+)
+views = st.builds(View, ids, sizes, st.none() | sizes, st.none() | st.lists(st.integers(-9, 9), max_size=3).map(tuple))
+tensors = st.builds(
+    Tensor,
+    id=ids,
+    shape=st.lists(sizes | ids, max_size=3).map(tuple),
+    dtype=st.sampled_from(["float32", "bfloat16", "int4"]),
+    role=st.sampled_from(ROLES),
+    alias_group_id=st.none() | ids,
+    view=st.none() | views,
+    saved_for_backward=st.booleans(),
+    remat=st.booleans(),
+    must_not_alias=st.lists(ids, max_size=2).map(tuple),
+    alignment=st.none() | st.integers(1, 2**63),
+    arena=st.none() | ids,
+    shard=st.none() | st.builds(Shard, st.integers(0, 3), ids),
+)
+nodes = st.builds(
+    Node,
+    node_id=ids,
+    instr=ids,
+    inputs=st.lists(ids, max_size=2).map(tuple),
+    outputs=st.lists(ids, max_size=2).map(tuple),
+    phase=st.sampled_from(PHASES),
+    inplace=st.none() | st.sampled_from(["any", "none"]) | pairs,
+    in_place_write=pairs,
+    params=st.dictionaries(ids, plain_values, max_size=2),
+    grad_edges=pairs,
+)
+graphs = st.builds(
+    Graph,
+    tensors=st.lists(tensors, max_size=3).map(tuple),
+    nodes=st.lists(nodes, max_size=3).map(tuple),
+    inputs=st.lists(ids, max_size=2, unique=True).map(tuple),
+    outputs=st.lists(ids, max_size=2, unique=True).map(tuple),
+    ir_schema=st.just(GRAPH_SCHEMA),
+    name=ids,
+    dims=st.dictionaries(ids, st.builds(Dim, sizes, sizes), max_size=2),
+    replan_policy=st.sampled_from(["ABORT", "REPLAN_AT_SAFEPOINT"]),
+    safepoints=st.lists(ids, max_size=2).map(tuple),
+    execution_order=st.none() | st.lists(ids, max_size=2).map(tuple),
+)
+
+
+@pytest.mark.parametrize("ending", [".json", ".cbor", ".json.gz", ".cbor.gz"])
+@given(written=graphs)
+def test_what_is_written_is_read_back(ending: str, written: Graph) -> None:
+    assert native.decode(native.encode(written, "graph" + ending)) == written
+
+
+@given(graphs)
+def test_what_is_written_keeps_to_the_schema(written: Graph) -> None:
+    VALIDATOR.validate(json.loads(native.encode_json(written)))
+
+
+@given(graphs)
+def test_writing_what_was_read_gives_the_same_bytes(written: Graph) -> None:
+    data = native.encode_json(written)
+    assert native.encode_json(native.decode(data)) == data
+
+
+@given(graphs)
+def test_the_normal_form_does_not_depend_on_the_spelling(written: Graph) -> None:
+    from_json, from_cbor = native.decode(native.encode_json(written)), native.decode(native.encode_cbor(written))
+    assert native.normal_form(from_json) == native.normal_form(from_cbor) == native.normal_form(written)
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.name)
+def test_every_sample_in_json_keeps_to_the_schema(path: Path) -> None:
+    VALIDATOR.validate(json.loads(document.unpack(path.read_bytes())))
+
+
+REFUSED_BY_FORM = [
+    name
+    for name, expected in json.loads((BROKEN / "expected.json").read_text(encoding="utf-8")).items()
+    if name.endswith(".tmmu.json")
+    and expected.get("reason") in ("wrong_type", "unknown_field", "missing_field", "unknown_value", "negative_dim")
+]
+
+
+@pytest.mark.parametrize("name", REFUSED_BY_FORM)
+def test_a_file_with_a_wrong_field_does_not_keep_to_the_schema(name: str) -> None:
+    assert not VALIDATOR.is_valid(json.loads((BROKEN / name).read_bytes()))
+
+
+def test_the_schema_names_every_field_of_the_nouns() -> None:
+    schema = VALIDATOR.schema
+    for fields, noun in (
+        (schema["properties"], Graph),
+        (schema["$defs"]["tensor"]["properties"], Tensor),
+        (schema["$defs"]["node"]["properties"], Node),
+    ):
+        assert set(fields) == {field.name for field in msgspec.structs.fields(noun)}
+
+
+def normal(**fields: Any) -> dict[str, Any]:
+    return native.normal_form(Graph(**fields))
+
+
+def test_what_holds_its_default_is_not_in_the_normal_form() -> None:
+    assert normal(tensors=(Tensor(id="x", shape=(), dtype="float32", role="activation"),)) == {
+        "ir_schema": GRAPH_SCHEMA,
+        "tensors": ({"id": "x"},),
+    }
+
+
+def test_saying_any_is_saying_nothing() -> None:
+    assert normal(nodes=(Node("n", inplace="any"),)) == normal(nodes=(Node("n"),))
+
+
+def test_saying_none_is_saying_something() -> None:
+    assert normal(nodes=(Node("n", inplace="none"),)) != normal(nodes=(Node("n"),))
+
+
+def test_a_short_name_of_a_dtype_is_its_one_name() -> None:
+    assert normal(tensors=(Tensor("x", dtype="bf16"),)) == normal(tensors=(Tensor("x", dtype="bfloat16"),))
+
+
+def test_naming_the_schema_is_no_difference() -> None:
+    assert normal(ir_schema=GRAPH_SCHEMA) == normal()
+
+
+def test_a_declared_any_is_written_as_declared() -> None:
+    assert native.decode(native.encode_json(Graph(nodes=(Node("n", inplace="any"),)))).nodes[0].inplace == "any"
+
+
+def test_dtypes_are_read_under_their_one_name() -> None:
+    assert native.decode(b'{"tensors": [{"id": "x", "dtype": "half"}]}').tensors[0].dtype == "float16"
+
+
+def test_a_byte_order_mark_is_no_fault() -> None:
+    assert read_graph(b'\xef\xbb\xbf{"tensors": []}') == Graph()
+
+
+def test_a_self_described_cbor_file_is_read() -> None:
+    assert read_graph(b"\xd9\xd9\xf7" + native.encode_cbor(Graph(name="g"))).name == "g"
+
+
+def test_gzip_members_in_a_row_are_one_file() -> None:
+    assert read_graph(gzip.compress(b'{"tensors"') + gzip.compress(b": []}")) == Graph()
+
+
+def test_the_gzip_header_tells_neither_time_nor_system() -> None:
+    assert native.encode_json(Graph(), gzip=True)[:10] == bytes.fromhex("1f8b 0800 00000000 02ff")
+
+
+def test_a_number_that_json_cannot_say_is_refused_in_json() -> None:
+    with pytest.raises(InvalidIrShapes, match='params of the node "n"'):
+        native.encode_json(Graph(nodes=(Node("n", params={"scale": [1.0, float("inf")]}),)))
+
+
+def test_a_number_that_json_cannot_say_is_kept_in_cbor() -> None:
+    written = Graph(ir_schema=GRAPH_SCHEMA, nodes=(Node("n", params={"scale": float("inf")}),))
+    assert native.decode(native.encode_cbor(written)) == written
+
+
+def test_a_name_that_asks_for_no_spelling_is_refused() -> None:
+    with pytest.raises(UnreadableInput, match="no known spelling"):
+        native.encode(Graph(), "graph.yaml")
+
+
+def test_a_line_holds_one_tensor_or_one_node() -> None:
+    text = native.encode_json(graph([tensor("x"), tensor("y")], [node("n", "x", "y")], "x", "y")).decode()
+    assert [line.strip() for line in text.splitlines() if line.strip().startswith('{"') and "schema" not in line] == [
+        '{"id":"x","shape":[4]},',
+        '{"id":"y","shape":[4]}',
+        '{"node_id":"n","inputs":["x"],"outputs":["y"]}',
+    ]
