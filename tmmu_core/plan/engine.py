@@ -20,6 +20,7 @@ from tmmu_core.liveness.model import I64, Liveness
 from tmmu_core.liveness.timeline import build_timeline, default_mode, default_preset
 from tmmu_core.plan import canonical, metrics
 from tmmu_core.plan.certificate import certify
+from tmmu_core.plan.memories import spread_over_memories
 from tmmu_core.plan.model import ArenaSummary, Plan
 from tmmu_core.plan.problems import arena_problems
 from tmmu_core.plan.rows import PlanColumns, as_used, plan_columns
@@ -140,9 +141,13 @@ def _plan_graph(
     config = read_arenas(arenas)
 
     timeline = build_timeline(graph, mode, preset, order=order, dims=dims)
-    liveness = analyse(timeline, config)
-    problems = arena_problems(liveness, config)
-    packings = [entry.pack(problem, chosen, progress) for problem in problems]
+    if entry.across:
+        spread = spread_over_memories(analyse(timeline), chosen, config)
+        liveness, config, problems, packings = spread.liveness, spread.config, spread.problems, spread.packings
+    else:
+        liveness = analyse(timeline, config)
+        problems = arena_problems(liveness, config)
+        packings = [entry.pack(problem, chosen, progress) for problem in problems]
     placement = as_used(liveness, problems, packings)
     summaries = [
         summarise(

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tmmu_core.errors import InvalidIrShapes
 from tmmu_core.graph.model import Arena
 from tmmu_core.plan import canonical
 from tmmu_core.plan.engine import assemble, check_capacity, summarise
@@ -39,6 +40,13 @@ def plan_problem(
     started = time.perf_counter_ns()
     if packing is None:
         entry = planner_named(planner)
+        if entry.across:
+            raise InvalidIrShapes(
+                f"planner {planner!r} spreads a graph's tensors over memories; a plain instance has one arena.",
+                reason="planner_needs_graph",
+                node_id="",
+                hint="Choose another planner, or open the graph itself.",
+            )
         packing = entry.pack(problem, entry.checked_options(options or {}), progress)
     else:
         planner = GIVEN

@@ -67,6 +67,11 @@ def numbered_by_offset(problem: Problem, packing: Packing) -> I64:
     return slot
 
 
+def without_handoffs(liveness: Liveness) -> Liveness:
+    """No hand-off used at all."""
+    return _without(liveness, np.flatnonzero(liveness.storages.handoff_from >= 0).tolist())
+
+
 def _without(liveness: Liveness, takers: Sequence[int]) -> Liveness:
     """The same liveness with some granted hand-offs not used: giver and taker overlap at the step between them."""
     storages = liveness.storages

@@ -22,6 +22,8 @@ class PlannerEntry:
     options: Mapping[str, Any] = field(default_factory=dict)
     """Option → default."""
     has_slots: bool = False
+    across: bool = False
+    """Whether it spreads storages over memories of its own instead of packing one arena at a time."""
 
     @property
     def pack(self) -> ArenaPlanner:
@@ -66,6 +68,14 @@ PLANNERS: dict[str, PlannerEntry] = {
             "r10: first-fit decreasing over whole regions",
             f"{_HERE}.ffd",
             "ffd",
+        ),
+        PlannerEntry(
+            "helia",
+            "memories with rules and roles, first fit in lifetime order, spills with reasons",
+            f"{_HERE}.helia",
+            "place",
+            {"memories": None, "rules": None, "min_alignment": 16},
+            across=True,
         ),
         PlannerEntry(
             "greedy",

@@ -1,0 +1,122 @@
+"""From liveness to a plan over memories: what ``helia`` is asked, and its answer as arenas of a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from tmmu_core.graph.dtypes import itemsize
+from tmmu_core.graph.model import Arena, ArenaConfig
+from tmmu_core.liveness.model import Liveness
+from tmmu_core.plan.problems import arena_problems
+from tmmu_core.plan.rows import without_handoffs
+from tmmu_core.planners.helia import Facts, Memory, Platform, Region, Residency, place, read_platform
+from tmmu_core.planners.problem import Packing, Problem
+
+READ_ONLY_ROLES = frozenset({"parameter", "constant"})
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A liveness whose arenas are the regions that the planner made, one problem and one packing for each."""
+
+    liveness: Liveness
+    config: ArenaConfig
+    problems: list[Problem]
+    packings: list[Packing]
+
+
+def spread_over_memories(liveness: Liveness, options: Mapping[str, Any], config: ArenaConfig) -> Spread:
+    """Ask ``helia`` where every storage goes.
+
+    Memories come from ``options``; where it names none, from the arena configuration (an arena is a memory); where
+    that is empty too, there is one unlimited memory. Arenas of the plan are called ``role@memory``.
+    """
+    platform = _platform(options, config)
+    liveness = without_handoffs(liveness)
+    residency = place(_problem(liveness), [_facts(liveness, s) for s in range(len(liveness.storages))], platform)
+
+    regions = residency.regions
+    names = sorted(region.name for region in regions)
+    number = np.array([names.index(region.name) for region in regions], np.int32)
+    region_of = np.array(residency.region_of, np.int64)
+    arenas = number[region_of] if len(regions) else np.zeros(0, np.int32)
+    liveness = replace(liveness, arenas=tuple(names), storages=replace(liveness.storages, arena=arenas))
+    memory = {m.name: m for m in platform.memories}
+    config = {region.name: _arena(memory[region.memory], platform) for region in regions}
+    problems = arena_problems(liveness, config)
+    offset = np.array(residency.offset, np.uint64)
+    by_name = {region.name: (k, region) for k, region in enumerate(regions)}
+    packings = []
+    for at, problem in enumerate(problems):
+        k, region = by_name[problem.arena]
+        packings.append(Packing(offset[arenas == at], notes=_told(k, region, residency)))
+    return Spread(liveness, config, problems, packings)
+
+
+def _platform(options: Mapping[str, Any], config: ArenaConfig) -> Platform:
+    platform = read_platform(options)
+    if options.get("memories") is None and config:
+        memories = tuple(
+            Memory(name, None if arena.capacity_bytes == Arena().capacity_bytes else arena.capacity_bytes)
+            for name, arena in config.items()
+        )
+        return msgspec.structs.replace(platform, memories=memories)
+    return platform
+
+
+def _arena(memory: Memory, platform: Platform) -> Arena:
+    capacity = Arena().capacity_bytes if memory.max_size is None else memory.max_size
+    return Arena(capacity, max(platform.min_alignment, memory.arena_alignment or 1))
+
+
+def _problem(liveness: Liveness) -> Problem:
+    """All storages of all arenas as one problem."""
+    storages, tensors = liveness.storages, liveness.timeline.graph.tensors
+    heads = storages.head.tolist()
+    return Problem(
+        arena="all",
+        ids=tuple([tensors[head].id for head in heads]),
+        birth=storages.birth,
+        death=storages.death,
+        size=storages.size,
+        alignment=storages.alignment,
+        must_not_alias=storages.must_not_alias if len(storages.must_not_alias) else None,
+        roles=tuple([tensors[head].role for head in heads]),
+    )
+
+
+def _facts(liveness: Liveness, storage: int) -> Facts:
+    """Constant: whole-program and written by no node; persistent: whole-program otherwise; scratch: the rest."""
+    index, tensors = liveness.timeline.index, liveness.timeline.graph.tensors
+    head = int(liveness.storages.head[storage])
+    producer = int(index.producer[head])
+    operator = liveness.timeline.graph.nodes[producer].instr if producer >= 0 else ""
+    if not liveness.storages.persistent[storage]:
+        role = "scratch"
+    else:
+        members = np.flatnonzero(liveness.storage_of == storage).tolist()
+        read_only = all(tensors[m].role in READ_ONLY_ROLES and index.producer[m] < 0 for m in members)
+        role = "constant" if read_only else "persistent"
+    return Facts(role, operator, itemsize(tensors[head].dtype))
+
+
+def _told(region_id: int, region: Region, residency: Residency) -> dict[str, Any]:
+    """What the plan keeps of a region beside its figures."""
+    return {
+        "region_id": region_id,
+        "role": region.role,
+        "memory": region.memory,
+        "source_memory": region.source_memory,
+        "alignment": region.alignment,
+        "is_staged": region.is_staged,
+        "spills": [
+            {"storage": spill.storage, "wanted": spill.wanted, "reason": spill.reason}
+            for spill in residency.spills
+            if spill.got == region.name
+        ],
+    }
