@@ -5,9 +5,10 @@ const VIEWS = { lifetimes: "Lifetimes", slots: "Slots", map: "Arena map" };
 /**
  * {v0, v1, bands, top, down}: per row its half-open range in v; per arena a band {arena, base, height, extent}.
  * Arenas are stacked on one scale, the first on top (sideways: first on the left), each with its own zero at its bottom
- * and room for its name above.
+ * and room for its name above. A band is as high as what it must show: the extent, a capacity or the other plan's extent
+ * unless they are so much greater that the plan itself would be small.
  */
-function scene(plan, view, shown, sideways) {
+function scene(plan, view, shown, sideways, other) {
   const n = plan.n, v0 = new Float64Array(n), v1 = new Float64Array(n), bands = [];
   if (view === "lifetimes") {
     let lane = 0;
@@ -19,9 +20,10 @@ function scene(plan, view, shown, sideways) {
     return { view, v0, v1, bands, top: Math.max(lane, 1), down: true };
   }
   const heights = plan.arenas.map((arena) => {
-    if (view === "slots") return Math.max(1, arena.slots);
-    const extent = Math.max(1, Number(arena.extent)), capacity = arena.capacity === null ? 0 : Number(arena.capacity);
-    return capacity <= 2 * extent ? Math.max(extent, capacity) : extent;
+    const twin = other?.arenas.find(({ name }) => name === arena.name);
+    const used = (a) => (!a ? 0 : view === "slots" ? a.slots : Number(a.extent));
+    const extent = Math.max(1, used(arena)), capacity = view === "slots" || arena.capacity === null ? 0 : Number(arena.capacity);
+    return Math.max(extent, capacity <= 2 * extent ? capacity : 0, used(twin) <= 3 * extent ? used(twin) : 0);
   });
   const total = heights.reduce((sum, h, k) => sum + (shown[k] ? h : 0), 0);
   const room = 0.062 * total;

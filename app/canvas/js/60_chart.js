@@ -35,7 +35,7 @@ class Chart {
   // --- the element -------------------------------------------------------------------------------------------------
 
   build(parent) {
-    this.base = el("canvas");
+    this.base = el("canvas", { class: "base" });
     this.over = el("canvas", { class: "over" });
     this.tip = el("div", { class: "tip", hidden: "" });
     this.stage = el("div", { class: "stage", tabindex: "0", role: "application" }, this.base, this.over, this.tip);
@@ -127,7 +127,7 @@ class Chart {
     if ("toolbar" in fresh) this.bar.hidden = !state.toolbar;
     if ("search" in fresh && this.find.value !== (state.search ?? "")) this.find.value = state.search ?? "";
     if (!this.plan) return;
-    if ("view" in fresh || "arena" in fresh || "transposed" in fresh) {
+    if ("view" in fresh || "arena" in fresh || "transposed" in fresh || "baseline" in fresh) {
       const before = this.scene?.view, arena = this.shownArena;
       this.scene = null;
       if (this.win && (before !== state.view || arena !== state.arena)) this.win.v0 = this.win.v1 = NaN;
@@ -207,7 +207,7 @@ class Chart {
     const p = this.plot;
     this.strip = !state.strip ? null : down ? { x: p.x + p.w + MARGIN.gap, y: p.y, w: MARGIN.strip, h: p.h } : { x: p.x, y: 8, w: p.w, h: MARGIN.strip };
     Object.assign(this, { width, height, ratio });
-    if (!this.scene) this.scene = scene(plan, state.view, this.shownArenas(), state.transposed);
+    if (!this.scene) this.scene = scene(plan, state.view, this.shownArenas(), state.transposed, state.baseline ? this.other : null);
     this.full = { t0: 0, t1: Math.max(1, plan.steps), v0: 0, v1: this.scene.top };
     if (!this.win) this.win = { ...this.full };
     if (Number.isNaN(this.win.v0)) Object.assign(this.win, { v0: this.full.v0, v1: this.full.v1 });

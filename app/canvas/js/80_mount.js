@@ -87,7 +87,9 @@ const STYLE = `
 .tmmu-canvas .status { font-variant-numeric: tabular-nums; opacity: 0.8; }
 .tmmu-canvas .unseen { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); }
 .tmmu-canvas.waiting .stage::after { content: "waiting for the plan…"; position: absolute; inset: 45% 0 0; text-align: center; opacity: 0.7; }
-@media print { .tmmu-canvas .bar { display: none; } .tmmu-canvas .stage { break-inside: avoid; } }
+@media print { .tmmu-canvas .bar { display: none; } .tmmu-canvas .stage { break-inside: avoid; height: auto !important; }
+  /* the picture keeps its shape on any paper */
+  .tmmu-canvas canvas.base { position: static; height: auto; display: block; } }
 `;
 
 /** Entry for Streamlit's components: bytes are for the store, an object is a view's state. */

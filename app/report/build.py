@@ -1,0 +1,283 @@
+"""The report: everything a plan has to say, in one HTML file that works offline and prints.
+
+The same canvas script as in the explorer draws the boxes from the same packed bytes (gzip, base64); the still figures
+are SVG. No plotly.js: it alone would be forty times the script. The file names no clock and no machine, so equal plans
+give equal bytes. Every figure comes from ``tmmu_core``; this file only says it in words.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from app import words
+from app.canvas.pack import claim, pack_plan
+from app.canvas.script import canvas_script
+from app.markup import bound_of
+from app.report.figures import ACCOUNT_LOOKS, ledger_figure, patterns
+from tmmu_core.judge.finding import Verdict
+from tmmu_core.plan import metrics
+from tmmu_core.plan.compare import KINDS, Comparison, compare
+from tmmu_core.plan.engine import Solution
+from tmmu_core.plan.model import PLAN_SCHEMA, ArenaSummary, Plan, TensorRow
+from tmmu_core.plan.trace import METRIC_SCHEMA, TRACE_SCHEMA
+from tmmu_core.plan.waste import WasteLedger, waste_ledger
+
+ALIVE, LARGEST, HANDOFFS, CHANGED, FINDINGS = 120, 60, 200, 120, 40
+"""Rows of each table at most; what is left out is told."""
+
+
+def build_report(
+    source: Solution | Plan,
+    *,
+    baseline: Solution | Plan | None = None,
+    title: str = "",
+    verified: Verdict | None = None,
+    linted: Verdict | None = None,
+    operators: Sequence[str] | None = None,
+) -> bytes:
+    """One HTML file (UTF-8) that tells of a plan, and of how it differs from ``baseline``.
+
+    ``verified`` and ``linted`` are the judge's verdicts where they are known already; otherwise the plan is judged
+    here, with its graph where ``source`` is a ``Solution``. ``operators`` names the operator that writes each row;
+    with a ``Solution`` it need not be given.
+    """
+    plan = source.plan if isinstance(source, Solution) else source
+    before = baseline.plan if isinstance(baseline, Solution) else baseline
+    graph = source.graph if isinstance(source, Solution) else None
+    if operators is None and isinstance(source, Solution):
+        operators = _operators(source)
+    verified = verified if verified is not None else _judge("verify_plan", plan, graph)
+    linted = linted if linted is not None else _judge("lint_plan", plan, graph)
+    packed = pack_plan(plan, baseline=before, operators=operators)
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
+    environment.filters.update(full=words.full_bytes, short=words.short_bytes, offset=words.offset)
+    template = environment.from_string((files("app.report") / "report.html.j2").read_text(encoding="utf-8"))
+    text = template.render(
+        title=title or f"{plan.ir_name or 'a graph'}: {plan.mode}, planned by {plan.planner}",
+        plan=plan,
+        words=words,
+        arenas=[_arena(plan, summary) for summary in plan.arenas],
+        judged=[_judged("verifier", verified), _judged("lint", linted)],
+        largest=_rows(plan, _largest(plan)[:LARGEST]),
+        handoffs=[_handoff(plan, *handoff) for handoff in plan.handoffs[:HANDOFFS]],
+        handoffs_told=words.of(min(HANDOFFS, len(plan.handoffs)), len(plan.handoffs), "hand-off"),
+        largest_told=words.of(min(LARGEST, len(plan)), len(plan), "tensor"),
+        comparison=None if before is None else _comparison(compare(before, plan)),
+        provenance=_provenance(plan),
+        definitions=DEFINITIONS,
+        looks=ACCOUNT_LOOKS,
+        patterns=patterns(),
+        script=Markup(canvas_script()),
+        token=packed.token,
+        packed=base64.b64encode(gzip.compress(packed.data, 9, mtime=0)).decode("ascii"),
+        first_arena=_first_arena(plan),
+    )
+    return text.encode("utf-8", "replace")
+
+
+# --- what the template is given ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _ArenaTold:
+    name: str
+    claim: str
+    summary: ArenaSummary
+    bound: int
+    gap: str
+    headroom: str
+    reuse: str
+    slots: str
+    status: str
+    figure: Markup
+    at_peak: list[tuple[str, str, int, str]]
+    """(account, words, bytes, share of the extent)."""
+    peak_step: int
+    peak_node: str
+    alive: list[TensorRow]
+    alive_told: str
+    changes: bool
+    """Whether anything of it varies over the steps."""
+
+
+def _arena(plan: Plan, summary: ArenaSummary) -> _ArenaTold:
+    ledger = waste_ledger(plan, summary.name)
+    peak = metrics.peak(plan, summary.name) if plan.steps else metrics.Peak(summary.name, 0, 0, ())
+    limited = summary.capacity_bytes < words.UNLIMITED
+    as_many = "slots = max live" if summary.slots == summary.max_live else f"max live {summary.max_live:,}"
+    return _ArenaTold(
+        name=summary.name,
+        claim=claim(plan, summary.name),
+        summary=summary,
+        bound=bound_of(summary),
+        gap=words.gap(summary.extent_bytes, bound_of(summary)),
+        headroom=words.full_bytes(summary.capacity_bytes - summary.extent_bytes) if limited else "no capacity given",
+        reuse=words.ratio(metrics.reuse_ratio(summary.slots, summary.storages)),
+        slots=f"{summary.slots:,} ({as_many})",
+        status=summary.status,
+        figure=ledger_figure(plan, ledger) if plan.steps else Markup(),
+        at_peak=_accounts(ledger, peak.step) if plan.steps else [],
+        peak_step=peak.step,
+        peak_node=plan.node_at(peak.step),
+        alive=_rows(plan, list(peak.rows[:ALIVE])),
+        alive_told=words.of(min(ALIVE, len(peak.rows)), len(peak.rows), "tensor"),
+        changes=bool((ledger.live != ledger.live[:1]).any()),
+    )
+
+
+def _accounts(ledger: WasteLedger, step: int) -> list[tuple[str, str, int, str]]:
+    return [
+        (account, ACCOUNT_LOOKS[account][0], count, words.percent(count, ledger.extent))
+        for account, count in ledger.at(step).items()
+    ]
+
+
+def _rows(plan: Plan, rows: list[int]) -> list[TensorRow]:
+    return [plan.row(row) for row in rows]
+
+
+def _largest(plan: Plan) -> list[int]:
+    sizes = plan.size.tolist()
+    return sorted(range(len(plan)), key=lambda row: (-sizes[row], row))
+
+
+def _first_arena(plan: Plan) -> str | None:
+    """Where parameters dwarf what moves, the first picture shows what moves; all arenas are one choice away."""
+    most = max((arena.extent_bytes for arena in plan.arenas), default=0)
+    moving = [a for a in plan.arenas if a.extent_bytes and a.name in ("activations", "gradients")]
+    return moving[0].name if len(moving) == 1 and moving[0].extent_bytes * 4 < most else None
+
+
+def _handoff(plan: Plan, step: int, source: str, target: str) -> tuple[str, str, str, str]:
+    size = int(plan.size[plan.row_of[target]]) if target in plan.row_of else None
+    return words.step(step, plan.node_at(step)), source, target, words.full_bytes(size)
+
+
+def _operators(solution: Solution) -> list[str]:
+    index, nodes = solution.liveness.timeline.index, solution.liveness.timeline.graph.nodes
+    producers = index.producer.tolist()
+    rows = (producers[index.tensor_of[tensor_id]] for tensor_id in solution.plan.tensor_ids)
+    return [nodes[node].instr if node >= 0 else "" for node in rows]
+
+
+def _judged(who: str, verdict: Verdict | None) -> dict[str, Any]:
+    if verdict is None:
+        return {"who": who, "ok": None, "says": words.UNKNOWN, "findings": [], "told": "", "checked": ()}
+    says = "nothing wrong" if verdict.ok else words.count(len(verdict.errors), "error")
+    if verdict.warnings:
+        says += ", " + words.count(len(verdict.warnings), "warning")
+    return {
+        "who": who,
+        "ok": verdict.ok,
+        "says": says,
+        "findings": verdict.findings[:FINDINGS],
+        "told": words.of(min(FINDINGS, len(verdict.findings)), len(verdict.findings), "finding"),
+        "checked": verdict.checked,
+    }
+
+
+def _judge(which: str, plan: Plan, graph: Any) -> Verdict | None:
+    from tmmu_core import judge
+
+    check = getattr(judge, which, None)
+    return None if check is None else check(plan, graph)
+
+
+def _comparison(told: Comparison) -> dict[str, Any]:
+    def figure(arena: ArenaSummary | None, field: str) -> str:
+        return "—" if arena is None else words.short_bytes(getattr(arena, field))
+
+    changed = [change for change, _ in zip(told.changes(), range(CHANGED), strict=False)]
+    number = int((told.kinds != 0).sum())
+    return {
+        "verdict": "not comparable" if not told.comparable else "identical" if told.identical else "diverged",
+        "why": [(d.path, _said(d.left), _said(d.right)) for d in told.incomparable],
+        "first": None if told.first is None else (told.first.path, _said(told.first.left), _said(told.first.right)),
+        "context": [(d.path, _said(d.left), _said(d.right)) for d in told.context],
+        "left": f"{told.left.ir_name or 'a graph'} by {told.left.planner}",
+        "right": f"{told.right.ir_name or 'a graph'} by {told.right.planner}",
+        "arenas": [
+            (a.name, *(words.change(figure(a.left, f), figure(a.right, f)) for f in _COMPARED)) for a in told.arenas
+        ],
+        "totals": [(kind.replace("_", " "), *told.totals[kind]) for kind in KINDS if told.totals[kind][0]],
+        "changed": [(c.tensor_id, ", ".join(c.kinds).replace("_", " "), *_moved(c.left, c.right)) for c in changed],
+        "changed_told": words.of(len(changed), number, "changed tensor"),
+    }
+
+
+_COMPARED = ("peak_live_bytes", "extent_bytes", "committed_bytes")
+
+
+def _moved(left: TensorRow | None, right: TensorRow | None) -> tuple[str, str, str]:
+    def told(say: Any) -> str:
+        return words.change("—" if left is None else say(left), "—" if right is None else say(right))
+
+    return (
+        told(lambda row: f"{row.arena} {words.offset(row.offset_bytes)}"),
+        told(lambda row: words.short_bytes(row.size_bytes)),
+        told(lambda row: words.live_range(row.birth, row.death)),
+    )
+
+
+def _said(value: Any) -> str:
+    text = value.hex() if isinstance(value, bytes) else words.UNKNOWN if value is None else str(value)
+    return text if len(text) <= 160 else f"{text[:157]}…"
+
+
+def _provenance(plan: Plan) -> list[tuple[str, str]]:
+    figures = plan.metrics
+    options = ", ".join(f"{name} = {value}" for name, value in sorted(plan.planner_options.items())) or "none"
+    rows = [
+        ("graph", plan.ir_name or words.UNKNOWN),
+        ("planner", plan.planner),
+        ("planner options", options),
+        ("mode", plan.mode),
+        ("preset", plan.preset),
+        ("steps", f"{plan.steps:,}" + (", step 0 loads the inputs" if plan.has_inputs_step else "")),
+        ("tensors", f"{len(plan):,}"),
+        ("rank of world size", f"{plan.rank} of {plan.world_size}"),
+        ("ir_hash", plan.ir_hash.hex()),
+        ("arena_config_hash", plan.arena_config_hash.hex()),
+        ("execution_order_hash", plan.execution_order_hash.hex()),
+        ("shard_spec_hash", plan.shard_spec_hash.hex()),
+        ("tmmu_plan_hash", plan.tmmu_plan_hash.hex()),
+        ("layout_hash", plan.layout_hash.hex()),
+        ("replay_token", plan.replay_token.hex()),
+        ("schemas", f"{PLAN_SCHEMA}, {TRACE_SCHEMA}, {METRIC_SCHEMA}"),
+    ]
+    ratios = ("memory_reuse_ratio", "internal_fragmentation_ratio", "activation_retention_ratio")
+    rows += [(name, words.ratio(figures.get(name))) for name in ratios]
+    rows += [(f"note: {name}", _said(value)) for name, value in sorted(plan.notes.items())]
+    return [(name, value or words.UNKNOWN) for name, value in rows]
+
+
+DEFINITIONS: dict[str, str] = {
+    "step": "One node runs per step: it reads all its inputs, then writes its outputs. Loading the inputs is step 0.",
+    "lives [a, b)": "From the step that writes a tensor, included, to the step after its last reader, excluded; graph "
+    "outputs and persistent tensors live to the end. After a hand-off the reader's own step is excluded.",
+    "live bytes": "At a step, the sum of the sizes of the storages alive then; views and aliases count once.",
+    "peak": "The first step at which the most bytes of an arena are alive, and those bytes.",
+    "lower bound": "No plan of this arena can be smaller: the peak, or a better bound where one is proven.",
+    "extent": "The end of the last byte used in an arena: the last offset plus its size.",
+    "gap": "(extent − lower bound) ÷ lower bound.",
+    "headroom": "Capacity − extent.",
+    "reuse": "1 − slots ÷ storages: the share of storages that found a used slot.",
+    "slots = max live": "As many slots as storages alive together at most: no assignment of slots needs fewer.",
+    "waste ledger": "At every step, to the byte: live + slot rounding + alignment gaps + holes + tail = extent. Slot "
+    "rounding is what a slot has beyond its tenant; gaps are what alignment skips between two blocks; holes are free "
+    "bytes below the highest block alive; the tail lies above it.",
+    "hand-off": "An output takes over the storage of an input that is read for the last time by the same step.",
+    "certificate": "optimal: the extent is proven to be the smallest possible; feasible: it fits; unproven: over its "
+    "capacity, and not proven impossible.",
+    "layout_hash": "SHA-256 over every slot and offset: equal hashes, equal layouts.",
+    "tmmu_plan_hash": "SHA-256 over the graph, the mode, the arenas, the order and the layout with its replay token.",
+}
+"""How each figure is computed, in a sentence."""
