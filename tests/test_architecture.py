@@ -1,0 +1,99 @@
+"""The shape that is kept: imports run one way, the judge stands apart, nobody below knows the app."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+MAY_IMPORT: dict[str, set[str]] = {
+    "errors": set(),
+    "graph": {"errors"},
+    "liveness": {"errors", "graph"},
+    "planners": {"errors", "graph.model"},
+    "plan": {"errors", "graph", "liveness", "planners"},
+    "runtime": {"errors", "graph", "liveness", "plan"},
+    # The judge sees graphs, and of liveness and plans their nouns alone: it computes everything again.
+    "judge": {"errors", "graph", "liveness.model", "plan.model"},
+}
+"""Room → the rooms (or single modules) of ``tmmu_core`` that it may import, itself aside."""
+
+
+def imports_of(path: Path) -> set[str]:
+    """Dotted names of everything that a module imports, at any depth of its code."""
+    found: set[str] = set()
+    for item in ast.walk(ast.parse(path.read_text())):
+        if isinstance(item, ast.Import):
+            found |= {alias.name for alias in item.names}
+        elif isinstance(item, ast.ImportFrom) and item.module and item.level == 0:
+            found |= {item.module} | {f"{item.module}.{alias.name}" for alias in item.names}
+    return found
+
+
+def inside(name: str, allowed: set[str]) -> bool:
+    return any(name == room or name.startswith(f"{room}.") for room in allowed)
+
+
+def modules(folder: str) -> list[Path]:
+    return sorted((ROOT / folder).rglob("*.py"))
+
+
+@pytest.mark.parametrize("room", sorted(MAY_IMPORT))
+def test_imports_run_one_way(room: str) -> None:
+    paths = [ROOT / "tmmu_core" / "errors.py"] if room == "errors" else modules(f"tmmu_core/{room}")
+    assert paths
+    broken = []
+    for path in paths:
+        for name in imports_of(path):
+            own = name.removeprefix("tmmu_core.")
+            if (
+                name.startswith("tmmu_core.")
+                and own.split(".")[0] in MAY_IMPORT
+                and not inside(own, MAY_IMPORT[room] | {room})
+            ):
+                # ``from tmmu_core.liveness import model`` names the package first; the module decides.
+                if any(allowed.startswith(f"{own}.") for allowed in MAY_IMPORT[room]):
+                    continue
+                broken.append(f"{path.relative_to(ROOT)} imports {name}")
+    assert broken == []
+
+
+def test_nobody_in_the_core_knows_the_app_or_what_it_draws_with() -> None:
+    foreign = {"app", "streamlit", "plotly", "typer", "rich"}
+    broken = [
+        f"{path.relative_to(ROOT)} imports {name}"
+        for path in modules("tmmu_core")
+        for name in imports_of(path)
+        if name.split(".")[0] in foreign
+    ]
+    assert broken == []
+
+
+def test_each_format_is_known_to_its_own_importer_alone() -> None:
+    only = {"onnx": {"onnx.py"}, "torch": {"torch.py"}, "tflite": {"tflite.py"}}
+    broken = [
+        f"{path.relative_to(ROOT)} imports {name}"
+        for path in modules("tmmu_core") + modules("app")
+        for name in imports_of(path)
+        if name.split(".")[0] in only
+        and not path.name.startswith(tuple(Path(n).stem for n in only[name.split(".")[0]]))
+    ]
+    assert [line for line in broken if "importers" not in line and "onnx_run" not in line] == []
+
+
+def test_only_one_file_says_session_state() -> None:
+    saying = [str(p.relative_to(ROOT)) for p in modules("app") if "session_state" in p.read_text()]
+    assert saying in ([], ["app/state.py"])
+
+
+def test_planners_know_no_clock_and_no_random_numbers_but_philox() -> None:
+    broken = [
+        f"{path.relative_to(ROOT)} imports {name}"
+        for path in modules("tmmu_core/planners") + modules("tmmu_core/liveness")
+        for name in imports_of(path)
+        if name.split(".")[0] in {"time", "random", "datetime", "os", "secrets", "uuid"}
+    ]
+    assert broken == []
