@@ -6,7 +6,8 @@ What becomes of a model, in this order:
 2. Local functions are inlined. Subgraphs (If, Loop, Scan), sequences, optionals, maps, strings and sparse weights are
    refused by name.
 3. Named input dimensions become ``dims`` with an envelope: an input's axis 0 from 1 to 8, other axes from 1 to 512.
-   A size that is neither a number nor such a name (``2 * N``) is taken at the envelopes' upper end, its greatest.
+   A size that is the product of one or two names and a number (``2 * N``) is written as so many dimensions; any other
+   is taken at the envelopes' upper end, its greatest.
 4. Whatever does not depend on a graph input is folded: ``Constant``, ``ConstantOfShape``, operators on weights alone,
    and the shape of a tensor whose shape is fixed. Folded values that are still read have the role ``constant``; so have
    initialisers of integers and booleans (shape data, indices). Floating-point initialisers have the role
@@ -21,6 +22,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import combinations
 from math import prod
 from pathlib import PurePath
 from typing import Any, NoReturn
@@ -200,41 +202,30 @@ def _named_dims(model: onnx.ModelProto, envelopes: dict[str, Dim]) -> dict[str, 
 
 
 def _infer(model: onnx.ModelProto, dims: dict[str, Dim], name: str) -> _Facts:
-    """Shapes with their names kept; where a size is not one of the names, its value at the upper end."""
+    """Shapes with their names kept. A size that is no such name is told from its values at several points."""
     named = _inferred(model, name)
-    upper: dict[str, tuple[int, list[int | str | None]]] = {}
-    if dims:
-        bound = onnx.ModelProto()
-        bound.CopyFrom(model)
-        for value_info in (*bound.graph.input, *bound.graph.value_info, *bound.graph.output):
-            for dim in value_info.type.tensor_type.shape.dim:
-                if dim.dim_param in dims:
-                    dim.dim_value = dims[dim.dim_param].max
-                elif dim.dim_param:
-                    dim.ClearField("dim_param")
-        upper = _inferred(bound, name)
+    points = _points(dims)
+    at_points = [_inferred(_bind(model, point), name) for point in points]
     facts = _Facts()
-    for value, (element, shape) in named.items():
-        resolved: list[int | str] = []
-        greatest = upper.get(value, (0, []))[1]
-        for axis, dim in enumerate(shape):
-            if not isinstance(dim, int) and dim not in dims:
-                dim = greatest[axis] if axis < len(greatest) else None
-                facts.derived.add(value)
-            if dim is None or (isinstance(dim, str) and dim not in dims):
-                break
-            resolved.append(dim)
-        else:
-            facts.shape[value] = tuple(resolved)
+    for value in dict.fromkeys((*named, *(at_points[0] if at_points else ()))):
+        element, shape = named.get(value) or at_points[0][value]
         if element in DTYPES:
             facts.dtype[value] = DTYPES[element]
-    for value, (element, shape) in upper.items():  # a rank that only fixed sizes tell
-        if value not in named and element in DTYPES and all(isinstance(dim, int) for dim in shape):
-            facts.shape[value], facts.dtype[value] = (
-                tuple(dim for dim in shape if isinstance(dim, int)),
-                DTYPES[element],
-            )
-            facts.derived.add(value)
+        resolved: list[int | str] = []
+        for axis, dim in enumerate(shape):
+            if (isinstance(dim, int) and value in named) or (isinstance(dim, str) and dim in dims):
+                resolved.append(dim)
+            else:
+                sizes = [known[value][1][axis] if value in known else None for known in at_points]
+                factors = _factors(sizes, points)
+                if factors is None and sizes and isinstance(sizes[0], int):
+                    factors = (sizes[0],)
+                    facts.derived.add(value)
+                if factors is None:
+                    break
+                resolved += factors
+        else:
+            facts.shape[value] = tuple(resolved)
     for weight in model.graph.initializer:
         facts.shape[weight.name] = tuple(weight.dims)
         if weight.data_type not in DTYPES:
@@ -246,6 +237,49 @@ def _infer(model: onnx.ModelProto, dims: dict[str, Dim], name: str) -> _Facts:
             )
         facts.dtype[weight.name] = DTYPES[weight.data_type]
     return facts
+
+
+def _points(dims: dict[str, Dim]) -> list[dict[str, int]]:
+    """The envelopes' upper end first; then one dimension after the other lower, at its middle and at its least."""
+    if not dims:
+        return []
+    upper = {name: dim.max for name, dim in dims.items()}
+    lower = [
+        upper | {name: size}
+        for name, dim in dims.items()
+        for size in dict.fromkeys(((dim.min + dim.max) // 2, dim.min))
+        if size != dim.max
+    ]
+    return [upper, *lower]
+
+
+def _bind(model: onnx.ModelProto, point: dict[str, int]) -> onnx.ModelProto:
+    """The model with its named dimensions fixed; names of other origin are forgotten, to be inferred anew."""
+    bound = onnx.ModelProto()
+    bound.CopyFrom(model)
+    for value_info in (*bound.graph.input, *bound.graph.value_info, *bound.graph.output):
+        for dim in value_info.type.tensor_type.shape.dim:
+            if dim.dim_param in point:
+                dim.dim_value = point[dim.dim_param]
+            elif dim.dim_param:
+                dim.ClearField("dim_param")
+    return bound
+
+
+def _factors(sizes: list[int | str | None], points: list[dict[str, int]]) -> tuple[int | str, ...] | None:
+    """A size as the product of at most two named dimensions and a number, as its values at ``points`` say; or ``None``.
+
+    Two times N is written as the two dimensions N and 2: the rank is another, the bytes are right at every point.
+    """
+    if not sizes or not all(isinstance(size, int) for size in sizes):
+        return None
+    names = list(points[0])
+    for chosen in ((), *((name,) for name in names), *combinations(names, 2)):
+        products = [prod(point[name] for name in chosen) for point in points]
+        number, rest = divmod(int(sizes[0] or 0), max(1, products[0]))
+        if not rest and sizes == [number * product for product in products]:
+            return (*chosen, number) if number != 1 or not chosen else chosen
+    return None
 
 
 def _inferred(model: onnx.ModelProto, name: str) -> dict[str, tuple[int, list[int | str | None]]]:

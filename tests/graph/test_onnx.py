@@ -1,0 +1,415 @@
+"""What becomes of an ONNX model. Models are made here, a few nodes each, but for the nine real topologies."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from tmmu_core.errors import InvalidIrShapes
+from tmmu_core.graph.importers import onnx as importer
+from tmmu_core.graph.importers import read_graph, read_graph_file
+from tmmu_core.graph.index import index_graph
+from tmmu_core.graph.model import Dim, Graph, Node, Tensor
+
+LIGHT = sorted((Path(onnx.__file__).parent / "backend" / "test" / "data" / "light").glob("*.onnx"))
+FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
+
+Shape = Sequence[int | str | None] | None
+
+
+def value(name: str, shape: Shape, dtype: int = FLOAT) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, dtype, shape)
+
+
+def op(operator: str, reads: str, writes: str, **attributes: object) -> onnx.NodeProto:
+    """A node; ``_`` stands for an operand that is left out."""
+    names = [[name.replace("_", "") for name in side.split()] for side in (reads, writes)]
+    return helper.make_node(operator, *names, **attributes)
+
+
+def model(
+    nodes: Sequence[onnx.NodeProto],
+    inputs: Sequence[onnx.ValueInfoProto],
+    outputs: Sequence[onnx.ValueInfoProto],
+    weights: dict[str, np.ndarray] | None = None,
+    *,
+    opset: int = 17,
+    functions: Sequence[onnx.FunctionProto] = (),
+) -> onnx.ModelProto:
+    initialisers = [numpy_helper.from_array(array, name) for name, array in (weights or {}).items()]
+    graph = helper.make_graph(nodes, "model", inputs, outputs, initialisers)
+    opsets = [helper.make_opsetid("", opset), helper.make_opsetid("own", 1)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=8, functions=functions)
+
+
+def read(proto: onnx.ModelProto) -> Graph:
+    graph = read_graph(proto.SerializeToString(), "model.onnx")
+    index_graph(graph)
+    return graph
+
+
+def tensors(graph: Graph) -> dict[str, Tensor]:
+    return {tensor.id: tensor for tensor in graph.tensors}
+
+
+def nodes(graph: Graph) -> dict[str, Node]:
+    return {node.node_id: node for node in graph.nodes}
+
+
+def one(operator: str, shapes: Sequence[Shape], result: int = FLOAT, **attributes: object) -> Node:
+    """The node of a model that is one operator on inputs a, b, … of these shapes, with a ``result`` of this type."""
+    names = "abcdef"[: len(shapes)]
+    ends = [value(name, shape) for name, shape in zip(names, shapes, strict=True)]
+    return read(model([op(operator, " ".join(names), "y", **attributes)], ends, [value("y", None, result)])).nodes[0]
+
+
+# --- real topologies ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", LIGHT, ids=lambda path: path.stem)
+def test_a_real_topology_opens_whole_with_weights_told_from_activations(path: Path) -> None:
+    graph = read_graph_file(path)
+    index = index_graph(graph)
+    assert not index.is_persistent[index.producer >= 0].any()
+    assert [tensor.id for tensor in graph.tensors if tensor.role == "input"] == list(graph.inputs)
+    assert {node.instr for node in graph.nodes} & {"Constant", "ConstantOfShape"} == set()
+
+
+def test_there_are_nine_of_them() -> None:
+    assert len(LIGHT) == 9
+
+
+def test_the_largest_opens_in_under_a_second() -> None:
+    data = max(LIGHT, key=lambda path: path.stat().st_size).read_bytes()
+    start = time.process_time()
+    read_graph(data)
+    assert time.process_time() - start < 1
+
+
+def test_the_weights_of_resnet50_are_as_many_as_published() -> None:
+    graph = read_graph_file(next(path for path in LIGHT if "resnet50" in path.name))
+    floats = {tensor.id for tensor in graph.tensors if tensor.persistent and tensor.dtype == "float32"}
+    index = index_graph(graph)
+    learned = sum(int(index.nbytes[i]) // 4 for i, name in enumerate(index.tensor_ids) if name in floats)
+    running_statistics = 2 * 26560
+    assert learned - running_statistics == 25_557_032
+
+
+# --- constants ---------------------------------------------------------------------------------------------------
+
+
+def test_operators_on_weights_alone_are_folded() -> None:
+    graph = read(
+        model(
+            [
+                op("Constant", "", "dims", value=numpy_helper.from_array(np.array([3, 2], np.int64))),
+                op("ConstantOfShape", "dims", "w"),
+                op("Unsqueeze", "w axes", "w3"),
+                op("Add", "x w3", "y"),
+            ],
+            [value("x", [1, 3, 2])],
+            [value("y", None)],
+            {"axes": np.array([0], np.int64)},
+        )
+    )
+    assert [node.instr for node in graph.nodes] == ["Add"]
+    assert {name: (tensor.role, tensor.shape) for name, tensor in tensors(graph).items()} == {
+        "x": ("input", (1, 3, 2)),
+        "w3": ("constant", (1, 3, 2)),
+        "y": ("output", (1, 3, 2)),
+    }
+
+
+def test_the_shape_of_a_fixed_shape_is_folded() -> None:
+    graph = read(
+        model(
+            [op("Shape", "x", "s"), op("Reshape", "z s", "y")],
+            [value("x", [2, 3]), value("z", [6])],
+            [value("y", None)],
+        )
+    )
+    assert [node.instr for node in graph.nodes] == ["Reshape"]
+    assert tensors(graph)["y"].shape == (2, 3)
+
+
+def test_chance_is_not_folded() -> None:
+    graph = read(
+        model([op("RandomNormal", "", "r", shape=[2]), op("Add", "x r", "y")], [value("x", [2])], [value("y", None)])
+    )
+    assert [node.instr for node in graph.nodes] == ["RandomNormal", "Add"]
+
+
+def test_floating_weights_are_parameters_and_integer_ones_constants() -> None:
+    graph = read(
+        model(
+            [op("MatMul", "x w", "h"), op("Gather", "h i", "y")],
+            [value("x", [2, 4]), value("w", [4, 3])],
+            [value("y", None)],
+            {"w": np.zeros((4, 3), np.float32), "i": np.array([1], np.int64)},
+        )
+    )
+    assert graph.inputs == ("x",)
+    assert {name: tensors(graph)[name].role for name in "wi"} == {"w": "parameter", "i": "constant"}
+
+
+def test_a_folded_output_is_a_constant_that_lives_to_the_end() -> None:
+    graph = read(
+        model(
+            [op("Neg", "w", "n"), op("Relu", "x", "y")],
+            [value("x", [2])],
+            [value("y", None), value("n", None)],
+            {"w": np.zeros(2, np.float32)},
+        )
+    )
+    assert (graph.outputs, tensors(graph)["n"].role) == (("y", "n"), "constant")
+
+
+def test_a_weight_that_nobody_reads_is_left_out() -> None:
+    graph = read(model([op("Relu", "x", "y")], [value("x", [2])], [value("y", None)], {"w": np.zeros(9, np.float32)}))
+    assert set(tensors(graph)) == {"x", "y"}
+
+
+def test_external_data_is_never_opened() -> None:
+    proto = model(
+        [op("MatMul", "x w", "y")], [value("x", [2, 4])], [value("y", None)], {"w": np.zeros((4, 3), np.float32)}
+    )
+    weight = proto.graph.initializer[0]
+    weight.ClearField("raw_data")
+    weight.data_location = TensorProto.EXTERNAL
+    weight.external_data.add(key="location", value="/nowhere/at/all.bin")
+    graph = read(proto)
+    assert (tensors(graph)["w"].shape, tensors(graph)["y"].shape) == ((4, 3), (2, 3))
+
+
+# --- memory behaviour --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("operator", ["Relu", "Sigmoid", "Neg", "Exp"])
+def test_an_element_wise_operator_permits_its_input(operator: str) -> None:
+    assert one(operator, [[2, 3]]).inplace == ((0, 0),)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "pairs"),
+    [
+        ([[2, 3], [2, 3]], ((0, 0), (1, 0))),
+        ([[2, 3], [3]], ((0, 0),)),
+        ([[3], [2, 3]], ((1, 0),)),
+        ([[2, 1], [1, 3]], "none"),
+    ],
+)
+def test_an_addition_permits_the_inputs_of_the_outputs_size(shapes: Sequence[Shape], pairs: object) -> None:
+    assert one("Add", shapes).inplace == pairs
+
+
+def test_an_input_read_twice_is_permitted_once() -> None:
+    graph = read(model([op("Mul", "x x", "y")], [value("x", [2])], [value("y", None)]))
+    assert graph.nodes[0].inplace == ((0, 0),)
+
+
+def test_a_weight_is_never_permitted() -> None:
+    graph = read(model([op("Add", "x w", "y")], [value("x", [2])], [value("y", None)], {"w": np.zeros(2, np.float32)}))
+    assert graph.nodes[0].inplace == ((0, 0),)
+
+
+@pytest.mark.parametrize(("to", "pairs"), [(TensorProto.INT32, ((0, 0),)), (TensorProto.DOUBLE, "none")])
+def test_a_cast_permits_its_input_where_the_bytes_agree(to: int, pairs: object) -> None:
+    assert one("Cast", [[5]], to, to=to).inplace == pairs
+
+
+@pytest.mark.parametrize(
+    ("operator", "shapes"), [("Softmax", [[2, 3]]), ("Transpose", [[2, 3]]), ("MatMul", [[3, 3], [3, 3]])]
+)
+def test_every_other_operator_permits_none(operator: str, shapes: Sequence[Shape]) -> None:
+    assert one(operator, shapes).inplace == "none"
+
+
+def test_batch_normalisation_permits_its_data() -> None:
+    weights = {name: np.ones(3, np.float32) for name in ("s", "b", "m", "v")}
+    graph = read(
+        model([op("BatchNormalization", "x s b m v", "y")], [value("x", [1, 3, 4])], [value("y", None)], weights)
+    )
+    assert graph.nodes[0].inplace == ((0, 0),)
+
+
+@pytest.mark.parametrize(
+    ("node", "shape"),
+    [
+        (op("Reshape", "x s", "y"), (3, 2)),
+        (op("Squeeze", "x", "y"), (2, 3)),
+        (op("Flatten", "x", "y"), (2, 3)),
+        (op("Identity", "x", "y"), (2, 1, 3)),
+        (op("Dropout", "x", "y mask"), (2, 1, 3)),
+        (op("Unsqueeze", "x i", "y"), (1, 2, 1, 3)),
+    ],
+    ids=lambda node: getattr(node, "op_type", None),
+)
+def test_a_view_is_the_bytes_of_its_input_and_keeps_its_node(node: onnx.NodeProto, shape: tuple[int, ...]) -> None:
+    weights = {"s": np.array([3, 2], np.int64), "i": np.array([0], np.int64)}
+    graph = read(model([node], [value("x", [2, 1, 3])], [value("y", None)], weights))
+    view = tensors(graph)["y"].view
+    assert view is not None
+    assert (view.base_tensor_uid, tensors(graph)["y"].shape) == ("x", shape)
+    assert [node.outputs for node in graph.nodes] == [("y",)]
+    assert graph.nodes[0].inplace == "none"
+
+
+def test_dropout_in_training_is_no_view() -> None:
+    node = op("Dropout", "x ratio training", "y")
+    ends = [value("x", [2]), value("training", [], TensorProto.BOOL)]
+    graph = read(model([node], ends, [value("y", None)], {"ratio": np.array(0.5, np.float32)}))
+    assert tensors(graph)["y"].view is None
+
+
+def test_an_optional_output_that_nobody_reads_is_dropped() -> None:
+    graph = read(
+        model([op("MaxPool", "x", "y indices", kernel_shape=[2])], [value("x", [1, 1, 4])], [value("y", None)])
+    )
+    assert graph.nodes[0].outputs == ("y",)
+
+
+def test_an_optional_output_that_somebody_reads_is_kept() -> None:
+    graph = read(
+        model(
+            [op("MaxPool", "x", "y indices", kernel_shape=[2]), op("Neg", "indices", "z")],
+            [value("x", [1, 1, 4])],
+            [value("y", None), value("z", None, INT64)],
+        )
+    )
+    assert graph.nodes[0].outputs == ("y", "indices")
+    assert tensors(graph)["indices"].dtype == "int64"
+
+
+def test_an_output_that_is_not_optional_is_kept_though_nobody_reads_it() -> None:
+    graph = read(
+        model([op("TopK", "x k", "y i")], [value("x", [4])], [value("y", None)], {"k": np.array([2], np.int64)})
+    )
+    assert graph.nodes[0].outputs == ("y", "i")
+
+
+def test_an_operand_left_out_is_no_tensor() -> None:
+    graph = read(
+        model([op("Clip", "x _ high", "y")], [value("x", [4])], [value("y", None)], {"high": np.array(6, np.float32)})
+    )
+    assert graph.nodes[0].inputs == ("x", "high")
+
+
+# --- names and order ---------------------------------------------------------------------------------------------
+
+
+def test_nodes_without_a_name_of_their_own_are_called_by_operator_and_position() -> None:
+    chain = [
+        op("Relu", "x", "a"),
+        op("Relu", "a", "b", name="same"),
+        op("Neg", "b", "c", name="same"),
+        op("Exp", "c", "y", name="Relu_0"),
+    ]
+    graph = read(model(chain, [value("x", [2])], [value("y", None)]))
+    assert [node.node_id for node in graph.nodes] == ["Relu_0_", "Relu_1", "Neg_2", "Relu_0"]
+
+
+def test_the_order_is_that_of_the_file() -> None:
+    chain = [op("Neg", "x", "a", name="z"), op("Neg", "x", "b", name="a"), op("Add", "a b", "y", name="m")]
+    assert read(model(chain, [value("x", [2])], [value("y", None)])).execution_order == ("z", "a", "m")
+
+
+# --- dimensions --------------------------------------------------------------------------------------------------
+
+
+def test_a_named_batch_becomes_a_dimension_with_an_envelope() -> None:
+    graph = read(model([op("Relu", "x", "y")], [value("x", ["N", 3])], [value("y", ["N", 3])]))
+    assert graph.dims == {"N": Dim(1, 8)}
+    assert {tensor.shape for tensor in graph.tensors} == {("N", 3)}
+
+
+def test_a_named_length_has_a_wider_envelope() -> None:
+    graph = read(model([op("Relu", "x", "y")], [value("x", ["N", "T"])], [value("y", None)]))
+    assert graph.dims == {"N": Dim(1, 8), "T": Dim(1, 512)}
+
+
+def test_a_dimension_without_a_name_is_called_by_its_place() -> None:
+    graph = read(model([op("Relu", "x", "y")], [value("x", [None, 3])], [value("y", None)]))
+    assert graph.dims == {"x.0": Dim(1, 8)}
+    assert tensors(graph)["y"].shape == ("x.0", 3)
+
+
+def test_the_envelope_can_be_said() -> None:
+    data = model([op("Relu", "x", "y")], [value("x", ["N"])], [value("y", None)]).SerializeToString()
+    assert importer.read(data, "", {"N": Dim(4, 4)}).dims == {"N": Dim(4, 4)}
+
+
+@pytest.mark.parametrize(
+    ("operator", "shape", "attributes", "result"),
+    [
+        ("Concat", ["N", 3], {"axis": 0}, ("N", 2, 3)),
+        ("Flatten", ["N", "T", 5], {"axis": 2}, ("N", "T", 5)),
+        ("Flatten", ["N", 5, 3], {"axis": 2}, ("N", 5, 3)),
+        ("DepthToSpace", ["N", 4, 6, "T"], {"blocksize": 2}, ("N", 1, 12, "T", 2)),
+    ],
+)
+def test_a_size_that_is_a_product_of_names_is_written_as_its_factors(
+    operator: str, shape: Shape, attributes: dict[str, object], result: tuple[int | str, ...]
+) -> None:
+    reads = "x x" if operator == "Concat" else "x"
+    graph = read(model([op(operator, reads, "y", **attributes)], [value("x", shape)], [value("y", None)]))
+    assert tensors(graph)["y"].shape == result
+
+
+def test_any_other_size_stands_at_the_upper_end() -> None:
+    node = op("MaxPool", "x", "y", kernel_shape=[3], strides=[2])
+    graph = read(model([node], [value("x", [1, 1, "T"])], [value("y", None)]))
+    assert tensors(graph)["y"].shape == (1, 1, 255)
+
+
+def test_a_view_has_its_inputs_bytes_at_every_point() -> None:
+    graph = read(
+        model(
+            [op("Reshape", "x s", "v"), op("Exp", "v", "y")],
+            [value("x", ["N", 3, 4])],
+            [value("y", None)],
+            {"s": np.array([-1, 4], np.int64)},
+        )
+    )
+    for size in (1, 8):
+        index = index_graph(graph, {"N": size})
+        assert index.nbytes[[index.tensor_of[name] for name in "xvy"]].tolist() == [size * 48] * 3
+
+
+def test_element_wise_operands_must_agree_at_both_ends_of_the_envelope() -> None:
+    graph = read(model([op("Add", "x z", "y")], [value("x", ["N", 3]), value("z", [8, 3])], [value("y", [8, 3])]))
+    assert graph.nodes[0].inplace == ((1, 0),)
+
+
+# --- what is inlined, what is refused ----------------------------------------------------------------------------
+
+
+def test_a_local_function_is_inlined() -> None:
+    twice = helper.make_function("own", "Twice", ["a"], ["b"], [op("Add", "a a", "b")], [helper.make_opsetid("", 17)])
+    proto = model([op("Twice", "x", "y", domain="own")], [value("x", [2])], [value("y", [2])], functions=[twice])
+    assert Counter(node.instr for node in read(proto).nodes) == {"Add": 1}
+
+
+def test_an_operator_of_another_set_is_planned_where_the_model_tells_its_shape() -> None:
+    proto = model([op("Mystery", "x", "h", domain="own"), op("Relu", "h", "y")], [value("x", [2])], [value("y", [2])])
+    proto.graph.value_info.append(value("h", [2]))
+    assert [node.instr for node in read(proto).nodes] == ["own::Mystery", "Relu"]
+
+
+def test_a_size_that_depends_on_data_is_refused_naming_the_operator() -> None:
+    proto = model([op("NonZero", "x", "n"), op("Cast", "n", "y", to=FLOAT)], [value("x", [2])], [value("y", None)])
+    with pytest.raises(InvalidIrShapes, match="the operator NonZero") as caught:
+        read(proto)
+    assert caught.value.diagnostics["reason"] == "unknown_shape"
+
+
+def test_a_graph_without_a_name_is_called_after_its_file() -> None:
+    proto = model([op("Relu", "x", "y")], [value("x", [2])], [value("y", None)])
+    proto.graph.name = ""
+    assert read_graph(proto.SerializeToString(), "nets/tiny.onnx").name == "tiny"
