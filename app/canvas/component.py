@@ -16,6 +16,7 @@ from typing import Any, Literal, cast
 
 import streamlit as st
 
+from app import state
 from app.canvas.pack import Packed, packed_once
 from app.canvas.script import ENTRY, canvas_script
 from tmmu_core.plan.model import Plan
@@ -117,7 +118,7 @@ def plan_canvas(
     listen("view", on_view, str)
     listen("colour", on_colour, lambda v: v or None)
     listen("arena", on_arena, lambda v: v or None)
-    state = {
+    told = {
         "plan": plan.token,
         "plan_index": 1 if draw_baseline_itself and plan.baseline is not None else 0,
         "view": view,
@@ -137,14 +138,14 @@ def plan_canvas(
         "events": sorted(listeners),
     }
     callbacks = {f"on_{event}_change": _callback(key, event, tell) for event, tell in listeners.items()}
-    _component()(key=key, data=state, height="content", **callbacks)
+    _component()(key=key, data=told, height="content", **callbacks)
 
 
 def _callback(key: str, event: str, tell: Callable[[Any], None]) -> Callable[[], None]:
     """A Streamlit callback is told nothing; what happened is looked up under the component's key, and only there."""
 
     def called() -> None:
-        happened = cast(Mapping[str, Any], st.session_state[key]).get(event)
+        happened = cast(Mapping[str, Any], state.raw(key) or {}).get(event)
         if isinstance(happened, Mapping):  # a trigger comes wrapped, so that "cleared" differs from "did not happen"
             happened = happened["value"]
         elif event != "window" or happened is None:

@@ -28,13 +28,13 @@ handle = plan_store(plan, baseline=other, operators=operators)  # type: ignore[a
 
 @st.fragment
 def charts() -> None:
-    """Two views that follow one selection, which lives in the page's state."""
+    """Two views that follow one selection, which lives in the address."""
 
     def selected(event: Selection) -> None:
         if event.how != "compare":
-            st.session_state["tensor"] = event.tensor_id
+            st.query_params["tensor"] = event.tensor_id or ""
 
-    now = st.session_state.get("tensor")
+    now = st.query_params.get("tensor") or None
     plan_canvas(
         handle, view=view, selected=now, key="one", height=560, on_select=selected, arena=st.query_params.get("arena")
     )

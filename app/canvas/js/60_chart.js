@@ -200,7 +200,8 @@ class Chart {
       }
     }
     const { state, plan } = this;
-    const left = state.transposed ? (width > 800 ? 128 : 92) : state.view === "lifetimes" ? (width > 800 ? 128 : 86) : 72;
+    // One margin for all views: charts above one another share their steps, and switching views moves nothing.
+    const left = width > 800 ? 108 : 80;
     const strip = state.strip ? MARGIN.strip + MARGIN.gap : 0;
     const down = state.transposed;
     this.plot = { x: left, y: down ? 10 : 8 + strip, w: Math.max(40, width - left - MARGIN.right - (down ? strip : 0)), h: Math.max(40, height - MARGIN.bottom - (down ? 10 : 8 + strip)) };
