@@ -42,12 +42,13 @@ class Choice:
     """What Compare sets against the current plan: ``planner:<name>``, or a source as above."""
     swapped: bool = False
     view: str = "map"
-    colour: str = "role"
+    colour: str = ""
+    """What colours tell; empty for the view's own (slots in the slot view, roles in the others)."""
     selected: str = ""
     search: str = ""
     step: int | None = None
     arena: str = ""
-    """The arena that Peak and Fragmentation look at; the largest one where it is not said."""
+    """The arena looked at; ``*`` for all at once where they are drawn; empty for the one in which most is planned."""
 
     def but(self, **changes: Any) -> Choice:
         """A copy with some fields changed."""
@@ -131,7 +132,7 @@ def arena_config(choice: Choice, arenas: tuple[str, ...]) -> dict[str, dict[str,
     ``arenas`` are the names in use; all of them are declared, for a configuration that is not empty must be whole.
     """
     capacities = {name: n for name, n in choice.capacities if name in arenas}
-    if choice.alignment is None and choice.page_size is None and not capacities:
+    if has_defaults(choice.but(capacities=tuple(capacities.items()))):
         return None
     config: dict[str, dict[str, int]] = {}
     for name in arenas:
@@ -143,3 +144,8 @@ def arena_config(choice: Choice, arenas: tuple[str, ...]) -> dict[str, dict[str,
         if choice.page_size is not None:
             config[name]["page_size"] = choice.page_size
     return config
+
+
+def has_defaults(choice: Choice) -> bool:
+    """Whether nothing about the arenas was chosen."""
+    return choice.alignment is None and choice.page_size is None and not choice.capacities

@@ -97,13 +97,13 @@ def details(plan: Plan, solution: Solution | None, tensor_id: str) -> str:
     )
 
 
-def nothing_selected(plan: Plan) -> str:
+def nothing_selected() -> str:
     """The card's place before anything is selected: how to select."""
     return (
         '<div class="tm tm-card"><h3>No tensor selected</h3>'
         '<p class="hint">Click a box in the drawing or a row of the table. Hover for a preview.</p>'
-        '<p class="hint">Wheel zooms, drag pans, double-click fits. <code>/</code> searches, <code>p</code> goes to the '
-        "peak, <code>[</code> and <code>]</code> walk the tenants of a slot, <code>Esc</code> lets go.</p></div>"
+        '<p class="hint">Wheel zooms, drag pans, double-click fits. <code>/</code> searches, <code>p</code> goes '
+        "to the peak, <code>[</code> and <code>]</code> walk the tenants of a slot, <code>Esc</code> lets go.</p></div>"
     )
 
 

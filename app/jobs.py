@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from tmmu_core.planners.problem import Progress
 
@@ -71,7 +71,7 @@ class Desk:
     """Jobs by key, the most recently asked for last."""
 
     def __init__(self, keep: int = 48) -> None:
-        self._jobs: OrderedDict[Hashable, Job[object]] = OrderedDict()
+        self._jobs: OrderedDict[Hashable, Job[Any]] = OrderedDict()
         self._lock = threading.Lock()
         self._keep = keep
 
@@ -79,14 +79,15 @@ class Desk:
         """The job of this key, started now if it is not known."""
         with self._lock:
             if key not in self._jobs:
-                self._jobs[key] = Job(what, work)  # type: ignore[assignment]
+                self._jobs[key] = Job(what, work)
             self._jobs.move_to_end(key)
             for old in [k for k, job in self._jobs.items() if job.finished][: max(0, len(self._jobs) - self._keep)]:
                 if old != key:
                     del self._jobs[old]
-            return self._jobs[key]  # type: ignore[return-value]
+            found: Job[T] = self._jobs[key]
+            return found
 
-    def known(self, key: Hashable) -> Job[object] | None:
+    def known(self, key: Hashable) -> Job[Any] | None:
         """The job of this key, if there is one."""
         return self._jobs.get(key)
 

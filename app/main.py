@@ -30,12 +30,15 @@ PAGES = (
 @st.cache_resource(show_spinner=False)
 def brought() -> tuple[tuple[str, ...], tuple[dict[str, object], ...]]:
     """``(sources, refusals)`` of the files named on the command line, read once."""
-    opened, cards = [], []
+    opened: list[str] = []
+    cards: list[dict[str, object]] = []
     for name in sys.argv[1:]:
         try:
             data = Path(name).read_bytes()
         except OSError as error:
-            cards.append({"title": f"{name} was not opened", "message": f"{error.strerror}.", "hint": "Check the name."})
+            cards.append(
+                {"title": f"{name} was not opened", "message": f"{error.strerror}.", "hint": "Check the name."}
+            )
             continue
         here, refused = work.take([(Path(name).name, data)])
         opened += [thing.source for thing in here]
@@ -49,7 +52,10 @@ if state.begin(brought()[0]):
     for refusal in brought()[1]:
         state.refuse(dict(refusal))
 page = st.navigation(
-    [st.Page(HERE / "views" / f"{name}.py", title=title, url_path=name, default=name == "plan") for name, title in PAGES],
+    [
+        st.Page(HERE / "views" / f"{name}.py", title=title, url_path=name, default=name == "plan")
+        for name, title in PAGES
+    ],
     position="top",
 )
 page.run()

@@ -86,7 +86,7 @@ def _limited(arena: ArenaSummary) -> bool:
 
 def bound_of(arena: ArenaSummary) -> int:
     """The best proven lower bound on an arena's extent, in bytes."""
-    return max(arena.peak_live_bytes, arena.lower_bound_bytes or 0)
+    return arena.peak_live_bytes if arena.lower_bound_bytes is None else arena.lower_bound_bytes
 
 
 def _strip_row(arena: ArenaSummary, scale: int, note: str) -> str:

@@ -8,23 +8,28 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
 import msgspec
+import numpy as np
 import streamlit as st
 
-from app.choice import Choice, arena_config
+from app import words
+from app.choice import Choice, arena_config, has_defaults
 from app.jobs import Desk, Job
 from tmmu_core.errors import TmmuError, UnreadableInput
 from tmmu_core.graph.model import Graph
+from tmmu_core.judge.finding import Verdict
 from tmmu_core.liveness.timeline import default_mode, default_preset
+from tmmu_core.plan.compare import Comparison, compare
 from tmmu_core.plan.engine import Solution, plan_graph
-from tmmu_core.plan.instance import plan_problem
+from tmmu_core.plan.instance import GIVEN, plan_problem
 from tmmu_core.plan.model import Plan
+from tmmu_core.plan.reading import read_any
+from tmmu_core.plan.trace import Trace
 from tmmu_core.planners import PLANNERS
 from tmmu_core.planners.problem import Packing, Problem, Progress
 
@@ -42,10 +47,11 @@ class Sample:
     """A line of the gallery."""
 
     name: str
+    """The file's name without its endings: what a link says."""
+    title: str
     path: Path
     teaches: str
     group: str
-    figures: Mapping[str, int] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +67,9 @@ class Opened:
     plan: Plan | None = None
     packing: Packing | None = None
     """Offsets that came with a plain problem."""
+    trace: Trace | None = None
+    told: tuple[str, ...] = ()
+    """What the reader has to say about the file."""
 
 
 class Shelf:
@@ -113,17 +122,23 @@ def read_catalogue(folder: Path) -> tuple[Sample, ...]:
     if not path.exists():
         return ()
     listed = msgspec.json.decode(path.read_bytes())
-    entries = listed["samples"] if isinstance(listed, dict) else listed
     return tuple(
         Sample(
-            name=entry["name"],
+            name=entry["file"].split("/")[-1].split(".")[0],
+            title=entry.get("title", entry["file"]),
             path=folder / entry["file"],
             teaches=entry.get("teaches", ""),
             group=entry.get("group", "samples"),
-            figures={key: value for key, value in entry.items() if isinstance(value, int)},
         )
-        for entry in entries
+        for entry in listed["samples"]
     )
+
+
+@st.cache_resource(show_spinner=False)
+def golden() -> tuple[Path, ...]:
+    """The golden traces of the samples, by name."""
+    folder = SAMPLES / "golden"
+    return tuple(sorted(p for p in folder.glob("*") if p.is_file() and not p.name.startswith(("README", "."))))
 
 
 def sample_named(name: str) -> Sample | None:
@@ -135,6 +150,11 @@ def sample_named(name: str) -> Sample | None:
 def open_source(source: str) -> Opened:
     """Read a sample or a shelved file. Raises what the readers raise; ``UnreadableInput`` for what is not there."""
     kind, _, name = source.partition(":")
+    if kind == "golden":
+        path = next((p for p in golden() if p.name == name), None)
+        if path is None:
+            raise UnreadableInput(f"there is no golden trace {name!r}.", source=source, hint="Choose another baseline.")
+        return read_bytes(path.read_bytes(), path.name, source)
     if kind == "sample":
         sample = sample_named(name)
         if sample is None:
@@ -154,18 +174,14 @@ def open_source(source: str) -> Opened:
 
 def read_bytes(data: bytes, name: str, source: str) -> Opened:
     """Read bytes of any kind that the core reads. Raises ``TmmuError``."""
-    try:
-        from tmmu_core.plan.reading import read_any
-    except ImportError:
-        from tmmu_core.graph.importers import read_graph as read_any
-
     thing = read_any(data, name)
     if isinstance(thing, Graph):
         return Opened(source, thing.name or name, "graph", graph=thing)
+    if isinstance(thing, Trace):
+        return Opened(source, name, "trace", plan=thing.plan, trace=thing)
     if isinstance(thing, Plan):
         return Opened(source, thing.ir_name or name, "plan", plan=thing)
-    problem, packing = thing.problem, thing.packing
-    return Opened(source, name, "problem", problem=problem, packing=packing)
+    return Opened(source, thing.name, "problem", problem=thing.problem, packing=thing.packing, told=thing.told)
 
 
 def take(files: list[tuple[str, bytes]]) -> tuple[list[Opened], list[dict[str, Any]]]:
@@ -230,7 +246,7 @@ def spelled_out(choice: Choice, opened: Opened) -> Choice:
     if opened.plan is not None:
         return choice.but(mode=opened.plan.mode, preset=opened.plan.preset, planner=opened.plan.planner)
     if opened.problem is not None:
-        planner = choice.planner or ("given" if opened.packing is not None else DEFAULT_PLANNER)
+        planner = choice.planner or (GIVEN if opened.packing is not None else DEFAULT_PLANNER)
         return choice.but(planner=planner)
     assert opened.graph is not None
     mode = choice.mode or default_mode(opened.graph)
@@ -254,7 +270,7 @@ def make_plan(choice: Choice, progress: Progress | None = None) -> Shown:
     if opened.plan is not None:
         return Shown(full, opened, opened.plan)
     if opened.problem is not None:
-        given = full.planner == "given"
+        given = full.planner == GIVEN
         plan = plan_problem(
             with_capacity(opened.problem, full),
             planner=DEFAULT_PLANNER if given else full.planner,
@@ -269,7 +285,7 @@ def make_plan(choice: Choice, progress: Progress | None = None) -> Shown:
         mode=full.mode,  # type: ignore[arg-type]
         preset=full.preset,  # type: ignore[arg-type]
         planner=full.planner,
-        arenas=arena_config(full, arenas_in_use(full, opened)) if has_arena_choice(full) else None,
+        arenas=None if has_defaults(full) else arena_config(full, arenas_in_use(full, opened)),
         dims=dict(full.dims) or None,
         budget=full.budget,
         progress=progress,
@@ -277,9 +293,32 @@ def make_plan(choice: Choice, progress: Progress | None = None) -> Shown:
     return Shown(full, opened, solution.plan, solution)
 
 
-def has_arena_choice(choice: Choice) -> bool:
-    """Whether anything about the arenas was chosen."""
-    return choice.alignment is not None or choice.page_size is not None or bool(choice.capacities)
+def baseline_of(choice: Choice) -> Choice | None:
+    """The choice that Compare sets against the current one; ``None`` where nothing was chosen."""
+    if not choice.baseline:
+        return None
+    if choice.baseline.startswith("planner:"):
+        return choice.but(planner=choice.baseline.removeprefix("planner:"))
+    return choice.but(
+        source=choice.baseline, **{name: getattr(Choice(), name) for name in ("capacities", "dims", "budget")}
+    )
+
+
+def every_planner(choice: Choice) -> Job[list[str]]:
+    """The job that runs all planners on the chosen problem, one after the other so that their times are their own."""
+    names = [name for name in PLANNERS if name in planners_for(open_source(choice.source))]
+
+    def run(progress: Progress) -> list[str]:
+        for k, name in enumerate(names):
+            if not progress(name, k, len(names)):
+                return names[:k]
+            job = plan_job(choice.but(planner=name))
+            while not job.wait(0.05):
+                if not progress(name, k, len(names)):
+                    job.stop()
+        return names
+
+    return desk().job(("planners", *choice.but(planner="").problem), "all planners", run)
 
 
 def arenas_in_use(choice: Choice, opened: Opened) -> tuple[str, ...]:
@@ -303,10 +342,6 @@ def _arena_names(source: str, mode: str, preset: str) -> tuple[str, ...]:
 
 def with_capacity(problem: Problem, choice: Choice) -> Problem:
     """A plain problem under the chosen capacity and alignment of its one arena."""
-    from dataclasses import replace
-
-    import numpy as np
-
     changes: dict[str, Any] = {}
     capacity = dict(choice.capacities).get(problem.arena)
     if capacity is not None:
@@ -321,19 +356,68 @@ def planners_for(opened: Opened) -> list[str]:
     """The planners that can be chosen for what is open."""
     if opened.plan is not None:
         return [opened.plan.planner]
-    return ["given", *PLANNERS] if opened.packing is not None else list(PLANNERS)
+    return [GIVEN, *PLANNERS] if opened.packing is not None else list(PLANNERS)
 
 
-# --- judging -----------------------------------------------------------------------------------------------------
+@st.cache_resource(show_spinner=False, max_entries=32)
+def operators(key: str, _shown: Shown) -> list[str] | None:
+    """For each row of the plan the operator that writes it, ``""`` for none; ``None`` without the graph."""
+    del key
+    if _shown.solution is None:
+        return None
+    timeline = _shown.solution.liveness.timeline
+    index, nodes = timeline.index, timeline.graph.nodes
+    tensor_of = index.tensor_of
+    producers = index.producer.tolist()
+    return [
+        nodes[producers[tensor_of[name]]].instr if producers[tensor_of[name]] >= 0 else ""
+        for name in _shown.plan.tensor_ids
+    ]
+
+
+def place_of(shown: Shown) -> dict[str, str]:
+    """Tensor → ``slot 3 · [4, 14)`` for small drawings of the graph."""
+    return _places(shown.key, shown)
+
+
+@st.cache_resource(show_spinner=False, max_entries=16)
+def _places(key: str, _shown: Shown) -> dict[str, str]:
+    del key
+    plan = _shown.plan
+    rows = zip(plan.tensor_ids, plan.logical_slot.tolist(), plan.birth.tolist(), plan.death.tolist(), strict=True)
+    return {name: f"slot {slot} · {words.live_range(birth, death)}" for name, slot, birth, death in rows}
+
+
+# --- judging and comparing ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """What verifier and lint say, in words for the strip."""
+    """What the verifier and the lint say."""
 
-    ok: bool
-    findings: tuple[tuple[str, str, str], ...]
-    """(rule, severity, sentence)."""
-    checks: tuple[str, ...] = ()
-    unknown: str = ""
-    """Why there is no verdict, where there is none."""
+    verified: Verdict
+    lint: Verdict
+
+
+@st.cache_resource(show_spinner=False, max_entries=32)
+def judgement(key: str, _shown: Shown) -> Judgement | None:
+    """The judge's verdicts on a plan. The plan is judged as it is, whoever made it."""
+    del key
+    try:
+        from tmmu_core.judge.lint import lint_plan
+
+        from tmmu_core.judge.verifier import verify_plan
+    except ImportError:
+        return None
+    return Judgement(verify_plan(_shown.plan, _shown.graph), lint_plan(_shown.plan, _shown.graph))
+
+
+def compared(left: Shown, right: Shown) -> Comparison:
+    """``left`` is the baseline, ``right`` the candidate."""
+    return _compared(left.key, right.key, left, right)
+
+
+@st.cache_resource(show_spinner=False, max_entries=16)
+def _compared(left_key: str, right_key: str, _left: Shown, _right: Shown) -> Comparison:
+    del left_key, right_key
+    return compare(_left.opened.trace or _left.plan, _right.opened.trace or _right.plan)

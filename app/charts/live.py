@@ -22,7 +22,7 @@ def live_curve(plan: Plan, arena: str, *, step: int | None = None, height: int =
     curve = live_bytes(plan, arena)
     at, most = peak_of(curve)
     begins, values = change_points(curve)
-    begins, values = _thinned(begins, values)
+    begins, values = thinned(begins, values)
     x = [*begins.tolist(), plan.steps]
     y = [*values.tolist(), int(values[-1]) if len(values) else 0]
     fig = figure(height)
@@ -58,7 +58,7 @@ def live_curve(plan: Plan, arena: str, *, step: int | None = None, height: int =
                 mode="markers+text",
                 marker={"size": 9, "color": LIVE, "line": {"width": 2, "color": "white"}},
                 text=[f"<b>peak {words.short_bytes(most)}</b> at {words.step(at, words.shortened(plan.node_at(at)))}"],
-                textposition="middle left" if right else "middle right",
+                textposition="top left" if right else "top right",
                 cliponaxis=False,
                 hovertemplate=f"peak {words.full_bytes(most)}<extra></extra>",
                 name="peak",
@@ -76,12 +76,13 @@ def _level(fig: go.Figure, value: int, text: str, dash: str, colour: str) -> Non
     fig.add_hline(
         y=value,
         line={"color": colour, "width": 1.3, "dash": dash},
-        annotation={"text": text, "font": {"size": 11, "color": colour}, "yshift": 0} if text else None,
-        annotation_position="top right",
+        **({"annotation": {"text": text, "font": {"size": 11, "color": colour}}} if text else {}),
+        **({"annotation_position": "top right"} if text else {}),
     )
 
 
-def _thinned(begins: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def thinned(begins: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """At most ``MOST_POINTS`` changes of a curve: of each bin the first step and the highest value."""
     if len(begins) <= MOST_POINTS:
         return begins, values
     cuts = np.linspace(0, len(begins), MOST_POINTS + 1).astype(np.int64)[:-1]

@@ -2,46 +2,49 @@
 
 from __future__ import annotations
 
-import streamlit as st
+from typing import Any, cast
 
 from app import state
-from app.choice import COLOURS, VIEW_NAMES, VIEWS
-from app.work import Shown
+from app.canvas.component import PlanHandle, Selection, plan_canvas, plan_store
+from app.choice import COLOURS, VIEWS
+from app.parts import focus
+from app.work import Shown, operators
 
 
-def controls() -> None:
-    """Which view, which colours, what is searched for."""
+def store(shown: Shown, baseline: Shown | None = None, key: str = "plan-bytes") -> PlanHandle:
+    """Bring the plan to the page; outside any fragment."""
+    return plan_store(
+        shown.plan,
+        baseline=baseline.plan if baseline is not None else None,
+        operators=operators(shown.key, shown),
+        key=key,
+    )
+
+
+def canvas(handle: PlanHandle, *, key: str = "map", height: int = 560, **more: Any) -> None:
+    """One canvas that shows the choice and changes it."""
     chosen = state.choice()
-    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="drawing-controls"):
-        st.segmented_control(
-            "View",
-            VIEWS,
-            key=state.seat("view", chosen.view),
-            format_func=VIEW_NAMES.__getitem__,
-            on_change=lambda: state.choose(view=state.value_of("view") or chosen.view),
-            label_visibility="collapsed",
-        )
-        st.selectbox(
-            "Colour",
-            COLOURS,
-            key=state.seat("colour", chosen.colour),
-            format_func=lambda name: f"colour: {name}",
-            on_change=lambda: state.choose(colour=state.value_of("colour")),
-            label_visibility="collapsed",
-            width=170,
-        )
-        st.text_input(
-            "Search",
-            key=state.seat("search", chosen.search),
-            placeholder="search tensors",
-            icon=":material/search:",
-            on_change=lambda: state.choose(search=state.value_of("search").strip()),
-            label_visibility="collapsed",
-            width=260,
-        )
+    known = handle.plan.row_of
+    plan_canvas(
+        handle,
+        key=key,
+        view=cast(Any, more.pop("view", chosen.view)),
+        selected=chosen.selected if chosen.selected in known else None,
+        search=chosen.search,
+        colour=cast(Any, more.pop("colour", chosen.colour or None)),
+        step=chosen.step if chosen.step is not None and chosen.step < handle.plan.steps else None,
+        arena=more.pop("arena", focus.of_plan(handle.plan) if chosen.arena != focus.ALL else None),
+        height=height,
+        on_select=_selected,
+        on_step=lambda step: state.choose(step=step),
+        on_search=lambda text: state.choose(search=text.strip()),
+        on_view=lambda view: state.choose(view=view) if view in VIEWS else None,
+        on_colour=lambda colour: state.choose(colour=colour if colour in COLOURS else ""),
+        on_arena=lambda arena: state.choose(arena=arena or focus.ALL),
+        **more,
+    )
 
 
-def canvas(shown: Shown) -> None:
-    """The drawing itself."""
-    del shown
-    st.html('<div class="tm tm-empty" style="height:380px">canvas</div>')
+def _selected(event: Selection) -> None:
+    if event.how != "compare":
+        state.choose(selected=event.tensor_id or "")

@@ -9,19 +9,32 @@ from app.work import Shown
 from tmmu_core.plan.metrics import live_bytes, peak_of
 from tmmu_core.plan.model import ArenaSummary, Plan
 
+ALL = "*"
+"""Chosen where the drawing shall show all arenas on one byte scale."""
+
 
 def default_arena(plan: Plan) -> ArenaSummary | None:
     """The arena in which most is planned: the largest one where bytes are used again, else the largest."""
     return max(plan.arenas, key=lambda a: (a.max_live < a.storages, a.extent_bytes, a.name), default=None)
 
 
-def arena(shown: Shown) -> str:
-    """The name of the chosen arena, or of the default one; ``""`` for a plan without arenas."""
-    chosen = state.choice().arena
-    if chosen in shown.plan.arena_of:
-        return chosen
-    best = default_arena(shown.plan)
+def largest(plan: Plan) -> str:
+    """The default arena's name, whatever is chosen."""
+    best = default_arena(plan)
     return best.name if best else ""
+
+
+def of_plan(plan: Plan) -> str | None:
+    """The chosen arena where the plan has it, else the default one; ``None`` for a plan without arenas."""
+    chosen = state.choice().arena
+    if chosen in plan.arena_of:
+        return chosen
+    return largest(plan) or None
+
+
+def arena(shown: Shown) -> str:
+    """The same, ``""`` for a plan without arenas."""
+    return of_plan(shown.plan) or ""
 
 
 def pick(shown: Shown) -> str:
@@ -46,15 +59,48 @@ def peak(_plan: Plan, plan_key: str, arena_name: str) -> tuple[int, int]:
     return peak_of(live_bytes(_plan, arena_name))
 
 
-def claim(plan: Plan, arena_name: str) -> str:
-    """``Peak 9.19 MiB at #17 conv; extent 11.4 MiB; gap 24 %``, said of one arena."""
+def claim(name: str, plan: Plan, arena_name: str) -> str:
+    """``resnet50: activations take 9.19 MiB, 33.3 % over the lower bound``, said of one arena."""
     if not arena_name:
-        return "Nothing is planned: the graph holds no tensors."
+        return f"{name}: nothing is planned, for there are no tensors"
     summary = plan.arena_of[arena_name]
-    step, most = peak_of(live_bytes(plan, arena_name))
-    bound = markup.bound_of(summary)
-    where = words.step(step, words.shortened(plan.node_at(step), 24))
-    return (
-        f"Peak {words.short_bytes(most)} at {where}; extent {words.short_bytes(summary.extent_bytes)}; "
-        f"gap {words.gap(summary.extent_bytes, bound)}"
-    )
+    bound, extent = markup.bound_of(summary), summary.extent_bytes
+    if extent == bound:
+        return f"{name}: {arena_name} take {words.short_bytes(extent)}, the lower bound: no plan is smaller"
+    return f"{name}: {arena_name} take {words.short_bytes(extent)}, {words.gap(extent, bound)} over the lower bound"
+
+
+def step_and_arena(shown: Shown, arena_name: str) -> int:
+    """The chosen step where the plan has it, else the arena's peak."""
+    chosen = state.choice().step
+    if chosen is not None and 0 <= chosen < shown.plan.steps:
+        return chosen
+    return peak(shown.plan, shown.key, arena_name)[0]
+
+
+def step_controls(shown: Shown, arena_name: str) -> int:
+    """Let the step be chosen; the step."""
+    plan, now = shown.plan, step_and_arena(shown, arena_name)
+    at_peak = peak(plan, shown.key, arena_name)[0]
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="step-controls"):
+        st.number_input(
+            "Step",
+            min_value=0,
+            max_value=max(0, plan.steps - 1),
+            key=state.seat("step", now),
+            on_change=lambda: state.choose(step=state.value_of("step")),
+            label_visibility="collapsed",
+            width=140,
+            help=f"Step 0 … {plan.steps - 1}",
+        )
+        st.button(
+            "Go to the peak",
+            on_click=state.choose,
+            kwargs={"step": at_peak},
+            disabled=now == at_peak,
+            help="This is the peak."
+            if now == at_peak
+            else f"The peak is at {words.step(at_peak, plan.node_at(at_peak))}.",
+        )
+        pick(shown)
+    return now

@@ -9,6 +9,7 @@ import streamlit as st
 
 from app import markup, state, words, work
 from app.choice import Choice
+from app.jobs import Job
 from app.work import Opened, Shown
 from tmmu_core.errors import TmmuError
 from tmmu_core.graph.model import MODES, PRESETS
@@ -18,7 +19,7 @@ ALIGNMENTS = (1, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096)
 
 
 def shown() -> Shown:
-    """Draw the toolbar and the error cards, plan what is chosen, and give it; ends the run where there is no plan yet."""
+    """Draw the toolbar and the error cards, plan the choice and give it; ends the run where there is no plan yet."""
     chosen = state.choice()
     opened, problem = _open(chosen)
     if opened is None:
@@ -58,7 +59,9 @@ def _last_good(chosen: Choice) -> Shown:
         job = work.plan_job(good)
         if job.wait(work.PATIENCE):
             with st.container(horizontal=True, vertical_alignment="center"):
-                st.html('<div class="tm soft">Below: the last plan that could be made. It is not the choice above.</div>')
+                st.html(
+                    '<div class="tm soft">Below: the last plan that could be made. It is not the choice above.</div>'
+                )
                 if st.button("Back to that choice", key="undo", type="tertiary"):
                     state.choose(**{f: getattr(good, f) for f in _PROBLEM_FIELDS})
                     st.rerun()
@@ -69,7 +72,7 @@ def _last_good(chosen: Choice) -> Shown:
 _PROBLEM_FIELDS = ("mode", "preset", "planner", "alignment", "capacities", "page_size", "budget", "dims")
 
 
-def progress(job: work.Job[Any], title: str) -> None:
+def progress(job: Job[Any], title: str) -> None:
     """Show how far a job is, with a way to stop it; the page comes by itself when the job ends."""
 
     @st.fragment(run_every=0.5)
@@ -125,7 +128,9 @@ def toolbar(chosen: Choice, opened: Opened) -> None:
         planners = work.planners_for(opened)
         about = "\n\n".join(f"**{name}**: {entry.summary}" for name, entry in PLANNERS.items())
         _pick("planner", tuple(planners), full.planner, disabled=fixed, help=why_not if fixed else about)
-        with st.popover(_arenas_label(full), icon=":material/memory:", key="arenas", disabled=fixed, help=why_not if fixed else None):
+        with st.popover(
+            _arenas_label(full), icon=":material/memory:", key="arenas", disabled=fixed, help=why_not if fixed else None
+        ):
             _arena_controls(full, opened)
 
 
@@ -255,7 +260,7 @@ def _gallery() -> None:
         for source in members:
             sample = sources[source]
             st.button(
-                f"**{sample.name}** · {sample.teaches}" if sample.teaches else f"**{sample.name}**",
+                f"**{sample.title}** · {sample.teaches}" if sample.teaches else f"**{sample.title}**",
                 key=f"open.{source}",
                 type="tertiary",
                 on_click=state.choose,

@@ -68,13 +68,17 @@ def table(plan: Plan, plan_key: str, *, search: str, selected: str, height: int 
     if not len(frame):
         st.html(markup.empty("No tensor matches", f"Nothing in this plan is called like “{search}”."))
         return
+    selectable(frame, f"table.{plan_key}.{search}", selected, height=height)
+
+
+def selectable(frame: pd.DataFrame, key: str, selected: str, *, height: int) -> None:
+    """A table with a column ``tensor``: the selected one is marked, a click on a row selects."""
     at = np.flatnonzero(frame["tensor"].to_numpy() == selected) if selected else np.zeros(0, np.int64)
-    key = f"table.{plan_key}.{search}"
     state.put(key, {"selection": {"rows": at[:1].tolist(), "columns": [], "cells": []}})
     st.dataframe(
         frame,
         key=key,
-        height=height,
+        height=min(height, 38 + 28 * max(1, len(frame))),
         hide_index=True,
         row_height=28,
         on_select=lambda: _selected(key, frame),
@@ -84,6 +88,10 @@ def table(plan: Plan, plan_key: str, *, search: str, selected: str, height: int 
             "size": st.column_config.NumberColumn("size (B)", format="localized"),
             "offset": st.column_config.NumberColumn("offset (B)", format="localized"),
             "hex": st.column_config.TextColumn("offset (hex)"),
+            "backing": st.column_config.NumberColumn("backing (B)", format="localized"),
+            "unused byte-steps": st.column_config.NumberColumn(format="localized"),
+            "bytes in": st.column_config.NumberColumn("bytes in", format="localized"),
+            "bytes out": st.column_config.NumberColumn("bytes out", format="localized"),
         },
     )
 

@@ -1,24 +1,61 @@
-"""What the judge says of the plan, in a few words and, on demand, in full."""
+"""What the judge says of the plan: in a few words beside the claim and, on demand, in full."""
 
 from __future__ import annotations
 
+import pandas as pd
 import streamlit as st
 
-from app import markup, words
+from app import markup, words, work
 from app.work import Shown
 
 
 def chips(shown: Shown) -> list[str]:
-    """The plan's identity, for the right of the claim."""
+    """Verdict and identity, for the right of the claim."""
     plan = shown.plan
     return [
-        f"{markup.esc(plan.mode)} · {markup.esc(plan.planner)} · {words.count(plan.steps, 'step')} · "
-        f"{words.count(len(plan), 'tensor')}",
+        *_verdict(shown),
+        f"{words.count(plan.steps, 'step')}, {words.count(len(plan), 'tensor')}",
         f'plan <span class="mono" title="{plan.tmmu_plan_hash.hex()}">{words.short_hash(plan.tmmu_plan_hash)}</span>',
     ]
 
 
+def _verdict(shown: Shown) -> list[str]:
+    judged = work.judgement(shown.key, shown)
+    if judged is None:
+        return ["verdict unknown"]
+    verified, lint = judged.verified, judged.lint
+    tried = ", ".join(verified.checked)
+    if verified.ok:
+        first = f'<span class="ok" title="{markup.esc(tried)}">✓ verified</span>'
+    else:
+        first = f'<span class="bad">✗ {words.count(len(verified.errors), "error")}</span>'
+    if lint.ok:
+        warnings = len(lint.warnings)
+        rest = f", {words.count(warnings, 'warning')}" if warnings else ""
+        second = f'<span class="ok" title="{markup.esc(", ".join(lint.checked))}">✓ lint{rest}</span>'
+    else:
+        second = f'<span class="bad">✗ lint: {words.count(len(lint.errors), "error")}</span>'
+    return [first, second]
+
+
 def findings(shown: Shown) -> None:
-    """The findings, where there are any."""
-    del shown
-    _ = st
+    """All findings, folded away unless one of them is an error."""
+    judged = work.judgement(shown.key, shown)
+    if judged is None:
+        return
+    told = [("verifier", f) for f in judged.verified.findings] + [("lint", f) for f in judged.lint.findings]
+    if not told:
+        return
+    bad = not (judged.verified.ok and judged.lint.ok)
+    with st.expander(f"{words.count(len(told), 'finding')} of the judge", expanded=bad):
+        st.dataframe(
+            pd.DataFrame(
+                [
+                    {"severity": f.severity, "rule": f.rule, "says": f.message, "tensor": f.tensor, "other": f.other}
+                    for _, f in told
+                ]
+            ),
+            hide_index=True,
+            height=min(280, 38 + 28 * len(told)),
+            row_height=28,
+        )

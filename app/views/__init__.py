@@ -1,1 +1,1 @@
-"""A file per question a person has. The pages themselves are scripts run by the router; what they share is in ``frame``."""
+"""A file per question a person has. The pages are scripts that the router runs; ``parts`` is what they share."""

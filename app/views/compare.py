@@ -1,1 +1,272 @@
-"""compare."""
+"""Compare: what changes from the baseline to the candidate?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from app import markup, state, words, work
+from app.charts import base
+from app.charts.compare import curves
+from app.parts import drawing, focus, frame, tensors
+from app.work import Shown
+from tmmu_core.errors import TmmuError
+from tmmu_core.plan.compare import KINDS, Comparison, Difference, TensorChange
+
+MOST_CHANGES = 5_000
+
+
+def page() -> None:
+    """The page, top down."""
+    shown = frame.shown()
+    chosen = state.choice()
+    options = baselines(shown)
+    if not chosen.baseline:
+        st.html(markup.claim("Compare with what?"))
+        _pick(options, "")
+        st.html(
+            markup.empty(
+                "Choose a baseline above",
+                "Another planner on the same problem, another sample, a golden trace, or a file that you open: "
+                "two plans or traces opened at once are compared right away.",
+            )
+        )
+        return
+    other = _baseline(shown)
+    left, right = (shown, other) if chosen.swapped and other else (other, shown)
+    if left is None or right is None:
+        _pick(options, chosen.baseline)
+        return
+    found = work.compared(left, right)
+    st.html(markup.claim(claim(left, right, found), [verdict(found)]))
+    _pick(options, chosen.baseline)
+    st.html(arenas(found))
+    st.html(reasons(found))
+    body(left, right, found, drawing.store(right, left, key="compare-bytes"))
+
+
+def baselines(shown: Shown) -> dict[str, str]:
+    """What can be compared with the current plan: value → what it is called."""
+    options: dict[str, str] = {}
+    if shown.opened.plan is None:
+        for name in work.planners_for(shown.opened):
+            if name != shown.choice.planner:
+                options[f"planner:{name}"] = f"the same problem, planner {name}"
+    for path in work.golden():
+        options[f"golden:{path.name}"] = f"golden trace {path.name}"
+    for source, name in work.shelf().names():
+        if source != shown.opened.source:
+            options[source] = f"opened file {name}"
+    for sample in work.samples():
+        if f"sample:{sample.name}" != shown.opened.source:
+            options[f"sample:{sample.name}"] = f"sample {sample.title}"
+    return options
+
+
+def _pick(options: dict[str, str], value: str) -> None:
+    names = list(options) if value in options or not value else [value, *options]
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        st.selectbox(
+            "Baseline",
+            names,
+            index=None,
+            key=state.seat("baseline", value or None),
+            format_func=lambda name: f"compared with: {options.get(name, name)}",
+            placeholder="choose what to compare with",
+            on_change=lambda: state.choose(baseline=state.value_of("baseline") or ""),
+            label_visibility="collapsed",
+            width=460,
+        )
+        st.button(
+            "Swap",
+            icon=":material/swap_horiz:",
+            disabled=not value,
+            help="Make the baseline the candidate." if value else "Choose a baseline first.",
+            on_click=lambda: state.choose(swapped=not state.choice().swapped),
+        )
+
+
+def _baseline(shown: Shown) -> Shown | None:
+    del shown
+    target = work.baseline_of(state.choice())
+    assert target is not None
+    job = work.plan_job(target)
+    if not job.wait(work.PATIENCE):
+        frame.progress(job, "Planning the baseline")
+        st.stop()
+    try:
+        return job.answer()
+    except TmmuError as error:
+        st.html(markup.error_card(work.card_of(error, "The baseline could not be planned")))
+        return None
+
+
+# --- the verdict -------------------------------------------------------------------------------------------------
+
+
+def name_of(side: Shown) -> str:
+    """What a side is called."""
+    return f"{side.opened.name} · {side.plan.planner}"
+
+
+def claim(left: Shown, right: Shown, found: Comparison) -> str:
+    """``baseline → candidate: activations 9.19 MiB → 6.89 MiB``."""
+    title = f"{name_of(left)} → {name_of(right)}"
+    if found.identical:
+        return f"{title}: identical"
+    best = focus.default_arena(right.plan)
+    if best is None or best.name not in left.plan.arena_of:
+        return f"{title}: other arenas"
+    before, after = left.plan.arena_of[best.name].extent_bytes, best.extent_bytes
+    if before == after:
+        return f"{title}: {best.name} stay at {words.short_bytes(after)}"
+    return (
+        f"{title}: {best.name} {words.short_bytes(before)} → {words.short_bytes(after)} "
+        f"({words.delta_bytes(after - before)})"
+    )
+
+
+def verdict(found: Comparison) -> str:
+    """The verdict of ``compare`` in two words."""
+    if not found.comparable:
+        return '<span class="bad">not comparable</span>'
+    return '<span class="ok">✓ identical</span>' if found.identical else '<span class="bad">≠ diverged</span>'
+
+
+def reasons(found: Comparison) -> str:
+    """Why the two are not comparable, or where the first divergence is."""
+    rows = [("not comparable", d) for d in found.incomparable]
+    if found.first is not None:
+        rows.append(("first divergence", found.first))
+    rows += [("context", d) for d in found.context]
+    if not rows:
+        return ""
+    return markup.table(
+        ["", "where", "baseline → candidate"],
+        [[markup.esc(what), f"<code>{markup.esc(d.path)}</code>", _both(d)] for what, d in rows[:12]],
+    )
+
+
+def _both(d: Difference) -> str:
+    return f"{markup.esc(words.shortened(str(d.left), 60))} → {markup.esc(words.shortened(str(d.right), 60))}"
+
+
+def arenas(found: Comparison) -> str:
+    """Every figure of every arena, baseline → candidate."""
+    rows = []
+    for change in found.arenas:
+        a, b = change.left, change.right
+        rows.append(
+            [
+                f"<b>{markup.esc(change.name)}</b>",
+                _figure(markup.bound_of(a) if a else None, markup.bound_of(b) if b else None),
+                _figure(a.extent_bytes if a else None, b.extent_bytes if b else None),
+                markup.esc(
+                    words.change(
+                        words.gap(a.extent_bytes, markup.bound_of(a)) if a else "none",
+                        words.gap(b.extent_bytes, markup.bound_of(b)) if b else "none",
+                    )
+                ),
+                markup.esc(words.change(f"{a.slots:,}" if a else "none", f"{b.slots:,}" if b else "none")),
+                markup.esc(words.change(f"{a.max_live:,}" if a else "none", f"{b.max_live:,}" if b else "none")),
+            ]
+        )
+    head = ["arena", "lower bound", "extent", "gap", "slots", "max live"]
+    return markup.table(head, rows, numbers=(1, 2, 3, 4, 5))
+
+
+def _figure(a: int | None, b: int | None) -> str:
+    if a is None or b is None:
+        return f"{'none' if a is None else words.short_bytes(a)} → {'none' if b is None else words.short_bytes(b)}"
+    if a == b:
+        return markup.esc(words.short_bytes(a))
+    css = "worse" if b > a else "better"
+    return (
+        f"{markup.esc(words.short_bytes(a))} → {markup.esc(words.short_bytes(b))} "
+        f'<span class="{css}">({markup.esc(words.delta_bytes(b - a))})</span>'
+    )
+
+
+# --- the drawings and the changes --------------------------------------------------------------------------------
+
+
+@st.fragment
+def body(left: Shown, right: Shown, found: Comparison, handle: Any) -> None:
+    """Follows the selection."""
+    how = st.segmented_control(
+        "How",
+        ["Overlaid", "Side by side"],
+        default="Overlaid",
+        key="w.how",
+        label_visibility="collapsed",
+        required=True,
+    )
+    if how == "Side by side":
+        one, two = st.columns(2, gap="small")
+        with one:
+            st.html(markup.heading(f"Baseline: {name_of(left)}"))
+            drawing.canvas(
+                handle, key="compare-left", height=430, draw_baseline_itself=True, link="compare", strip=False
+            )
+        with two:
+            st.html(markup.heading(f"Candidate: {name_of(right)}"))
+            drawing.canvas(handle, key="compare-right", height=430, show_baseline=False, link="compare", strip=False)
+    else:
+        drawing.canvas(handle, key="compare-over", height=480, show_baseline=True, strip=False)
+    arena = focus.of_plan(right.plan)
+    if arena is not None:
+        st.html(markup.heading(f"Live bytes of {arena}, baseline → candidate"))
+        st.plotly_chart(
+            curves(left.plan, right.plan, arena), key=f"curves.{left.key}.{right.key}.{arena}", config=base.CONFIG
+        )
+    changes(found)
+    state.write_link()
+
+
+def changes(found: Comparison) -> None:
+    """What changed per tensor."""
+    if not found.complete:
+        st.html(markup.empty("No tensors to compare", "One side is a digest: it tells its tensors' hash only."))
+        return
+    totals = {kind: found.totals[kind] for kind in KINDS if found.totals[kind][0]}
+    if not totals:
+        st.html(markup.empty("No tensor changed", "Every tensor has the same place, size and range in both plans."))
+        return
+    said = {
+        kind: f"{kind.replace('_', ' ')} {n:,} ({words.delta_bytes(b) if kind == 'resized' else words.short_bytes(b)})"
+        for kind, (n, b) in totals.items()
+    }
+    picked = st.pills(
+        "Changes", list(said), format_func=said.__getitem__, key="w.kinds", label_visibility="collapsed", default=None
+    )
+    everything = [*found.changes(picked)] if picked else [*found.changes()]
+    listed = everything[:MOST_CHANGES]
+    st.html(
+        markup.heading(
+            "Changes per tensor",
+            f"{words.of(len(listed), len(everything), 'change')}; baseline → candidate; a row selects",
+        )
+    )
+    tensors.selectable(pd.DataFrame([_row(c) for c in listed]), "changes", state.choice().selected, height=320)
+
+
+def _row(change: TensorChange) -> dict[str, str]:
+    a, b = change.left, change.right
+
+    def both(say: Any) -> str:
+        return words.change(say(a) if a else "absent", say(b) if b else "absent")
+
+    return {
+        "tensor": change.tensor_id,
+        "change": ", ".join(kind.replace("_", " ") for kind in change.kinds),
+        "arena": both(lambda r: r.arena),
+        "slot": both(lambda r: f"{r.logical_slot}"),
+        "offset": both(lambda r: f"{r.offset_bytes:,}"),
+        "bytes": both(lambda r: f"{r.size_bytes:,}"),
+        "lives": both(lambda r: words.live_range(r.birth, r.death)),
+    }
+
+
+page()

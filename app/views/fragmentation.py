@@ -1,1 +1,160 @@
-"""fragmentation."""
+"""Fragmentation: where does the extent go that is not alive?"""
+
+from __future__ import annotations
+
+import pandas as pd
+import streamlit as st
+
+from app import glossary, markup, state, words
+from app.charts import base, waste
+from app.parts import focus, frame, tensors, verdict
+from app.work import Shown
+from tmmu_core.plan.metrics import SlotReport, slot_reports
+from tmmu_core.plan.waste import ACCOUNTS, WasteLedger, waste_ledger
+
+
+def page() -> None:
+    """The page, top down."""
+    shown = frame.shown()
+    if not focus.arena(shown) or not shown.plan.steps:
+        st.html(markup.empty("Nothing is wasted", "This plan has no tensors. Open another graph above."))
+        return
+    body(shown)
+
+
+@st.cache_resource(show_spinner=False, max_entries=24)
+def ledger(key: str, arena: str, _shown: Shown) -> WasteLedger:
+    """The arena's accounts over all steps."""
+    del key
+    return waste_ledger(_shown.plan, arena)
+
+
+@st.cache_resource(show_spinner=False, max_entries=24)
+def reports(key: str, arena: str, _shown: Shown) -> tuple[SlotReport, ...]:
+    """The arena's slots."""
+    del key
+    return slot_reports(_shown.plan, arena)
+
+
+@st.fragment
+def body(shown: Shown) -> None:
+    """Follows the chosen arena and step."""
+    plan, arena = shown.plan, focus.arena(shown)
+    summary = plan.arena_of[arena]
+    step = focus.step_and_arena(shown, arena)
+    accounts = ledger(shown.key, arena, shown)
+    now = accounts.at(step)
+    st.html(markup.claim(claim(arena, summary.extent_bytes, step, now), verdict.chips(shown)))
+    focus.step_controls(shown, arena)
+    left, right = st.columns([0.62, 0.38], gap="medium")
+    with left:
+        st.html(markup.heading("The extent, account by account, over the steps", "the five sum to the extent exactly"))
+        figure = waste.ledger_over_time(plan, accounts, step=step, height=340)
+        figure.update_layout(clickmode="event+select")
+        key = f"ledger.{shown.key}.{arena}.{step}"
+        st.plotly_chart(figure, key=key, config=base.CONFIG, on_select=lambda: _picked(key), selection_mode="points")
+    with right:
+        st.html(markup.heading(f"At {words.step(step, plan.node_at(step))}", "from what is alive up to the extent"))
+        st.plotly_chart(
+            waste.waterfall(now, summary.extent_bytes, height=340),
+            key=f"waterfall.{shown.key}.{arena}.{step}",
+            config={"displayModeBar": False},
+        )
+    st.html(_accounts(now, summary.extent_bytes))
+    slots(shown, arena)
+    state.write_link()
+
+
+def claim(arena: str, extent: int, step: int, now: dict[str, int]) -> str:
+    """``25 % of activations is not alive at #13: most of it holes``."""
+    idle = extent - now["live"]
+    if not idle:
+        return f"Every byte of {arena} is alive at #{step}"
+    most = max(ACCOUNTS[1:], key=lambda account: (now[account], account))
+    return (
+        f"{words.percent(idle, extent)} of the extent of {arena} is not alive at #{step}: "
+        f"{words.short_bytes(idle)}, most of it {base.ACCOUNT_NAMES[most]}"
+    )
+
+
+def _accounts(now: dict[str, int], extent: int) -> str:
+    rows = [
+        [
+            f'<span style="color:{base.ACCOUNT_COLOURS[account]}">■</span> '
+            + markup.help_on(base.ACCOUNT_NAMES[account], glossary.define(base.ACCOUNT_NAMES[account])),
+            markup.esc(words.full_bytes(now[account])),
+            markup.esc(words.percent(now[account], extent)),
+            markup.esc(MEANINGS[account]),
+        ]
+        for account in ACCOUNTS
+    ]
+    rows.append(["<b>extent</b>", f"<b>{markup.esc(words.full_bytes(extent))}</b>", "100 %", "their sum, to the byte"])
+    return markup.table(["account", "bytes at this step", "of the extent", "what it is"], rows, numbers=(1, 2))
+
+
+MEANINGS = {
+    "live": "bytes of the tensors alive at this step",
+    "slot_rounding": "occupied slots are as large as their largest tenant; this tenant is smaller",
+    "alignment_gaps": "bytes between two occupied blocks up to the upper one's alignment",
+    "holes": "free bytes below the highest occupied block",
+    "tail": "bytes above the highest occupied block",
+}
+
+
+def slots(shown: Shown, arena: str) -> None:
+    """Slot by slot: the backing against its tenants."""
+    found = reports(shown.key, arena, shown)
+    drawn = min(len(found), waste.MOST_SLOTS)
+    unused = sum(r.unused_byte_steps for r in found)
+    left, right = st.columns([0.5, 0.5], gap="medium")
+    with left:
+        st.html(
+            markup.heading(
+                "Slots against their tenants" if unused else "Every tenant fills its slot",
+                f"{drawn:,} of {words.count(len(found), 'slot')} drawn, the most wasteful first; "
+                "bar: the slot's bytes, tick: a tenant's",
+            )
+        )
+        figure = waste.slots_against_tenants(found)
+        figure.update_layout(clickmode="event+select")
+        key = f"slots.{shown.key}.{arena}"
+        st.plotly_chart(figure, key=key, config=base.CONFIG, on_select=lambda: _tenant(key), selection_mode="points")
+    with right:
+        st.html(
+            markup.heading("Slot by slot", "byte-steps: unused bytes × steps alive; a click selects the largest tenant")
+        )
+        _slot_table(shown, found)
+
+
+def _slot_table(shown: Shown, found: tuple[SlotReport, ...]) -> None:
+    listed = waste.by_waste(found)[: tensors.MOST_ROWS]
+    frame_ = pd.DataFrame(
+        {
+            "slot": [r.slot for r in listed],
+            "offset": [r.offset_bytes for r in listed],
+            "backing": [r.backing_bytes for r in listed],
+            "tenants": [len(r.tenants) for r in listed],
+            "busy steps": [r.busy_steps for r in listed],
+            "unused byte-steps": [float(r.unused_byte_steps) for r in listed],
+            "tensor": [max(r.tenants, key=lambda t: (t.size_bytes, t.tensor_id)).tensor_id for r in listed],
+        }
+    )
+    tensors.selectable(frame_, f"slot-table.{shown.key}", state.choice().selected, height=380)
+
+
+def _picked(key: str) -> None:
+    event = state.raw(key)
+    points = event["selection"]["points"] if event else []
+    if points:
+        state.choose(step=int(points[0]["x"]))
+
+
+def _tenant(key: str) -> None:
+    event = state.raw(key)
+    points = event["selection"]["points"] if event else []
+    data = points[0].get("customdata") if points else None
+    if data and points[0].get("curve_number") == 1:  # a tenant; curve 0 is the slots' backing
+        state.choose(selected=data[0])
+
+
+page()

@@ -1,1 +1,157 @@
-"""graph."""
+"""Graph: what is planned? Its nodes in the order they run, its dimensions, and the neighbourhood of one node."""
+
+from __future__ import annotations
+
+import pandas as pd
+import streamlit as st
+
+from app import markup, state, words, work
+from app.charts.neighbourhood import dot
+from app.parts import focus, frame, tensors
+from app.work import Shown
+from tmmu_core.graph.model import INPUTS_STEP
+from tmmu_core.liveness.model import Liveness
+
+MOST_NODES = 5_000
+
+
+def page() -> None:
+    """The page, top down."""
+    shown = frame.shown()
+    if shown.solution is None:
+        _without(shown)
+        return
+    st.html(markup.claim(claim(shown)))
+    st.html(facts(shown))
+    body(shown)
+
+
+def claim(shown: Shown) -> str:
+    """``resnet50: 176 nodes, 445 tensors, 177 steps in mode inference``."""
+    assert shown.solution is not None
+    timeline = shown.solution.liveness.timeline
+    added = len(timeline.graph.nodes) - len(timeline.source.nodes)
+    extra = f", {added:,} of them made for this mode" if added else ""
+    return (
+        f"{shown.opened.name}: {words.count(len(timeline.graph.nodes), 'node')}{extra}, "
+        f"{words.count(len(timeline.graph.tensors), 'tensor')}, {words.count(timeline.steps, 'step')} "
+        f"in mode {timeline.mode}"
+    )
+
+
+def _without(shown: Shown) -> None:
+    st.html(markup.claim(f"{shown.opened.name} came without its graph"))
+    what = "A plan tells where tensors lie" if shown.opened.plan is not None else "An instance tells ranges and sizes"
+    st.html(markup.empty(f"{what}, not what makes and reads them", "Open the graph that it was made from."))
+    for line in shown.opened.told:
+        st.caption(line)
+
+
+def facts(shown: Shown) -> str:
+    """Hash, dimensions, arenas, policies: what the file says beside its nodes."""
+    graph = shown.graph
+    assert graph is not None
+    point = dict(shown.choice.dims)
+    dims = ", ".join(
+        f"{name} = {point.get(name, d.max):,} of {d.min:,} … {d.max:,}" for name, d in sorted(graph.dims.items())
+    )
+    rows = [
+        ("inputs", markup.esc(_some(graph.inputs))),
+        ("outputs", markup.esc(_some(graph.outputs))),
+        ("dimensions", markup.esc(dims or "none are named")),
+        ("order", "as the file gives it" if graph.execution_order is not None else "topological, ties by node id"),
+        ("hand-offs", f"{len(shown.plan.handoffs):,} granted, {len(refused(shown)):,} refused"),
+        ("replanning", markup.esc(graph.replan_policy.replace("_", " ").lower())),
+        ("ir hash", f'<span class="mono">{shown.plan.ir_hash.hex()}</span>'),
+        ("order hash", f'<span class="mono">{shown.plan.execution_order_hash.hex()}</span>'),
+    ]
+    return f'<div class="tm tm-facts">{markup.definition_list(rows)}</div>'
+
+
+def refused(shown: Shown) -> tuple[object, ...]:
+    """The hand-offs that were refused."""
+    return shown.solution.liveness.refusals if shown.solution is not None else ()
+
+
+def _some(names: tuple[str, ...]) -> str:
+    return ", ".join(names[:6]) + (f" and {len(names) - 6:,} more" if len(names) > 6 else "") or "none"
+
+
+@st.cache_resource(show_spinner=False, max_entries=16)
+def nodes(key: str, _shown: Shown) -> pd.DataFrame:
+    """One row per step, as run."""
+    del key
+    assert _shown.solution is not None
+    liveness = _shown.solution.liveness
+    timeline, index = liveness.timeline, liveness.timeline.index
+    rows = []
+    for step, node in enumerate(timeline.node_at.tolist()[:MOST_NODES]):
+        if node < 0:
+            loaded = list(timeline.graph.inputs)
+            rows.append(_row(step, INPUTS_STEP, "", "forward", [], loaded, "", liveness))
+            continue
+        told = timeline.graph.nodes[node]
+        permitted = "undeclared" if told.inplace is None else told.inplace
+        words_ = permitted if isinstance(permitted, str) else ", ".join(f"{i}→{o}" for i, o in permitted)
+        reads = [index.tensor_ids[i] for i in index.inputs_of(node)]
+        writes = [index.tensor_ids[i] for i in index.outputs_of(node)]
+        rows.append(_row(step, told.node_id, told.instr, told.phase, reads, writes, words_, liveness))
+    return pd.DataFrame(rows)
+
+
+def _row(
+    step: int, name: str, instr: str, phase: str, reads: list[str], writes: list[str], inplace: str, liveness: Liveness
+) -> dict[str, object]:
+    index = liveness.timeline.index
+    size = {name: int(index.nbytes[index.tensor_of[name]]) for name in {*reads, *writes}}
+    return {
+        "step": step,
+        "node": name,
+        "operator": instr,
+        "phase": phase,
+        "reads": ", ".join(reads),
+        "writes": ", ".join(writes),
+        "bytes in": sum(size[name] for name in reads),
+        "bytes out": sum(size[name] for name in writes),
+        "in place": inplace,
+        "tensor": writes[0] if writes else "",
+    }
+
+
+@st.fragment
+def body(shown: Shown) -> None:
+    """Follows the selection."""
+    assert shown.solution is not None
+    timeline = shown.solution.liveness.timeline
+    table = nodes(shown.key, shown)
+    left, right = st.columns([0.6, 0.4], gap="medium")
+    chosen = state.choice()
+    with left:
+        st.html(
+            markup.heading(
+                "Nodes, in the order they run",
+                f"{words.of(len(table), timeline.steps, 'step')} listed; a row selects the tensor that it writes",
+            )
+        )
+        tensors.selectable(table, f"nodes.{shown.key}", chosen.selected, height=560)
+    with right:
+        name = chosen.selected
+        index = timeline.index
+        tensor = index.tensor_of.get(name)
+        node = int(index.producer[tensor]) if tensor is not None else -1
+        if tensor is None or (node < 0 and not len(index.readers_of(tensor))):
+            step = focus.peak(shown.plan, shown.key, focus.arena(shown))[0] if focus.arena(shown) else 0
+            node = int(timeline.node_at[step]) if timeline.steps else -1
+            tensor = None
+        if node < 0 and tensor is not None:
+            node = int(index.readers_of(tensor)[0])
+        if node < 0:
+            st.html(markup.empty("No node to draw", "Select a row of the table."))
+        else:
+            why = "around the selection" if tensor is not None else "around the peak; select a row for another"
+            st.html(markup.heading(f"{index.node_ids[node]} and its neighbours", why))
+            st.graphviz_chart(dot(timeline.graph, index, node, name, work.place_of(shown)), width="content")
+    state.write_link()
+
+
+page()

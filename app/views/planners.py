@@ -1,1 +1,164 @@
-"""planners."""
+"""Planners: which planner does best on this problem, and at what price?"""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from app import markup, state, words, work
+from app.canvas.component import plan_canvas, plan_store
+from app.charts.compare import Run, field
+from app.parts import focus, frame
+from app.work import Shown
+from tmmu_core.errors import TmmuError
+from tmmu_core.planners import PLANNERS
+
+MOST_DRAWN = 20_000
+"""Tensors up to which every planner's map is drawn."""
+
+
+def page() -> None:
+    """The page, top down."""
+    shown = frame.shown()
+    if shown.opened.plan is not None:
+        st.html(markup.claim("A finished plan has one planner"))
+        st.html(
+            markup.empty("There is nothing to plan here", "Open the graph or the CSV instance that it was made from.")
+        )
+        return
+    arena = focus.arena(shown)
+    job = work.every_planner(state.choice())
+    job.wait(work.PATIENCE)
+    answers, refusals = results(shown)
+    runs = [run_of(name, answer, arena, shown) for name, answer in answers.items() if arena in answer.plan.arena_of]
+    told = f"{len(answers) + len(refusals)} of {len(work.planners_for(shown.opened))} planners have answered"
+    st.html(markup.claim(claim(runs, arena), [told]))
+    if not job.finished:
+        frame.progress(job, "Planning with every planner in turn")
+    focus.pick(shown)
+    left, right = st.columns([0.52, 0.48], gap="medium")
+    with left:
+        st.html(
+            markup.heading(f"Extent of {arena} over its lower bound, against time", "lower is smaller, left is faster")
+        )
+        st.plotly_chart(field(runs), key=f"field.{shown.key}.{arena}.{len(runs)}", config={"displayModeBar": False})
+    with right:
+        st.html(markup.heading("Every planner on this problem", "times are single runs on this machine"))
+        st.html(_table(runs, answers))
+        for name, answer in answers.items():
+            if arena not in answer.plan.arena_of:
+                st.html(f'<div class="tm">{elsewhere(name, answer, arena)}</div>')
+        for name, error in refusals.items():
+            st.html(markup.error_card(work.card_of(error, f"{name} gave no plan")))
+        _use(shown, list(answers))
+    maps(shown, answers, arena)
+
+
+def results(shown: Shown) -> tuple[dict[str, Shown], dict[str, TmmuError]]:
+    """``(answers, refusals)`` of the planners that are done, in the order of the table."""
+    answers: dict[str, Shown] = {}
+    refusals: dict[str, TmmuError] = {}
+    for name in work.planners_for(shown.opened):
+        target = state.choice().but(planner=name)
+        job = work.desk().known(("plan", *target.problem))
+        if name == shown.choice.planner:
+            answers[name] = shown
+        elif job is not None and job.finished:
+            try:
+                answers[name] = work.plan_job(target).answer()
+            except TmmuError as error:
+                refusals[name] = error
+    return answers, refusals
+
+
+def run_of(name: str, answer: Shown, arena: str, shown: Shown) -> Run:
+    """One planner's figures on an arena, as its plan says them."""
+    summary = answer.plan.arena_of[arena]
+    return Run(
+        planner=name,
+        extent=summary.extent_bytes,
+        bound=markup.bound_of(summary),
+        nanoseconds=int(answer.plan.metrics.get("allocation_time_ns", 0)),
+        status=summary.status,
+        current=name == shown.choice.planner,
+    )
+
+
+def elsewhere(name: str, answer: Shown, arena: str) -> str:
+    """What is said of a planner that lays out arenas of its own."""
+    own = ", ".join(f"{markup.esc(a.name)} {words.short_bytes(a.extent_bytes)}" for a in answer.plan.arenas)
+    return f"<b>{markup.esc(name)}</b> makes its own arenas instead of {markup.esc(arena)}: {own}"
+
+
+def claim(runs: list[Run], arena: str) -> str:
+    """``portfolio does best: activations in 6.89 MiB, the lower bound; slots needs 33.3 % more``."""
+    if not runs:
+        return "No planner has answered yet"
+    best = min(runs, key=lambda run: (run.extent, run.nanoseconds, run.planner))
+    now = next((run for run in runs if run.current), best)
+    reach = "the lower bound" if best.extent == best.bound else f"{words.gap(best.extent, best.bound)} over the bound"
+    rest = "" if now.extent == best.extent else f"; {now.planner} needs {words.gap(now.extent, best.extent)} more"
+    return f"{best.planner} does best: {arena} in {words.short_bytes(best.extent)}, {reach}{rest}"
+
+
+def _table(runs: list[Run], answers: dict[str, Shown]) -> str:
+    rows = []
+    for run in sorted(runs, key=lambda run: (run.extent, run.nanoseconds, run.planner)):
+        summary = PLANNERS[run.planner].summary if run.planner in PLANNERS else "offsets that came with the file"
+        rows.append(
+            [
+                f'<abbr title="{markup.esc(summary)}">{markup.esc(run.planner)}</abbr>',
+                f'<span title="{words.exact_bytes(run.extent)}">{words.short_bytes(run.extent)}</span>',
+                markup.esc(words.short_bytes(run.extent - run.bound)),
+                markup.esc(words.gap(run.extent, run.bound)),
+                f'<span class="{"better" if run.status == "optimal" else ""}">{markup.esc(run.status)}</span>',
+                markup.esc(words.duration(run.nanoseconds or None)),
+                f'<span class="mono">{words.short_hash(answers[run.planner].plan.layout_hash)}</span>',
+            ]
+        )
+    now = next(
+        (i for i, r in enumerate(sorted(runs, key=lambda r: (r.extent, r.nanoseconds, r.planner))) if r.current), -1
+    )
+    head = ["planner", "extent", "over the bound", "gap", "certificate", "time", "layout"]
+    return markup.table(head, rows, numbers=(1, 2, 3, 5), now=now)
+
+
+def _use(shown: Shown, names: list[str]) -> None:
+    st.segmented_control(
+        "Current planner",
+        names,
+        key=state.seat("use", shown.choice.planner),
+        on_change=lambda: state.choose(planner=state.value_of("use") or shown.choice.planner),
+        help="The plan that all pages show.",
+    )
+
+
+def maps(shown: Shown, answers: dict[str, Shown], arena: str) -> None:
+    """All answers at one scale, small."""
+    st.html(markup.heading(f"Arena map of {arena}, every planner", "the same tensor is marked in all of them"))
+    if len(shown.plan) > MOST_DRAWN:
+        st.caption(
+            f"{words.count(len(shown.plan), 'tensor')} are too many for small drawings; pick a planner, see Plan."
+        )
+        return
+    columns = st.columns(min(3, max(1, len(answers))), gap="small")
+    for k, (name, answer) in enumerate(answers.items()):
+        with columns[k % len(columns)]:
+            here = arena if arena in answer.plan.arena_of else focus.largest(answer.plan)
+            summary = answer.plan.arena_of[here]
+            st.html(markup.heading(name, f"{here} {words.short_bytes(summary.extent_bytes)}"))
+            handle = plan_store(answer.plan, operators=work.operators(answer.key, answer), key=f"bytes.{name}")
+            plan_canvas(
+                handle,
+                key=f"small.{name}",
+                view="map",
+                arena=here,
+                selected=state.choice().selected if state.choice().selected in answer.plan.row_of else None,
+                toolbar=False,
+                strip=False,
+                height=230,
+                link="planners",
+                on_select=lambda event: state.choose(selected=event.tensor_id or ""),
+            )
+
+
+page()

@@ -1,1 +1,176 @@
-"""report."""
+"""Report: take it away. A page for people, the plan for tools, the trace for the record, the command that repeats it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+
+import streamlit as st
+
+from app import markup, state, words, work
+from app.choice import has_defaults
+from app.parts import frame
+from app.report.build import build_report
+from app.work import Shown
+from tmmu_core.errors import TmmuError
+from tmmu_core.plan import checkpoint, files, trace
+
+
+def page() -> None:
+    """The page, top down."""
+    shown = frame.shown()
+    stem = file_stem(shown.opened.name)
+    st.html(
+        markup.claim(
+            f"Take {shown.opened.name} away",
+            [f'plan <span class="mono">{shown.plan.tmmu_plan_hash.hex()}</span>'],
+        )
+    )
+    left, right = st.columns([0.5, 0.5], gap="large")
+    with left:
+        report(shown, stem)
+        st.html(markup.heading("The same from the command line", "what repeats this plan, to the byte"))
+        st.code(command(shown), language="bash", wrap_lines=True)
+        st.html(markup.heading("A link to this screen", "graph, settings, view and selection are in the address bar"))
+        if shown.opened.source.startswith("file:"):
+            st.caption("An opened file stays on the server that opened it: the link works there, as long as it runs.")
+    with right:
+        st.html(markup.heading("The plan", f"{words.count(len(shown.plan), 'tensor')}, schema tmmu_plan/1"))
+        rows(shown, stem)
+    hashes(shown)
+
+
+def file_stem(name: str) -> str:
+    """A file name's beginning made of a graph's name."""
+    safe = "".join(c if c.isalnum() or c in "._-" else "_" for c in name)
+    return safe.split(".")[0] or "plan"
+
+
+def report(shown: Shown, stem: str) -> None:
+    """The one-file report, alone or against the baseline of Compare."""
+    st.html(
+        markup.heading(
+            "The report",
+            "one HTML file: works without a network, drawn by the same script as these pages",
+        )
+    )
+    baseline = _baseline()
+    against = st.checkbox(
+        f"Compare with {baseline.opened.name} · {baseline.plan.planner}" if baseline else "Compare with a baseline",
+        value=baseline is not None,
+        disabled=baseline is None,
+        help=None if baseline else "Choose a baseline on the page Compare first.",
+    )
+    _download(
+        "Download the report",
+        f"{stem}.report.html",
+        "text/html",
+        lambda: _report(shown, baseline if against else None),
+        primary=True,
+    )
+
+
+def _report(shown: Shown, baseline: Shown | None) -> bytes:
+    judged = work.judgement(shown.key, shown)
+    return build_report(
+        shown.solution or shown.plan,
+        baseline=(baseline.solution or baseline.plan) if baseline else None,
+        title=shown.opened.name,
+        verified=judged.verified if judged else None,
+        linted=judged.lint if judged else None,
+        operators=work.operators(shown.key, shown),
+    )
+
+
+def _baseline() -> Shown | None:
+    target = work.baseline_of(state.choice())
+    if target is None:
+        return None
+    job = work.plan_job(target)
+    if not job.wait(work.PATIENCE):
+        return None
+    try:
+        return job.answer()
+    except TmmuError:
+        return None
+
+
+def rows(shown: Shown, stem: str) -> None:
+    """One line per format: what it is for, and the button."""
+    plan = shown.plan
+    formats: tuple[tuple[str, str, str, str, Callable[[], bytes]], ...] = (
+        ("JSON", "plan.json", "application/json", "the whole plan, readable", lambda: files.to_json(plan)),
+        ("CBOR", "plan.cbor", "application/cbor", "the whole plan, small", lambda: files.to_cbor(plan)),
+        ("CSV", "plan.csv", "text/csv", "the rows, for spreadsheets", lambda: files.to_csv(plan)),
+        ("Parquet", "plan.parquet", "application/octet-stream", "for notebooks", lambda: files.to_parquet(plan)),
+        ("Trace", "trace.jsonl", "application/x-ndjson", "JSON lines", lambda: trace.to_json_lines(plan)),
+        ("Trace, CBOR", "trace.cborseq", "application/cbor-seq", "", lambda: trace.to_cbor_sequence(plan)),
+    )
+    for label, ending, mime, what, make in formats:
+        name = f"{stem}.{ending}"
+        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+            _download(label, name, mime, make)
+            st.html(
+                f'<div class="tm"><code>{markup.esc(name)}</code> <span class="soft">{markup.esc(what)}</span></div>'
+            )
+
+    solution = shown.solution
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        name = f"{stem}.checkpoint.cbor"
+        if solution is None:
+            st.button("Checkpoint", disabled=True, help="A checkpoint needs the graph: open it and plan it.", width=150)
+        else:
+            _download("Checkpoint", name, "application/cbor", lambda: checkpoint.checkpoint(plan, solution.liveness))
+        st.html(f'<div class="tm"><code>{name}</code> <span class="soft">its hash is checked on restore</span></div>')
+
+
+def _download(label: str, name: str, mime: str, make: Callable[[], bytes], *, primary: bool = False) -> None:
+    st.download_button(
+        label,
+        make,
+        file_name=name,
+        mime=mime,
+        key=f"download.{name}",
+        on_click="ignore",
+        icon=":material/download:",
+        type="primary" if primary else "secondary",
+        width="content" if primary else 150,
+    )
+
+
+def command(shown: Shown) -> str:
+    """The ``tmmu`` command that makes this plan."""
+    chosen, opened = shown.choice, shown.opened
+    if opened.plan is not None:
+        return f"tmmu verify {shlex.quote(opened.name)}"
+    sample = work.sample_named(opened.source.removeprefix("sample:")) if opened.source.startswith("sample:") else None
+    file = f"sample_graphs/{sample.path.name}" if sample else opened.name
+    words_ = ["tmmu", "plan", file, "--planner", chosen.planner]
+    if opened.graph is not None:
+        words_ += ["--mode", chosen.mode, "--preset", chosen.preset]
+    if chosen.dims:
+        words_ += ["--dims", ",".join(f"{name}={n}" for name, n in chosen.dims)]
+    if chosen.budget is not None:
+        words_ += ["--budget", str(chosen.budget)]
+    if not has_defaults(chosen):
+        words_ += ["--arenas", "arenas.json"]
+    return shlex.join([*words_, "-o", f"{file_stem(opened.name)}.plan.json"])
+
+
+def hashes(shown: Shown) -> None:
+    """Every digest that names this plan."""
+    plan = shown.plan
+    named = (
+        ("plan", plan.tmmu_plan_hash),
+        ("layout", plan.layout_hash),
+        ("graph (ir)", plan.ir_hash),
+        ("order", plan.execution_order_hash),
+        ("arenas", plan.arena_config_hash),
+        ("replay token", plan.replay_token),
+    )
+    st.html(markup.heading("What names this plan"))
+    rows_ = [[markup.esc(name), f'<span class="mono">{digest.hex() or words.UNKNOWN}</span>'] for name, digest in named]
+    st.html(markup.table(["digest", "SHA-256 (the token: 32 bytes)"], rows_))
+
+
+page()

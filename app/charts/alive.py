@@ -1,0 +1,78 @@
+"""What is alive at one step, as areas: role, operator, tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import plotly.graph_objects as go
+
+from app import words
+from app.charts.base import ROLE_COLOURS, figure
+from app.markup import PERSISTENT_COLOUR
+from tmmu_core.plan.model import Plan
+
+MOST_BOXES = 600
+
+
+def treemap(
+    plan: Plan, rows: Sequence[int], group: Callable[[int], str], *, title: str, height: int = 380
+) -> tuple[go.Figure, int]:
+    """``(figure, tensors drawn)``: the tensors ``rows`` inside the groups that ``group`` names, areas by bytes.
+
+    Beyond ``MOST_BOXES`` the smallest ones are drawn as one box that says how many it stands for.
+    """
+    drawn, rest = list(rows[:MOST_BOXES]), list(rows[MOST_BOXES:])
+    ids, labels, parents, values, colours, data = ["all"], [title], [""], [0], ["rgba(0,0,0,0)"], [("", "", "")]
+    groups: dict[str, int] = {}
+    for row in drawn:
+        name, size = group(row), int(plan.size[row])
+        if name not in groups:
+            groups[name] = len(ids)
+            ids.append(f"group:{name}")
+            labels.append(name)
+            parents.append("all")
+            values.append(0)
+            colours.append(_colour(plan.roles[row]))
+            data.append(("", "", ""))
+        values[groups[name]] += size
+        values[0] += size
+        ids.append(f"tensor:{plan.tensor_ids[row]}")
+        labels.append(plan.tensor_ids[row])
+        parents.append(f"group:{name}")
+        values.append(size)
+        colours.append(_colour(plan.roles[row]))
+        data.append(
+            (plan.tensor_ids[row], words.full_bytes(size), words.live_range(int(plan.birth[row]), int(plan.death[row])))
+        )
+    if rest:
+        size = sum(int(plan.size[row]) for row in rest)
+        values[0] += size
+        ids.append("rest")
+        labels.append(f"{len(rest):,} smaller ones")
+        parents.append("all")
+        values.append(size)
+        colours.append(PERSISTENT_COLOUR)
+        data.append(("", words.full_bytes(size), ""))
+    fig = figure(height)
+    fig.add_trace(
+        go.Treemap(
+            ids=ids,
+            labels=labels,
+            parents=parents,
+            values=values,
+            branchvalues="total",
+            customdata=data,
+            marker={"colors": colours, "line": {"width": 1, "color": "rgba(255,255,255,0.7)"}},
+            texttemplate="%{label}<br>%{customdata[1]}",
+            hovertemplate="<b>%{label}</b><br>%{customdata[1]}<br>%{customdata[2]}<extra></extra>",
+            tiling={"pad": 1},
+            pathbar={"visible": False},
+            textfont={"color": "white", "size": 12},
+        )
+    )
+    fig.update_layout(margin={"l": 0, "r": 0, "t": 0, "b": 0})
+    return fig, len(drawn)
+
+
+def _colour(role: str) -> str:
+    return ROLE_COLOURS.get(role, PERSISTENT_COLOUR)

@@ -1,0 +1,147 @@
+"""Two plans in one figure, baseline → candidate; and all planners in one figure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import log10
+
+import plotly.graph_objects as go
+
+from app import words
+from app.charts.base import LINE, LIVE, bytes_axis, figure
+from app.charts.live import thinned
+from tmmu_core.plan.metrics import change_points, live_bytes
+from tmmu_core.plan.model import Plan
+
+
+def curves(baseline: Plan, candidate: Plan, arena: str, *, height: int = 200) -> go.Figure:
+    """Live bytes of one arena in both plans; the baseline dashed and grey, the candidate filled."""
+    fig = figure(height)
+    top = 0
+    for plan, name, colour, dash in ((candidate, "candidate", LIVE, "solid"), (baseline, "baseline", LINE, "dash")):
+        if arena not in plan.arena_of:
+            continue
+        begins, values = thinned(*change_points(live_bytes(plan, arena)))
+        x = [*begins.tolist(), plan.steps]
+        y = [*values.tolist(), int(values[-1]) if len(values) else 0]
+        extent = plan.arena_of[arena].extent_bytes
+        top = max(top, extent, *y)
+        fig.add_trace(
+            go.Scatter(
+                x=x,
+                y=y,
+                mode="lines",
+                name=f"{name}, live",
+                line={"shape": "hv", "width": 1.6, "color": colour, "dash": dash},
+                fill="tozeroy" if name == "candidate" else None,
+                fillcolor="rgba(0,114,178,0.14)",
+                customdata=[(plan.node_at(t), words.full_bytes(v)) for t, v in zip(x, y, strict=True)],
+                hovertemplate=f"{name} #%{{x}} %{{customdata[0]}}: %{{customdata[1]}}<extra></extra>",
+            )
+        )
+        fig.add_trace(
+            go.Scatter(
+                x=[0, plan.steps],
+                y=[extent, extent],
+                mode="lines",
+                name=f"{name}, extent {words.short_bytes(extent)}",
+                line={"width": 1.4, "color": colour, "dash": "solid" if name == "candidate" else "dash"},
+                hoverinfo="skip",
+            )
+        )
+    fig.update_xaxes(range=[0, max(baseline.steps, candidate.steps, 1)], tickprefix="#")
+    fig.update_yaxes(bytes_axis(top), fixedrange=True)
+    fig.update_layout(
+        showlegend=True,
+        legend={"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0},
+        margin={"l": 70, "r": 14, "t": 28, "b": 24},
+    )
+    return fig
+
+
+@dataclass(frozen=True)
+class Run:
+    """One planner's answer on the problem."""
+
+    planner: str
+    extent: int
+    bound: int
+    nanoseconds: int
+    status: str
+    current: bool = False
+
+
+def field(runs: Sequence[Run], *, height: int = 300) -> go.Figure:
+    """Extent against time, both on log scales, over the lower bound: down is smaller, left is faster."""
+    fig = figure(height)
+    if not runs:
+        return fig
+    bound = max(run.bound for run in runs)
+    best = min(run.extent for run in runs)
+    fig.add_trace(
+        go.Scatter(
+            x=[max(run.nanoseconds, 1) / 1e6 for run in runs],
+            y=[max(run.extent, 1) for run in runs],
+            mode="markers+text",
+            text=[f"<b>{run.planner}</b>" if run.current else run.planner for run in runs],
+            textposition=["bottom center" if run.extent > 4 * best else "top center" for run in runs],
+            cliponaxis=False,
+            marker={
+                "size": [15 if run.current else 11 for run in runs],
+                "color": ["#009E73" if run.status == "optimal" else LIVE for run in runs],
+                "symbol": ["diamond" if run.status == "optimal" else "circle" for run in runs],
+                "line": {"width": [2 if run.current else 0 for run in runs], "color": LINE},
+            },
+            customdata=[
+                (
+                    words.full_bytes(run.extent),
+                    words.full_bytes(run.extent - run.bound),
+                    words.gap(run.extent, run.bound),
+                    words.duration(run.nanoseconds),
+                    run.status,
+                )
+                for run in runs
+            ],
+            hovertemplate=(
+                "<b>%{text}</b>: %{customdata[0]}<br>%{customdata[1]} over the bound (%{customdata[2]})"
+                "<br>%{customdata[3]}, %{customdata[4]}<extra></extra>"
+            ),
+        )
+    )
+    if bound:
+        fig.add_hline(
+            y=bound,
+            line={"color": LINE, "width": 1.5, "dash": "dot"},
+            annotation={"text": f"lower bound {words.short_bytes(bound)}", "font": {"size": 11, "color": LINE}},
+            annotation_position="bottom right",
+        )
+    times = [max(run.nanoseconds, 1) / 1e6 for run in runs]
+    marks = [0.01, 0.1, 1, 10, 100, 1_000, 10_000, 100_000]
+    left, right = min(times) / 2, max(times) * 2
+    fig.update_xaxes(
+        type="log",
+        title={"text": "time to plan", "standoff": 6},
+        range=[log10(left), log10(right)],
+        tickvals=[m * f for m in marks for f in (1, 2, 5)],
+        ticktext=[
+            words.duration(int(m * f * 1e6)).replace(".00", "").replace(".0", "") for m in marks for f in (1, 2, 5)
+        ],
+    )
+    low, high = max(1, min(bound or best, best)), max(max(run.extent for run in runs), 2)
+    few = high > 40 * low
+    values = [1024**k * f for k in range(7) for f in ((1, 10, 100) if few else (1, 2, 4, 8, 16, 32, 64, 128, 256, 512))]
+    if high < 2 * low:  # powers of two would leave an axis without a tick
+        values = sorted({round(low + (high - low) * k / 4) for k in range(5)})
+    fig.update_yaxes(
+        type="log",
+        title={"text": "extent", "standoff": 8},
+        range=[
+            log10(low) - 0.06 * (log10(high) - log10(low)) - 0.02,
+            log10(high) + 0.16 * (log10(high) - log10(low)) + 0.02,
+        ],
+        tickvals=values,
+        ticktext=[words.short_bytes(v).replace(".00 ", " ").replace(".0 ", " ") for v in values],
+    )
+    fig.update_layout(margin={"l": 84, "r": 30, "t": 14, "b": 48})
+    return fig

@@ -1,0 +1,152 @@
+"""The waste ledger: where an arena's extent goes, over the steps and at one of them; slot by slot."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import plotly.graph_objects as go
+
+from app import words
+from app.charts.base import (
+    ACCOUNT_COLOURS,
+    ACCOUNT_NAMES,
+    ACCOUNT_PATTERNS,
+    LINE,
+    LIVE,
+    bytes_axis,
+    figure,
+)
+from tmmu_core.plan.metrics import SlotReport
+from tmmu_core.plan.model import Plan
+from tmmu_core.plan.waste import ACCOUNTS, WasteLedger
+
+MOST_STEPS = 4_000
+MOST_SLOTS = 40
+MOST_TENANTS = 4_000
+
+
+def ledger_over_time(plan: Plan, ledger: WasteLedger, *, step: int | None = None, height: int = 300) -> go.Figure:
+    """The five accounts stacked at every step; they fill the extent exactly.
+
+    Above ``MOST_STEPS`` steps, evenly spaced ones are drawn and the step chosen is always among them.
+    """
+    steps = np.arange(plan.steps)
+    if plan.steps > MOST_STEPS:
+        steps = np.unique(np.concatenate([np.linspace(0, plan.steps - 1, MOST_STEPS).astype(np.int64), [step or 0]]))
+    fig = figure(height)
+    x = [*steps.tolist(), plan.steps]
+    for account in ACCOUNTS:
+        values = getattr(ledger, account)[steps].tolist() if len(steps) else []
+        y = [*values, values[-1] if values else 0]
+        fig.add_trace(
+            go.Scatter(
+                x=x,
+                y=y,
+                stackgroup="extent",
+                mode="lines",
+                line={"shape": "hv", "width": 0.6, "color": ACCOUNT_COLOURS[account]},
+                fillcolor=ACCOUNT_COLOURS[account],
+                fillpattern={"shape": ACCOUNT_PATTERNS[account], "size": 6, "solidity": 0.35},
+                name=ACCOUNT_NAMES[account],
+                customdata=[words.full_bytes(v) for v in y],
+                hovertemplate="%{customdata}",
+            )
+        )
+    if step is not None:
+        fig.add_vline(x=step + 0.5, line={"color": LINE, "width": 2})
+    fig.update_xaxes(range=[0, max(1, plan.steps)], tickprefix="#")
+    fig.update_yaxes(bytes_axis(ledger.extent), fixedrange=True)
+    fig.update_layout(
+        hovermode="x unified",
+        showlegend=True,
+        legend={"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0, "traceorder": "normal"},
+        margin={"l": 70, "r": 14, "t": 30, "b": 26},
+    )
+    return fig
+
+
+def waterfall(accounts: dict[str, int], extent: int, *, height: int = 300) -> go.Figure:
+    """From the live bytes at one step up to the extent, account by account."""
+    names = [*(ACCOUNT_NAMES[account] for account in ACCOUNTS), "extent"]
+    values = [*(accounts[account] for account in ACCOUNTS), extent]
+    starts = [*np.concatenate([[0], np.cumsum(values[:-1])])[:-1].tolist(), 0]
+    colours = [*(ACCOUNT_COLOURS[account] for account in ACCOUNTS), LINE]
+    fig = figure(height)
+    fig.add_trace(
+        go.Bar(
+            x=names,
+            y=values,
+            base=starts,
+            marker={"color": colours, "pattern": {"shape": [*(ACCOUNT_PATTERNS[a] for a in ACCOUNTS), ""], "size": 6}},
+            text=[words.short_bytes(v) for v in values],
+            textposition="outside",
+            cliponaxis=False,
+            customdata=[(words.full_bytes(v), words.percent(v, extent)) for v in values],
+            hovertemplate="%{x}: %{customdata[0]}<br>%{customdata[1]} of the extent<extra></extra>",
+        )
+    )
+    tops = [start + value for start, value in zip(starts, values, strict=True)]
+    for k in range(len(names) - 1):
+        fig.add_shape(
+            type="line", x0=k, x1=k + 1, y0=tops[k], y1=tops[k], line={"color": LINE, "width": 1, "dash": "dot"}
+        )
+    fig.update_yaxes(bytes_axis(extent), fixedrange=True)
+    fig.update_yaxes(range=[0, max(1, extent * 112 // 100)])
+    fig.update_xaxes(fixedrange=True)
+    fig.update_layout(margin={"l": 70, "r": 14, "t": 14, "b": 26}, bargap=0.25)
+    return fig
+
+
+def by_waste(reports: Sequence[SlotReport]) -> list[SlotReport]:
+    """Slots by unused byte-steps falling, then number."""
+    return sorted(reports, key=lambda r: (-r.unused_byte_steps, r.slot))
+
+
+def slots_against_tenants(reports: Sequence[SlotReport], *, height: int | None = None) -> go.Figure:
+    """Each slot's backing size (outlined bar) and the size of every tenant (tick); the space between is rounding."""
+    drawn = by_waste(reports)[:MOST_SLOTS][::-1]
+    labels = [f"slot {report.slot}" for report in drawn]
+    fig = figure(height or max(160, 60 + 22 * len(drawn)))
+    fig.add_trace(
+        go.Bar(
+            y=labels,
+            x=[r.backing_bytes for r in drawn],
+            orientation="h",
+            marker={
+                "color": "rgba(230,159,0,0.16)",
+                "line": {"color": ACCOUNT_COLOURS["slot_rounding"], "width": 1},
+                "pattern": {"shape": "\\", "size": 6, "fgcolor": "rgba(230,159,0,0.5)"},
+            },
+            customdata=[(words.full_bytes(r.backing_bytes), len(r.tenants), r.busy_steps) for r in drawn],
+            hovertemplate="%{y}: backing %{customdata[0]}<br>"
+            "%{customdata[1]} tenants over %{customdata[2]} steps<extra></extra>",
+            name="backing",
+        )
+    )
+    pairs = [(label, t) for label, report in zip(labels, drawn, strict=True) for t in report.tenants][:MOST_TENANTS]
+    fig.add_trace(
+        go.Scatter(
+            y=[label for label, _ in pairs],
+            x=[t.size_bytes for _, t in pairs],
+            mode="markers",
+            marker={"symbol": "line-ns", "size": 13, "line": {"width": 2, "color": LIVE}},
+            customdata=[
+                (
+                    t.tensor_id,
+                    words.full_bytes(t.size_bytes),
+                    words.full_bytes(t.unused_bytes),
+                    words.live_range(t.birth, t.death),
+                )
+                for _, t in pairs
+            ],
+            hovertemplate="<b>%{customdata[0]}</b><br>%{customdata[1]}, %{customdata[2]} unused"
+            "<br>lives %{customdata[3]}<extra></extra>",
+            name="tenant",
+        )
+    )
+    top = max((r.backing_bytes for r in drawn), default=0)
+    fig.update_xaxes(bytes_axis(top))
+    fig.update_yaxes(fixedrange=True, automargin=True)
+    fig.update_layout(margin={"l": 70, "r": 14, "t": 6, "b": 30}, bargap=0.3, showlegend=False)
+    return fig
