@@ -51,6 +51,10 @@ def topology(name: str, title: str, teaches: str) -> Sample:
     return Sample(f"{name}.tmmu.json.gz", title, teaches, light(name), MODEL, f"light_{name}.onnx of the onnx package")
 
 
+def traced(name: str, title: str, teaches: str) -> Sample:
+    return Sample(f"{name}.tmmu.cbor.gz", title, teaches, None, MODEL, "python -m sample_graphs.make_torch")
+
+
 CATALOGUE: tuple[Sample, ...] = (
     topology(
         "resnet50", "ResNet-50", "Residual blocks of a real network: the shortcut decides the peak of each block."
@@ -78,6 +82,41 @@ CATALOGUE: tuple[Sample, ...] = (
         mobilenet.mobilenet_v2,
         MODEL,
         "sample_graphs/mobilenet.py",
+    ),
+    traced(
+        "resnet50_train_b32_224",
+        "ResNet-50, training step, batch 32",
+        "Batch normalisation keeps each convolution's output and writes its running statistics in place.",
+    ),
+    traced(
+        "gpt2_small_train_b1_s1024",
+        "GPT-2 small, training step",
+        "Attention as plain math (dropout is on): its squares of 1,024 × 1,024 are most of what is saved.",
+    ),
+    traced(
+        "gpt2_small_inference_b1_s1024",
+        "GPT-2 small, inference",
+        "The same model without gradients: nearly everything is handed on, and the logits are the peak.",
+    ),
+    traced(
+        "bert_base_train_b8_s512",
+        "BERT base, training step, batch 8",
+        "An encoder with a masked-language-model head; input and output embedding are one storage.",
+    ),
+    traced(
+        "llama3_8b_train_b1_s2048",
+        "Llama 3 8B, training step",
+        "8.03 billion parameters in bfloat16 with a fused attention kernel: saved tensors grow layer by layer.",
+    ),
+    traced(
+        "llama3_405b_inference_b1_s2048",
+        "Llama 3 405B, inference",
+        "126 layers: 9,000 steps that need the memory of one layer and the logits.",
+    ),
+    traced(
+        "llama3_405b_train_b1_s2048",
+        "Llama 3 405B, training step",
+        "28,000 tensors: what a training step of 405.9 billion parameters saves, and when it is let go.",
     ),
     Sample(
         "linear_chain.tmmu.json",

@@ -140,6 +140,13 @@ def test_what_holds_its_default_is_not_in_the_normal_form() -> None:
     }
 
 
+def test_saying_a_default_is_saying_nothing() -> None:
+    said = b'{"tensors":[{"id":"a","shape":[1],"dtype":"float32","role":"activation"}],"replan_policy":"ABORT"}'
+    unsaid = b'{"tensors":[{"id":"a","shape":[1]}]}'
+    assert native.normal_form(native.decode(said)) == native.normal_form(native.decode(unsaid))
+    assert native.encode_json(native.decode(said)) == native.encode_json(native.decode(unsaid))
+
+
 def test_saying_any_is_saying_nothing() -> None:
     assert normal(nodes=(Node("n", inplace="any"),)) == normal(nodes=(Node("n"),))
 

@@ -58,13 +58,13 @@ def encode_json(graph: Graph, *, gzip: bool = False) -> bytes:
                 node_id=node.node_id,
                 path=f"$.nodes[{k}].params",
             )
-    graph = _declared(graph)
+    plain = _plain(graph)
     encode = msgspec.json.Encoder().encode
     parts: list[bytes] = []
     for field in WRITTEN_ORDER:
-        value = getattr(graph, field)
-        if value == getattr(_EMPTY, field):
+        if field not in plain:
             continue
+        value = plain[field]
         rows = (
             b"[\n  " + b",\n  ".join(map(encode, value)) + b"\n ]" if field in ("tensors", "nodes") else encode(value)
         )
@@ -75,7 +75,7 @@ def encode_json(graph: Graph, *, gzip: bool = False) -> bytes:
 
 def encode_cbor(graph: Graph, *, gzip: bool = False) -> bytes:
     """The graph as CBOR, keys sorted, fields that hold their default omitted."""
-    data: bytes = cbor2.dumps(msgspec.to_builtins(_declared(graph)), canonical=True)
+    data: bytes = cbor2.dumps(_plain(graph), canonical=True)
     return document.pack(data) if gzip else data
 
 
@@ -102,7 +102,7 @@ def normal_form(graph: Graph) -> dict[str, Any]:
     Dtypes stand under their one name, ``inplace`` ``"any"`` is a default like saying nothing, and the schema whose
     defaults were omitted is always named.
     """
-    plain: dict[str, Any] = msgspec.to_builtins(_declared(normalise_dtypes(graph)))
+    plain = _plain(normalise_dtypes(graph))
     for node in plain.get("nodes", ()):
         if node.get("inplace") == "any":
             del node["inplace"]
@@ -127,6 +127,27 @@ def normalise_dtypes(graph: Graph) -> Graph:
         return tensor if name == tensor.dtype else msgspec.structs.replace(tensor, dtype=name)
 
     return msgspec.structs.replace(graph, tensors=tuple([renamed(i, t) for i, t in enumerate(graph.tensors)]))
+
+
+def _plain(graph: Graph) -> dict[str, Any]:
+    """The graph as plain values, what holds its default omitted.
+
+    Structs omit a word only where it is the very object that is the default, not where it is merely equal: a dtype
+    that was read from a file, or put together, would stay.
+    """
+    plain: dict[str, Any] = msgspec.to_builtins(_declared(graph))
+    for field, words in DEFAULT_WORDS.items():
+        for row in plain.get(field, ()):
+            for key, default in words:
+                if row.get(key) == default:
+                    del row[key]
+    if plain.get("replan_policy") == _EMPTY.replan_policy:
+        del plain["replan_policy"]
+    return plain
+
+
+DEFAULT_WORDS = {"tensors": (("dtype", "float32"), ("role", "activation")), "nodes": (("phase", "forward"),)}
+"""Rows → their fields of text whose default is not empty."""
 
 
 def _declared(graph: Graph) -> Graph:

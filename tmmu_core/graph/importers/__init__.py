@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tmmu_core.errors import UnreadableInput
 from tmmu_core.graph import document, native
-from tmmu_core.graph.importers import node_centric, sniff
+from tmmu_core.graph.importers import node_centric, sniff, torch
 from tmmu_core.graph.model import Graph
 
 
@@ -39,11 +39,19 @@ def _read_onnx(data: bytes, name: str) -> Graph:
     return onnx.read(data, name)
 
 
+def _read_tflite(data: bytes, name: str) -> Graph:
+    from tmmu_core.graph.importers import tflite
+
+    return tflite.read(data, name)
+
+
 READERS: tuple[Reader, ...] = (
     Reader("native", "TMMU graph", (".json", ".cbor", ".gz"), sniff.not_native, native.decode),
     Reader(
         "node-centric", "UML_Model_IR, node-centric", (".json", ".cbor", ".gz"), sniff.not_ports, node_centric.decode
     ),
+    Reader("torch", "PyTorch exported program", (".pt2",), torch.refuses, torch.read),
+    Reader("tflite", "TensorFlow Lite model", (".tflite",), sniff.not_tflite, _read_tflite),
     Reader("onnx", "ONNX model", (".onnx",), sniff.not_onnx, _read_onnx),
 )
 

@@ -68,6 +68,16 @@ ONNX_MODEL_FIELDS = {1: 0, 2: 2, 3: 2, 4: 2, 5: 0, 6: 2, 7: 2, 8: 2, 14: 2, 20: 
 """Field number → protobuf wire type of a ModelProto (0 a number, 2 something with a length)."""
 
 
+TFLITE_IDENTIFIER = b"TFL3"
+
+
+def not_tflite(data: bytes) -> str:
+    """Why this is no TensorFlow Lite model: a flatbuffer says at byte 4 what it is."""
+    if not data:
+        return "the file is empty"
+    return "" if data[4:8] == TFLITE_IDENTIFIER else "bytes 4 to 8 are not TFL3"
+
+
 def _varint(data: bytes, at: int) -> tuple[int, int]:
     value, shift = 0, 0
     while at < len(data) and shift < 64:

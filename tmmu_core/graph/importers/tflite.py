@@ -1,0 +1,195 @@
+"""TensorFlow Lite models: the first subgraph, in the file's own order. The extra ``tflite`` brings the parser.
+
+* A tensor with data in the file is a ``constant``; a variable tensor, which keeps its value from run to run and which
+  no operator need write, is a ``buffer``. Both are persistent.
+* ``inplace`` is what the kernels of TensorFlow Lite and of its Micro runtime can bear: element-wise kernels may write
+  over an operand as large as their result, and ``RESHAPE`` and its kin move bytes only where they are apart. Where no
+  hand-off is used, tensors are planned as the Micro runtime plans them, each for itself; its kernels' scratch buffers
+  are not in the file and not in the graph.
+* Further subgraphs are not planned: the graph's name says how many there are, and an operator that runs some names them
+  in its ``params``.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from pathlib import PurePath
+from typing import Any
+
+from tmmu_core.errors import InvalidIrShapes, UnreadableInput
+from tmmu_core.graph import dtypes
+from tmmu_core.graph.model import GRAPH_SCHEMA, Graph, Node, Role, Tensor
+
+ADD_THE_EXTRA = "pip install 'tmmu-plan-explorer[tflite]'"
+ABSENT = -1
+"""An optional operand that is left out."""
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+UNARY = _words(
+    "ABS CEIL COS ELU EXP FLOOR GELU HARD_SWISH LEAKY_RELU LOG LOGICAL_NOT LOGISTIC NEG RELU RELU6 RELU_0_TO_1 "
+    "RELU_N1_TO_1 ROUND RSQRT SIGN SIN SOFTMAX SQRT SQUARE TANH ZEROS_LIKE"
+)
+"""Kernels that read an element of operand 0, or a row of it, before they write it."""
+BINARY = _words(
+    "ADD ATAN2 BITWISE_XOR DIV FLOOR_DIV FLOOR_MOD LOGICAL_AND LOGICAL_OR MAXIMUM MINIMUM MUL POW RIGHT_SHIFT "
+    "SQUARED_DIFFERENCE SUB"
+)
+"""Kernels that do so with operands 0 and 1."""
+MOVES = _words("BITCAST EXPAND_DIMS RESHAPE SQUEEZE")
+"""Kernels whose result holds the bytes of operand 0 unchanged."""
+SUBGRAPH_FIELDS = {
+    "CALL_ONCE": ("CallOnceOptions", ("InitSubgraphIndex",)),
+    "IF": ("IfOptions", ("ThenSubgraphIndex", "ElseSubgraphIndex")),
+    "WHILE": ("WhileOptions", ("CondSubgraphIndex", "BodySubgraphIndex")),
+}
+"""Operator → its table of options and the fields that name subgraphs."""
+
+
+def read(data: bytes, name: str = "") -> Graph:
+    """The graph of a model's first subgraph.
+
+    Raises ``UnreadableInput`` where the file is damaged or the parser is not installed, ``InvalidIrShapes`` (reason
+    ``unknown_dtype``) for a tensor without a size: strings, resources, variants.
+    """
+    try:
+        import tflite
+    except ImportError as error:
+        raise UnreadableInput(
+            "TensorFlow Lite models need the tflite package, which is not installed.",
+            source=name,
+            hint=f"Add it: {ADD_THE_EXTRA}",
+        ) from error
+    try:
+        model = tflite.Model.GetRootAs(data, 0)
+        if not model.SubgraphsLength():
+            raise UnreadableInput("the model has no subgraph.", source=name, hint="Convert the model again.")
+        return _Reading(tflite, model, name).graph()
+    except (struct.error, IndexError, TypeError, ValueError, OverflowError, AttributeError) as error:
+        # What a flatbuffer's offsets lead to when they lead out of the file.
+        raise UnreadableInput(
+            f"the TensorFlow Lite model is cut off or damaged (it has {len(data)} bytes).",
+            source=name,
+            hint="Copy the file again.",
+        ) from error
+
+
+class _Reading:
+    """The first subgraph of a model, tensors known by their number in it."""
+
+    def __init__(self, tflite: Any, model: Any, name: str) -> None:
+        self.tflite, self.model, self.name = tflite, model, name
+        self.subgraph = model.Subgraphs(0)
+        self.operators = [self.subgraph.Operators(k) for k in range(self.subgraph.OperatorsLength())]
+        self.inputs = _numbers(self.subgraph, "Inputs")
+        self.outputs = _numbers(self.subgraph, "Outputs")
+        self.written = {t for operator in self.operators for t in _numbers(operator, "Outputs")}
+        self.dtypes = {number: word for word, number in vars(tflite.TensorType).items() if isinstance(number, int)}
+        tensors = [self.subgraph.Tensors(i) for i in range(self.subgraph.TensorsLength())]
+        self.ids = _ids([(tensor.Name() or b"").decode("utf-8", "replace") for tensor in tensors])
+        self.tensors = [self._tensor(i, tensor) for i, tensor in enumerate(tensors)]
+
+    def graph(self) -> Graph:
+        nodes = tuple(self._node(k, operator) for k, operator in enumerate(self.operators))
+        used = {name for node in nodes for name in (*node.inputs, *node.outputs)}
+        ends = {self.ids[i] for i in (*self.inputs, *self.outputs)}
+        count = self.model.SubgraphsLength()
+        name = PurePath(self.name).name.removesuffix(".tflite")
+        return Graph(
+            ir_schema=GRAPH_SCHEMA,
+            name=name if count == 1 else f"{name} (subgraph 1 of {count}; the others are not planned)",
+            tensors=tuple(tensor for tensor in self.tensors if tensor.id in used or tensor.id in ends),
+            nodes=nodes,
+            inputs=tuple(dict.fromkeys(self.ids[i] for i in self.inputs)),
+            outputs=tuple(dict.fromkeys(self.ids[i] for i in self.outputs)),
+            execution_order=tuple(node.node_id for node in nodes),
+        )
+
+    def _tensor(self, i: int, tensor: Any) -> Tensor:
+        word = self.dtypes.get(tensor.Type(), f"type {tensor.Type()}")
+        dtype = dtypes.canonical(word)
+        if dtype is None:
+            raise InvalidIrShapes(
+                f'the tensor "{self.ids[i]}" is of the type {word}, whose size the file does not say.',
+                reason="unknown_dtype",
+                node_id="",
+                tensor=self.ids[i],
+                path=f"subgraph 0, tensor {i}",
+                hint="Only tensors of numbers and booleans can be planned.",
+            )
+        role: Role = "activation"
+        if tensor.IsVariable():
+            role = "buffer"
+        elif self._has_data(tensor) and i not in self.inputs:
+            role = "constant"
+        elif i in self.inputs:
+            role = "input"
+        elif i in self.outputs:
+            role = "output"
+        return Tensor(self.ids[i], tuple(_numbers(tensor, "Shape")), dtype, role)
+
+    def _has_data(self, tensor: Any) -> bool:
+        """Data in the file, or behind the flatbuffer where a model is too large for one."""
+        at = tensor.Buffer()
+        if not 0 < at < self.model.BuffersLength():
+            return False
+        buffer = self.model.Buffers(at)
+        return bool(buffer.DataLength()) or buffer.Size() > 1
+
+    def _node(self, k: int, operator: Any) -> Node:
+        instr = self._operator_name(operator)
+        reads = [i for i in _numbers(operator, "Inputs") if i != ABSENT]
+        writes = [i for i in _numbers(operator, "Outputs") if i != ABSENT]
+        called = self._called(instr, operator)
+        return Node(
+            node_id=f"{instr}_{k}",
+            instr=instr,
+            inputs=tuple(self.ids[i] for i in reads),
+            outputs=tuple(self.ids[i] for i in writes),
+            inplace=self._permission(instr, reads, writes),
+            params={"subgraphs_not_planned": called} if called else {},
+        )
+
+    def _operator_name(self, operator: Any) -> str:
+        code = self.model.OperatorCodes(operator.OpcodeIndex())
+        number = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())  # the older field ends at 127
+        if number == self.tflite.BuiltinOperator.CUSTOM:
+            return (code.CustomCode() or b"CUSTOM").decode("utf-8", "replace")
+        word: str = self.tflite.BUILTIN_OPCODE2NAME.get(number, f"BUILTIN_{number}")
+        return word
+
+    def _permission(self, instr: str, reads: list[int], writes: list[int]) -> Any:
+        if len(writes) != 1:
+            return "none"
+        operands = 2 if instr in BINARY else int(instr in UNARY or instr in MOVES)
+        size = _bytes(self.tensors[writes[0]])
+        pairs = tuple((i, 0) for i, read in enumerate(reads[:operands]) if _bytes(self.tensors[read]) == size)
+        return pairs or "none"
+
+    def _called(self, instr: str, operator: Any) -> list[str]:
+        table, fields = SUBGRAPH_FIELDS.get(instr, ("", ()))
+        if not table or operator.BuiltinOptions() is None:
+            return []
+        options = getattr(self.tflite, table)()
+        options.Init(operator.BuiltinOptions().Bytes, operator.BuiltinOptions().Pos)
+        numbers = [getattr(options, field)() for field in fields]
+        return [(self.model.Subgraphs(n).Name() or f"subgraph_{n}".encode()).decode() for n in numbers]
+
+
+def _numbers(table: Any, field: str) -> list[int]:
+    """A vector of a table, element by element: read whole, an absent one is the integer 0."""
+    return [int(getattr(table, field)(i)) for i in range(getattr(table, f"{field}Length")())]
+
+
+def _ids(names: list[str]) -> list[str]:
+    """Names as they are; with their number where one is empty or taken twice."""
+    count = Counter(names)
+    return [name if name and count[name] == 1 else f"{name or 'tensor'}:{i}" for i, name in enumerate(names)]
+
+
+def _bytes(tensor: Tensor) -> int:
+    return dtypes.tensor_bytes(tuple(int(dim) for dim in tensor.shape), tensor.dtype)
