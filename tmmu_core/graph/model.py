@@ -1,7 +1,8 @@
 """The nouns of a problem: what a graph is made of, as frozen values.
 
 They know nothing of files. Their field names are those of the native format (contract §8) because that format is
-the graph's own vocabulary; ``graph/native.py`` reads and writes it.
+the graph's own vocabulary; ``graph/native.py`` reads and writes it. The many small ones are out of the garbage
+collector's sight (``gc=False``): they hold no cycles, and a million of them would be walked again and again.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ INPUTS_STEP = "@inputs"
 GRAPH_SCHEMA = "uml_model_ir/1"
 
 
-class View(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+class View(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
     """Bytes ``[byte_offset, byte_offset + byte_length)`` of another tensor (contract §3)."""
 
     base_tensor_uid: str
@@ -57,14 +58,14 @@ class View(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     stride_desc: tuple[int, ...] | None = None
 
 
-class Shard(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+class Shard(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
     """This tensor's ``axis`` is split over the mesh axis ``mesh`` (seed II.I)."""
 
     axis: int
     mesh: str
 
 
-class Tensor(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+class Tensor(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
     """One tensor: sizes come from ``shape`` and ``dtype`` alone (``graph/dtypes.py``).
 
     A dimension is an integer ≥ 0 or the name of one of the graph's ``dims``.
@@ -93,7 +94,7 @@ class Tensor(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
 Inplace = str | tuple[tuple[int, int], ...]
 
 
-class Node(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+class Node(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
     """One operator: reads all ``inputs``, then writes its ``outputs``, in one step.
 
     ``inplace`` permits hand-offs: ``"any"``, ``"none"`` or ``[input_index, output_index]`` pairs; ``None`` means
@@ -113,7 +114,7 @@ class Node(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     grad_edges: tuple[tuple[int, int], ...] = ()
 
 
-class Dim(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+class Dim(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
     """The envelope of a named dimension, both ends included. Plans are made at ``max`` unless a point is given."""
 
     min: int = 0

@@ -1,0 +1,84 @@
+"""How planning grows from ten thousand tensors to a million, beside networkx colouring the explicit interval graph.
+
+Each size runs in a process of its own, so that its peak memory is its own. Planning is measured from the graph in
+memory, its ir_hash known, to the plan with both hashes.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+import time
+from typing import Any
+
+import networkx as nx
+
+SIZES = (10_000, 30_000, 100_000, 300_000, 1_000_000)
+PEER_UP_TO = 30_000
+RUNS = 3
+
+
+def rows() -> list[dict[str, Any]]:
+    """One row per size: seconds (best of three), peak memory, slots, and the peer's seconds where it can bear it."""
+    return [_in_a_process(size) for size in SIZES]
+
+
+def _in_a_process(size: int) -> dict[str, Any]:
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.scale", str(size)], capture_output=True, text=True, check=True
+    )
+    row: dict[str, Any] = json.loads(done.stdout)
+    return row
+
+
+def measure(size: int) -> dict[str, Any]:
+    """The row of one size, measured here and now."""
+    from benchmarks.generated import layered
+    from tmmu_core.plan.engine import plan_graph
+
+    plan_graph(layered(100))
+    graph = layered(size)
+    # Any 32 bytes do: what is measured is planning a graph whose hash is known.
+    known = bytes(32)
+    seconds = []
+    for _ in range(RUNS):
+        plan = None
+        begun = time.perf_counter()
+        plan = plan_graph(graph, ir_hash=known).plan
+        seconds.append(time.perf_counter() - begun)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    (arena,) = plan.arenas
+    row: dict[str, Any] = {
+        "tensors": size,
+        "seconds": min(seconds),
+        "peak_bytes": peak,
+        "slots": arena.slots,
+        "max_live": arena.max_live,
+        "networkx_seconds": None,
+    }
+    if size <= PEER_UP_TO:
+        begun = time.perf_counter()
+        colours = greedy_colouring(plan.birth.tolist(), plan.death.tolist())
+        row["networkx_seconds"] = time.perf_counter() - begun
+        row["networkx_slots"] = colours
+    return row
+
+
+def greedy_colouring(birth: list[int], death: list[int]) -> int:
+    """Colours that networkx uses on the explicit interval graph, vertices by birth; building the edges is timed too."""
+    order = sorted(range(len(birth)), key=lambda i: (birth[i], i))
+    graph: Any = nx.Graph()
+    graph.add_nodes_from(order)
+    alive: list[int] = []
+    for i in order:
+        alive = [j for j in alive if death[j] > birth[i]]
+        graph.add_edges_from((i, j) for j in alive)
+        alive.append(i)
+    colouring = nx.greedy_color(graph, strategy=lambda g, _: order)
+    return max(colouring.values()) + 1
+
+
+if __name__ == "__main__":
+    print(json.dumps(measure(int(sys.argv[1]))))
