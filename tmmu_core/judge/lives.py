@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tmmu_core.errors import AlignmentViolation, ArenaTooSmall, InvalidIrShapes
 from tmmu_core.graph.model import DEFAULT_ARENAS, Node, Tensor
 from tmmu_core.judge.steps import Run
-from tmmu_core.judge.whole import refuse
+from tmmu_core.judge.whole import element_bytes, refuse
 
 Handoff = tuple[int, str, str]
 """(step, from, to)."""
@@ -57,6 +57,8 @@ class Lives:
     handoffs: tuple[Handoff, ...]
     refusals: tuple[tuple[int, str, str, str], ...]
     """(step, from, to, condition) of the permitted hand-offs that were not granted."""
+    judge: HandoffJudge
+    """Who decided; it can be asked about any other hand-off."""
 
 
 def lives_of(run: Run, declared: Iterable[str] = ()) -> Lives:
@@ -89,7 +91,7 @@ def lives_of(run: Run, declared: Iterable[str] = ()) -> Lives:
         name: _storage(run, name, groups.members(name), arena[name], birth, final, offset)
         for name in first_born.values()
     }
-    return Lives(run, birth, unhanded, final, saved, storage_of, offset, storages, apart, handoffs, refusals)
+    return Lives(run, birth, unhanded, final, saved, storage_of, offset, storages, apart, handoffs, refusals, judge)
 
 
 # --- §1: births and deaths ---------------------------------------------------------------------------------------
@@ -272,6 +274,8 @@ def _storage(
 ) -> Storage:
     alignment = 1
     for member in members:
+        if offset[member] % element_bytes(run.tensors[member]):  # a view of a view may miss its dtype's grid
+            raise AlignmentViolation(f"{member} lies at byte {offset[member]} of {name}.", arena=arena)
         declared = run.tensors[member].alignment
         if declared is not None:
             if offset[member] % declared:

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from tmmu_core.errors import U64_MAX, AllocationFailure, AllocationOverflow, ArenaTooSmall, InvalidIrShapes
-from tmmu_core.graph.dtypes import BITS, canonical
 from tmmu_core.graph.model import MODES, PRESETS, Arena, Graph, Mode, Preset
 from tmmu_core.judge.canonical import (
     AddressRow,
@@ -33,7 +32,7 @@ from tmmu_core.judge.canonical import (
 )
 from tmmu_core.judge.lives import Handoff, Lives, Storage, lives_of
 from tmmu_core.judge.steps import Run, run_of
-from tmmu_core.judge.whole import check_power_of_two
+from tmmu_core.judge.whole import check_power_of_two, element_bytes
 from tmmu_core.plan.model import TensorRow
 
 Arenas = Mapping[str, Arena | Mapping[str, Any]]
@@ -315,8 +314,9 @@ def rows_of(run: Run, lives: Lives, slots: Iterable[Slot], config: Mapping[str, 
         slot, generation = place[lives.storage_of[name]]
         floor = config.get(slot.arena, Arena()).alignment_bytes
         if inside or tensor.view is not None:
-            # Inside a storage an address keeps to its dtype's grid, not to the arena's.
-            floor = -(-BITS[canonical(tensor.dtype) or ""] // 8)
+            # Inside a storage an address keeps to its dtype's grid, as far as the storage's start does.
+            of_start = max(floor, lives.storages[lives.storage_of[name]].alignment)
+            floor = min(element_bytes(tensor), of_start)
         rows.append(
             TensorRow(
                 tensor_id=name,

@@ -68,6 +68,11 @@ def check_power_of_two(alignment: int, what: str) -> None:
         raise AlignmentViolation(f"{what}: {alignment} is no power of two.", arena="unknown", logical_slot="unknown")
 
 
+def element_bytes(tensor: Tensor) -> int:
+    """Bytes of one element, at least 1: the grid that a view keeps to."""
+    return -(-BITS[canonical(tensor.dtype) or ""] // 8)
+
+
 def _distinct(names: Iterable[str], reason: str) -> None:
     seen: set[str] = set()
     for name in names:
@@ -179,7 +184,7 @@ def _view_bytes(tensor: Tensor, nbytes: Mapping[str, int]) -> int:
         refuse("view_size", tensor.id)
     if view.byte_offset < 0 or view.byte_offset + length > nbytes[view.base_tensor_uid]:
         refuse("view_out_of_bounds", tensor.id)
-    element = -(-BITS[canonical(tensor.dtype) or ""] // 8)
+    element = element_bytes(tensor)
     if view.byte_offset % element:
         raise AlignmentViolation(f"{tensor.id}: {view.byte_offset} is off its {element}-byte grid.", arena="unknown")
     return length

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tmmu_core.errors import AlignmentViolation, ArenaTooSmall, InvalidIrShapes
+from tmmu_core.graph.dtypes import itemsize
 from tmmu_core.graph.model import DEFAULT_ARENAS, Arena
 from tmmu_core.liveness.groups import Groups, storage_groups
 from tmmu_core.liveness.handoffs import decide_handoffs
@@ -205,6 +206,7 @@ def _storages(
                 )
             s = storage_of[i]
             alignment[s] = max(int(alignment[s]), tensor.alignment)
+    _refuse_off_grid(timeline, groups, planned)
 
     handoff_from = np.full(len(head), -1, np.int64)
     handoff_from[storage_of[handoffs[:, 2]]] = storage_of[handoffs[:, 1]]
@@ -222,3 +224,20 @@ def _storages(
         must_not_alias=np.sort(by_row, axis=1),
     )
     return storages, storage_of
+
+
+def _refuse_off_grid(timeline: Timeline, groups: Groups, planned: I64) -> None:
+    """A view of a view may keep to its base's grid and still miss its own dtype's within the storage (contract §3)."""
+    tensors = timeline.graph.tensors
+    for i in planned[groups.offset[planned] > 0].tolist():
+        grid = itemsize(tensors[i].dtype)
+        if int(groups.offset[i]) % grid:
+            raise AlignmentViolation(
+                f"tensor {tensors[i].id!r} lies at byte {int(groups.offset[i])} of its storage, "
+                f"off the {grid}-byte grid of {tensors[i].dtype}.",
+                arena="unknown",
+                logical_slot="unknown",
+                tensor=tensors[i].id,
+                path=f"$.tensors[{i}].view.byte_offset",
+                hint=f"Let it, with the views it looks through, begin at a multiple of {grid}.",
+            )

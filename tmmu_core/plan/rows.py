@@ -154,13 +154,18 @@ def storage_numbers(arena: I32, slot: I64, birth: I64) -> tuple[I64, I64]:
 
 
 def _alignments(liveness: Liveness, rows: I64, arenas: Sequence[ArenaSummary]) -> U64:
-    """What each row's offset is a multiple of: the arena's for a storage's start, the dtype's own inside one."""
+    """What each row's offset is a multiple of: the arena's for a storage's start, the dtype's own inside one.
+
+    Inside a storage no more is promised than its start keeps to.
+    """
     tensors = liveness.timeline.graph.tensors
     floor = np.array([arena.alignment_bytes for arena in arenas] or [1], np.uint64)
-    alignment = floor[liveness.storages.arena[liveness.storage_of[rows]]]
+    storage = liveness.storage_of[rows]
+    alignment = floor[liveness.storages.arena[storage]]
+    of_start = np.maximum(alignment, liveness.storages.alignment[storage])
     inside = (liveness.timeline.index.base[rows] >= 0) | (liveness.offset_in_storage[rows] > 0)
     for at in np.flatnonzero(inside).tolist():
-        alignment[at] = itemsize(tensors[rows[at]].dtype)
+        alignment[at] = min(itemsize(tensors[rows[at]].dtype), int(of_start[at]))
     for at, declared in enumerate([tensors[i].alignment for i in rows.tolist()]):
         if declared is not None:
             alignment[at] = max(declared, int(alignment[at]))

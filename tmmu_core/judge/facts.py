@@ -1,0 +1,182 @@
+"""A plan's rows gathered into storages and slots, for the checks: whole columns, near-linear."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tmmu_core.errors import U64_MAX
+from tmmu_core.plan.model import Plan
+
+I64 = NDArray[np.int64]
+U64 = NDArray[np.uint64]
+Mask = NDArray[np.bool_]
+
+SLOT_PLANNERS = frozenset({"slots", "naive"})
+"""Planners whose slots lie one behind the other at aligned prefix sums (seed, ``MapToVirtualAddresses_v1``)."""
+
+
+@dataclass(frozen=True, eq=False)
+class PlanFacts:
+    """Columns per storage number; hulls of the rows in time and bytes. For plans whose columns are sound."""
+
+    plan: Plan
+
+    @property
+    def end(self) -> int:
+        """The death of what lives through."""
+        return max(self.plan.steps, 1)
+
+    @cached_property
+    def storages(self) -> int:
+        """How many there are."""
+        return int(self.plan.storage.max(initial=-1)) + 1
+
+    @cached_property
+    def birth(self) -> I64:
+        """First step."""
+        first = np.full(self.storages, self.end, np.int64)
+        np.minimum.at(first, self.plan.storage, self.plan.birth)
+        return first
+
+    @cached_property
+    def death(self) -> I64:
+        """Step after the last one."""
+        last = np.zeros(self.storages, np.int64)
+        np.maximum.at(last, self.plan.storage, self.plan.death)
+        return last
+
+    @cached_property
+    def start(self) -> U64:
+        """First byte."""
+        lowest = np.full(self.storages, U64_MAX, np.uint64)
+        np.minimum.at(lowest, self.plan.storage, self.plan.offset)
+        return lowest
+
+    @cached_property
+    def stop(self) -> U64:
+        """Byte after the last."""
+        highest = np.zeros(self.storages, np.uint64)
+        np.maximum.at(highest, self.plan.storage, self.plan.offset + self.plan.size)
+        return highest
+
+    @cached_property
+    def size(self) -> U64:
+        """Bytes."""
+        return self.stop - self.start
+
+    @cached_property
+    def first_row(self) -> I64:
+        """A row of each storage: the first-born, bases before views, then by id."""
+        is_view = np.array([base is not None for base in self.plan.base_tensor_uids], np.bool_)
+        rows = np.lexsort((np.arange(len(self.plan)), is_view, self.plan.birth))
+        first = np.zeros(self.storages, np.int64)
+        first[self.plan.storage[rows[::-1]]] = rows[::-1]
+        return first
+
+    @cached_property
+    def arena(self) -> NDArray[np.int32]:
+        """Index into the plan's arenas."""
+        return self.plan.arena[self.first_row]
+
+    @cached_property
+    def slot(self) -> I64:
+        """Logical slot."""
+        return self.plan.logical_slot[self.first_row]
+
+    @cached_property
+    def by_slot(self) -> I64:
+        """Storages by (arena, slot, birth, start)."""
+        return np.lexsort((self.start, self.birth, self.slot, self.arena))
+
+    @cached_property
+    def opens_slot(self) -> Mask:
+        """Along :attr:`by_slot`: whether a storage is the first tenant of its slot."""
+        arena, slot = self.arena[self.by_slot], self.slot[self.by_slot]
+        opens = np.ones(self.storages, np.bool_)
+        opens[1:] = (arena[1:] != arena[:-1]) | (slot[1:] != slot[:-1])
+        return opens
+
+    @cached_property
+    def slots(self) -> Slots:
+        """The slots in use, by (arena, number)."""
+        order, opens = self.by_slot, self.opens_slot
+        first = np.flatnonzero(opens)
+        if not len(first):
+            nothing = np.zeros(0, np.int64)
+            return Slots(nothing, nothing, nothing.astype(np.uint64), nothing.astype(np.uint64), nothing)
+        return Slots(
+            arena=self.arena[order][first].astype(np.int64),
+            number=self.slot[order][first],
+            start=np.minimum.reduceat(self.start[order], first),
+            backing=np.maximum(np.maximum.reduceat(self.size[order], first), np.uint64(1)),
+            tenants=np.diff(np.append(first, self.storages)),
+        )
+
+    @cached_property
+    def slot_of(self) -> I64:
+        """Per storage, its row of :attr:`slots`."""
+        number = np.zeros(self.storages, np.int64)
+        number[self.by_slot] = np.cumsum(self.opens_slot) - 1
+        return number
+
+    @cached_property
+    def granted(self) -> dict[int, tuple[int, int]]:
+        """Storage that gives → (step, storage that takes), from the plan's hand-offs; those inside one left out."""
+        row_of, storage = self.plan.row_of, self.plan.storage
+        taken: dict[int, tuple[int, int]] = {}
+        for step, giver, taker in self.plan.handoffs:
+            if giver in row_of and taker in row_of:
+                a, b = int(storage[row_of[giver]]), int(storage[row_of[taker]])
+                if a != b:
+                    taken[a] = (step, b)
+        return taken
+
+    @cached_property
+    def held_until(self) -> I64:
+        """Deaths as bytes see them: a storage that is handed off at k is still read at k."""
+        held = self.death.copy()
+        for giver, (step, _) in self.granted.items():
+            held[giver] = max(int(held[giver]), step + 1)
+        return held
+
+    def name(self, storage: int) -> str:
+        """The tensor that names a storage."""
+        return self.plan.tensor_ids[self.first_row[storage]]
+
+    def live_counts(self, arena: int) -> I64:
+        """Shape (T,): storages of the arena alive at each step."""
+        here = self.arena == arena
+        born = np.bincount(self.birth[here], minlength=self.end + 1)
+        gone = np.bincount(self.death[here], minlength=self.end + 1)
+        return np.cumsum(born - gone)[: self.end]
+
+    def peak_live_bytes(self, arena: int) -> int:
+        """The most bytes of the arena alive together, in exact integers."""
+        here = np.flatnonzero(self.arena == arena)
+        change: dict[int, int] = {}
+        for birth, death, size in zip(
+            self.birth[here].tolist(), self.death[here].tolist(), self.size[here].tolist(), strict=True
+        ):
+            change[birth] = change.get(birth, 0) + size
+            change[death] = change.get(death, 0) - size
+        live = peak = 0
+        for step in sorted(change):
+            live += change[step]
+            peak = max(peak, live)
+        return peak
+
+
+@dataclass(frozen=True, eq=False)
+class Slots:
+    """Columns per slot in use."""
+
+    arena: I64
+    number: I64
+    start: U64
+    backing: U64
+    """Bytes of the largest tenant, at least 1."""
+    tenants: I64

@@ -1,0 +1,104 @@
+"""The lint rules of the seed (VII.A) by their names, and the contract's warnings.
+
+The rules are the verifier's, told in the seed's words: a plan that passes them is aligned and slotted without live
+overlap, uses as many slots as storages are ever alive together, keeps what the backward pass reads, and has unique
+addresses that its hashes fix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from tmmu_core.graph.model import Graph
+from tmmu_core.judge.finding import Finding, Verdict, shortened
+from tmmu_core.judge.verifier import verify_plan
+from tmmu_core.plan.model import Plan
+
+
+@dataclass(frozen=True)
+class LintRule:
+    """One rule: its name, what it says, the clause it comes from, and the verifier's rules that make it."""
+
+    name: str
+    says: str
+    source: str
+    made_of: tuple[str, ...] = ()
+
+
+RULES: tuple[LintRule, ...] = (
+    LintRule(
+        "aligned_and_slotted",
+        "All tensors are aligned and slotted without live overlap.",
+        "seed VII.A, I.E",
+        (
+            *("columns", "range", "alignment", "bounds", "extent", "capacity", "overlap", "slot", "storage", "sharing"),
+            *("must_not_alias", "handoff", "illegal_handoff", "figures", "tensors", "graph"),
+        ),
+    ),
+    LintRule(
+        "slots_equal_max_live",
+        "In every arena there are exactly as many slots as storages are ever alive together.",
+        "seed VII.A, I.E",
+        ("slots_max_live",),
+    ),
+    LintRule(
+        "lifetimes",
+        "Nothing is read or written while it is dead; what the backward pass reads lives until then.",
+        "seed VII.A, I.E",
+        ("dead_access", "live_range"),
+    ),
+    LintRule(
+        "addresses",
+        "Logical addresses are unique and follow from the rows alone: prefix sums and hashes agree.",
+        "seed VII.A",
+        ("slot_offset", "address", "hash"),
+    ),
+    LintRule(
+        "undeclared_inplace",
+        "A node hands its input's storage to its output and its graph never said that it may.",
+        "contract §1",
+    ),
+    LintRule(
+        "slots_over_optimal",
+        "must_not_alias pairs cost slots above the optimum.",
+        "contract §3",
+        ("slots_over_optimal",),
+    ),
+)
+"""The first four are errors when broken, the last two are warnings."""
+
+_RULE_OF = {rule: lint.name for lint in RULES for rule in lint.made_of}
+
+
+def lint_plan(plan: Plan, graph: Graph | None = None, *, dims: Mapping[str, int] | None = None) -> tuple[Finding, ...]:
+    """Findings under the lint's names; those on lifetimes and hand-offs need the graph."""
+    found = [replace(finding, rule=_RULE_OF[finding.rule]) for finding in verify_plan(plan, graph, dims=dims).findings]
+    if graph is not None:
+        found += _undeclared(plan, graph)
+    return shortened(found)
+
+
+def lint_verdict(plan: Plan, graph: Graph | None = None, *, dims: Mapping[str, int] | None = None) -> Verdict:
+    """The same with the list of rules tried; ``ok`` when there are at most warnings."""
+    tried = [rule.name for rule in RULES if graph is not None or rule.name != "undeclared_inplace"]
+    return Verdict(lint_plan(plan, graph, dims=dims), tuple(tried))
+
+
+def _undeclared(plan: Plan, graph: Graph) -> Iterator[Finding]:
+    """Warning ``undeclared_inplace``: the default permits what a real operator may not do."""
+    unsaid = {node.node_id for node in graph.nodes if node.inplace is None}
+    for step, x, y in plan.handoffs:
+        node_id = plan.node_at(step)
+        # A synthesised backward step permits what its forward node does.
+        if node_id in unsaid or node_id.removesuffix("@grad") in unsaid:
+            yield Finding(
+                "undeclared_inplace",
+                "warning",
+                f'"{node_id}" lets "{y}" take over the storage of "{x}" because its graph says nothing of inplace; '
+                'say "any", "none" or the pairs.',
+                tensor=x,
+                other=y,
+                arena=plan.arenas[plan.arena[plan.row_of[x]]].name if x in plan.row_of else "",
+                step=step,
+            )
