@@ -148,7 +148,7 @@ def _readers(why: Explanation | None) -> str:
 def _dies(plan: Plan, why: Explanation | None, death: int) -> str:
     if why is None:
         return f"before {esc(words.step(death, plan.node_at(death)))}" if death < plan.steps else "at the end"
-    return esc(why.sentence)
+    return esc(why.sentence.removeprefix("dies "))
 
 
 def _handoff(why: Explanation) -> str:

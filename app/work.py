@@ -23,6 +23,8 @@ from app.jobs import Desk, Job
 from tmmu_core.errors import TmmuError, UnreadableInput
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.finding import Verdict
+from tmmu_core.judge.lint import lint_verdict
+from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.liveness.timeline import default_mode, default_preset
 from tmmu_core.plan.compare import Comparison, compare
 from tmmu_core.plan.engine import Solution, plan_graph
@@ -190,8 +192,11 @@ def take(files: list[tuple[str, bytes]]) -> tuple[list[Opened], list[dict[str, A
     cards: list[dict[str, Any]] = []
     for name, data in files:
         try:
-            source = shelf().put(name, data)
-            opened.append(open_source(source))
+            thing = open_source(shelf().put(name, data))
+            first_plan = plan_job(Choice(source=thing.source))
+            if first_plan.wait(PATIENCE):
+                first_plan.answer()  # a graph that cannot be planned at all is refused like one that cannot be read
+            opened.append(thing)
         except TmmuError as error:
             cards.append(card_of(error, f"{name} was not opened", name))
     return opened, cards
@@ -399,17 +404,16 @@ class Judgement:
     lint: Verdict
 
 
-@st.cache_resource(show_spinner=False, max_entries=32)
-def judgement(key: str, _shown: Shown) -> Judgement | None:
-    """The judge's verdicts on a plan. The plan is judged as it is, whoever made it."""
-    del key
-    try:
-        from tmmu_core.judge.lint import lint_plan
+def judgement(shown: Shown) -> Job[Judgement]:
+    """The job that judges a plan as it is, whoever made it."""
 
-        from tmmu_core.judge.verifier import verify_plan
-    except ImportError:
-        return None
-    return Judgement(verify_plan(_shown.plan, _shown.graph), lint_plan(_shown.plan, _shown.graph))
+    def judge(_: Progress) -> Judgement:
+        dims = dict(shown.choice.dims) or None
+        return Judgement(
+            verify_plan(shown.plan, shown.graph, dims=dims), lint_verdict(shown.plan, shown.graph, dims=dims)
+        )
+
+    return desk().job(("judge", shown.key), "judging", judge)
 
 
 def compared(left: Shown, right: Shown) -> Comparison:

@@ -110,11 +110,16 @@ def field(runs: Sequence[Run], *, height: int = 300) -> go.Figure:
         )
     )
     if bound:
-        fig.add_hline(
-            y=bound,
-            line={"color": LINE, "width": 1.5, "dash": "dot"},
-            annotation={"text": f"lower bound {words.short_bytes(bound)}", "font": {"size": 11, "color": LINE}},
-            annotation_position="bottom right",
+        fig.add_hline(y=bound, line={"color": LINE, "width": 1.5, "dash": "dot"})
+        fig.add_annotation(
+            text=f"lower bound {words.short_bytes(bound)}",
+            font={"size": 11, "color": LINE},
+            showarrow=False,
+            x=1,
+            xref="paper",
+            xanchor="right",
+            y=log10(bound),
+            yanchor="top",
         )
     times = [max(run.nanoseconds, 1) / 1e6 for run in runs]
     marks = [0.01, 0.1, 1, 10, 100, 1_000, 10_000, 100_000]

@@ -33,7 +33,7 @@ def canvas(handle: PlanHandle, *, key: str = "map", height: int = 560, **more: A
         search=chosen.search,
         colour=cast(Any, more.pop("colour", chosen.colour or None)),
         step=chosen.step if chosen.step is not None and chosen.step < handle.plan.steps else None,
-        arena=more.pop("arena", focus.of_plan(handle.plan) if chosen.arena != focus.ALL else None),
+        arena=more.pop("arena", focus.drawn(handle.plan)),
         height=height,
         on_select=_selected,
         on_step=lambda step: state.choose(step=step),

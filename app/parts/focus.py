@@ -32,6 +32,11 @@ def of_plan(plan: Plan) -> str | None:
     return largest(plan) or None
 
 
+def drawn(plan: Plan) -> str | None:
+    """The arena that drawings and tables show; ``None`` where all are wanted at once."""
+    return None if state.choice().arena == ALL else of_plan(plan)
+
+
 def arena(shown: Shown) -> str:
     """The same, ``""`` for a plan without arenas."""
     return of_plan(shown.plan) or ""

@@ -9,13 +9,14 @@ import pandas as pd
 import streamlit as st
 
 from app import markup, state, words
+from tmmu_core.plan.metrics import arena_number
 from tmmu_core.plan.model import Plan
 
 MOST_ROWS = 5_000
 
 
-def matching(plan: Plan, search: str) -> np.ndarray:
-    """Row numbers whose id, role, dtype or arena holds every word of the search, by size falling, then id."""
+def matching(plan: Plan, search: str, arena: str | None = None) -> np.ndarray:
+    """Rows (of one arena, or of all) whose id, role, dtype or arena holds every word of the search; largest first."""
     terms = search.lower().split()
     if not terms:
         rows = np.arange(len(plan), dtype=np.int64)
@@ -26,6 +27,8 @@ def matching(plan: Plan, search: str) -> np.ndarray:
             for name, role, dtype, a in zip(plan.tensor_ids, plan.roles, plan.dtypes, plan.arena.tolist(), strict=True)
         )
         rows = np.array([i for i, text in enumerate(texts) if all(term in text for term in terms)], np.int64)
+    if arena is not None:
+        rows = rows[plan.arena[rows] == arena_number(plan, arena)]
     return rows[np.lexsort((rows, np.uint64(words.UNLIMITED) - plan.size[rows]))]
 
 
@@ -54,21 +57,25 @@ def frame_of(plan: Plan, rows: np.ndarray) -> pd.DataFrame:
 
 
 @st.cache_data(show_spinner=False, max_entries=32)
-def _frame(plan_key: str, search: str, _plan: Plan) -> tuple[pd.DataFrame, int]:
-    rows = matching(_plan, search)
+def _frame(plan_key: str, search: str, arena: str | None, _plan: Plan) -> tuple[pd.DataFrame, int]:
+    del plan_key
+    rows = matching(_plan, search, arena)
     return frame_of(_plan, rows[:MOST_ROWS]), len(rows)
 
 
-def table(plan: Plan, plan_key: str, *, search: str, selected: str, height: int = 330) -> None:
-    """Draw the table; a click on a row selects its tensor everywhere."""
-    frame, hits = _frame(plan_key, search, plan)
-    listed = words.of(len(frame), len(plan), "tensor")
-    note = f"{listed} listed" + (", the largest first" if hits > MOST_ROWS else f", {hits:,} match" if search else "")
-    st.html(markup.heading("Tensors", f"{note}; click a head to sort, a row to select"))
+def table(plan: Plan, plan_key: str, arena: str | None, *, search: str, selected: str, height: int = 330) -> None:
+    """Draw the table of one arena, or of all; a click on a row selects its tensor everywhere."""
+    frame, hits = _frame(plan_key, search, arena, plan)
+    note = f"{words.of(len(frame), len(plan), 'tensor')} listed, the largest first"
+    note += f"; {hits:,} match “{search}”" if search else ""
+    note += f"; {hits - len(frame):,} smaller ones left out" if hits > len(frame) else ""
+    st.html(
+        markup.heading(f"Tensors of {arena}" if arena else "Tensors", f"{note}; click a head to sort, a row to select")
+    )
     if not len(frame):
         st.html(markup.empty("No tensor matches", f"Nothing in this plan is called like “{search}”."))
         return
-    selectable(frame, f"table.{plan_key}.{search}", selected, height=height)
+    selectable(frame, f"table.{plan_key}.{arena}.{search}", selected, height=height)
 
 
 def selectable(frame: pd.DataFrame, key: str, selected: str, *, height: int) -> None:

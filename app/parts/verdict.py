@@ -20,9 +20,10 @@ def chips(shown: Shown) -> list[str]:
 
 
 def _verdict(shown: Shown) -> list[str]:
-    judged = work.judgement(shown.key, shown)
-    if judged is None:
-        return ["verdict unknown"]
+    job = work.judgement(shown)
+    if not job.wait(work.PATIENCE):
+        return ["being verified"]
+    judged = job.answer()
     verified, lint = judged.verified, judged.lint
     tried = ", ".join(verified.checked)
     if verified.ok:
@@ -40,9 +41,10 @@ def _verdict(shown: Shown) -> list[str]:
 
 def findings(shown: Shown) -> None:
     """All findings, folded away unless one of them is an error."""
-    judged = work.judgement(shown.key, shown)
-    if judged is None:
+    job = work.judgement(shown)
+    if not job.finished:
         return
+    judged = job.answer()
     told = [("verifier", f) for f in judged.verified.findings] + [("lint", f) for f in judged.lint.findings]
     if not told:
         return

@@ -43,7 +43,9 @@ def page() -> None:
     st.html(markup.claim(claim(left, right, found), [verdict(found)]))
     _pick(options, chosen.baseline)
     st.html(arenas(found))
-    st.html(reasons(found))
+    told = reasons(found)
+    if told:
+        st.html(told)
     body(left, right, found, drawing.store(right, left, key="compare-bytes"))
 
 
@@ -54,7 +56,8 @@ def baselines(shown: Shown) -> dict[str, str]:
         for name in work.planners_for(shown.opened):
             if name != shown.choice.planner:
                 options[f"planner:{name}"] = f"the same problem, planner {name}"
-    for path in work.golden():
+    stem = shown.opened.source.removeprefix("sample:")
+    for path in sorted(work.golden(), key=lambda path: (not path.name.startswith(f"{stem}."), path.name)):
         options[f"golden:{path.name}"] = f"golden trace {path.name}"
     for source, name in work.shelf().names():
         if source != shown.opened.source:

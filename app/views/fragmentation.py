@@ -80,25 +80,15 @@ def claim(arena: str, extent: int, step: int, now: dict[str, int]) -> str:
 def _accounts(now: dict[str, int], extent: int) -> str:
     rows = [
         [
-            f'<span style="color:{base.ACCOUNT_COLOURS[account]}">■</span> '
-            + markup.help_on(base.ACCOUNT_NAMES[account], glossary.define(base.ACCOUNT_NAMES[account])),
+            f'<span style="color:{base.ACCOUNT_COLOURS[account]}">■</span> ' + markup.esc(base.ACCOUNT_NAMES[account]),
             markup.esc(words.full_bytes(now[account])),
             markup.esc(words.percent(now[account], extent)),
-            markup.esc(MEANINGS[account]),
+            markup.esc(glossary.define(base.ACCOUNT_NAMES[account])),
         ]
         for account in ACCOUNTS
     ]
     rows.append(["<b>extent</b>", f"<b>{markup.esc(words.full_bytes(extent))}</b>", "100 %", "their sum, to the byte"])
     return markup.table(["account", "bytes at this step", "of the extent", "what it is"], rows, numbers=(1, 2))
-
-
-MEANINGS = {
-    "live": "bytes of the tensors alive at this step",
-    "slot_rounding": "occupied slots are as large as their largest tenant; this tenant is smaller",
-    "alignment_gaps": "bytes between two occupied blocks up to the upper one's alignment",
-    "holes": "free bytes below the highest occupied block",
-    "tail": "bytes above the highest occupied block",
-}
 
 
 def slots(shown: Shown, arena: str) -> None:

@@ -29,7 +29,7 @@ def body(shown: Shown, handle: PlanHandle) -> None:
     with right:
         selected(shown)
     chosen = state.choice()
-    tensors.table(shown.plan, shown.key, search=chosen.search, selected=chosen.selected)
+    tensors.table(shown.plan, shown.key, focus.drawn(shown.plan), search=chosen.search, selected=chosen.selected)
     state.write_link()
 
 

@@ -1,4 +1,4 @@
-"""Report: take it away. A page for people, the plan for tools, the trace for the record, the command that repeats it."""
+"""Report: take it away. A page for people, the plan for tools, the trace for the record, and the command."""
 
 from __future__ import annotations
 
@@ -71,7 +71,8 @@ def report(shown: Shown, stem: str) -> None:
 
 
 def _report(shown: Shown, baseline: Shown | None) -> bytes:
-    judged = work.judgement(shown.key, shown)
+    job = work.judgement(shown)
+    judged = job.answer() if job.wait(60) else None
     return build_report(
         shown.solution or shown.plan,
         baseline=(baseline.solution or baseline.plan) if baseline else None,

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+import pytest
+
+from app.charts import alive, compare, live, neighbourhood, waste
+from app.charts.base import bytes_axis, ticks
+from tests.app.small import chain
+from tmmu_core.plan.metrics import live_bytes, peak, slot_reports
+from tmmu_core.plan.waste import ACCOUNTS, waste_ledger
+
+
+def trace_named(figure: go.Figure, name: str) -> Any:
+    return next(trace for trace in figure.data if trace.name == name)
+
+
+def test_the_live_curve_is_what_the_core_says() -> None:
+    plan = chain().plan
+    curve = trace_named(live.live_curve(plan, "activations"), "live bytes")
+    drawn = np.zeros(plan.steps, np.int64)
+    for begin, end, value in zip(curve.x, curve.x[1:], curve.y, strict=False):
+        drawn[begin:end] = value
+    assert drawn.tolist() == live_bytes(plan, "activations").tolist()
+    assert curve.line.shape == "hv"
+
+
+def test_the_peak_is_marked_where_the_core_says() -> None:
+    plan = chain().plan
+    mark = trace_named(live.live_curve(plan, "activations"), "peak")
+    told = peak(plan, "activations")
+    assert (mark.x[0], mark.y[0]) == (told.step + 0.5, told.bytes)
+
+
+def test_thinning_keeps_the_peak() -> None:
+    values = np.zeros(live.MOST_POINTS * 3, np.uint64)
+    values[31_234] = 7
+    begins, kept = live.thinned(np.arange(len(values)), values)
+    assert len(begins) == live.MOST_POINTS
+    assert kept.max() == 7
+
+
+def test_the_accounts_stack_up_to_the_extent_at_every_step() -> None:
+    plan = chain(planner="naive").plan
+    ledger = waste_ledger(plan, "activations")
+    figure = waste.ledger_over_time(plan, ledger)
+    assert len(figure.data) == len(ACCOUNTS)
+    assert {sum(column) for column in zip(*(trace.y for trace in figure.data), strict=True)} == {ledger.extent}
+
+
+def test_the_waterfall_ends_at_the_extent() -> None:
+    figure = waste.waterfall({"live": 5, "alignment_gaps": 1, "slot_rounding": 2, "holes": 0, "tail": 2}, 10)
+    bar = figure.data[0]
+    assert [a + b for a, b in zip(bar.base, bar.y, strict=True)] == [5, 6, 8, 8, 10, 10]
+
+
+def test_every_tenant_is_a_tick_in_its_slot() -> None:
+    reports = slot_reports(chain().plan, "activations")
+    figure = waste.slots_against_tenants(reports)
+    assert len(trace_named(figure, "tenant").x) == sum(len(report.tenants) for report in reports) == 4
+
+
+def test_the_treemap_holds_what_is_alive() -> None:
+    plan = chain(planner="naive").plan
+    rows = list(peak(plan, "activations").rows)
+    figure, drawn = alive.treemap(plan, rows, lambda row: plan.roles[row], title="#1")
+    assert drawn == len(rows)
+    assert figure.data[0]["values"][0] == sum(int(plan.size[row]) for row in rows)
+
+
+def test_two_curves_say_which_is_the_baseline() -> None:
+    figure = compare.curves(chain(planner="naive").plan, chain().plan, "activations")
+    assert [trace.name for trace in figure.data] == [
+        "candidate, live",
+        "candidate, extent 4 B",
+        "baseline, live",
+        "baseline, extent 388 B",
+    ]
+
+
+def test_a_name_cannot_leave_its_quotes_in_a_drawing() -> None:
+    assert neighbourhood._quoted('a"] b [x="\\') == '"a\\"] b [x=\\"\\\\"'
+
+
+@pytest.mark.parametrize("top", [0, 1, 97, 1024, 1025, 5_000, 2**20 - 1, 2**20, 9_633_792, 2**40, 2**64 - 1])
+def test_a_byte_axis_has_a_few_round_ticks_from_zero(top: int) -> None:
+    values = ticks(top)
+    assert values[0] == 0
+    assert len(values) <= 12
+    assert values[-1] <= max(top, 1)
+    assert bytes_axis(top)["range"][1] >= top

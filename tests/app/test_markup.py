@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app import details, markup
+from tests.app.small import chain
+from tmmu_core.plan.model import ArenaSummary
+
+
+def arena(**changes: object) -> ArenaSummary:
+    values: dict[str, object] = {
+        "name": "a",
+        "capacity_bytes": 2**64 - 1,
+        "alignment_bytes": 1,
+        "page_size": 0,
+        "extent_bytes": 150,
+        "committed_bytes": 150,
+        "peak_live_bytes": 100,
+        "slots": 2,
+        "max_live": 2,
+        "storages": 4,
+    }
+    return ArenaSummary(**{**values, **changes})  # type: ignore[arg-type]
+
+
+@given(st.text())
+def test_other_peoples_text_never_becomes_markup(text: str) -> None:
+    assert "<" not in markup.esc(text)
+    assert '"' not in markup.esc(text)
+
+
+def test_the_strip_says_bound_extent_gap_and_reuse() -> None:
+    strip = markup.strip([arena()], {})
+    for said in ("100 B", "150 B", "50 %", "unlimited", "no capacity given", "2 = 2 live"):
+        assert said in strip
+
+
+def test_the_strip_says_how_much_room_is_left() -> None:
+    assert '<span title="50 B">50 B</span>' in markup.strip([arena(capacity_bytes=200)], {})
+
+
+def test_all_bars_stand_on_one_byte_scale() -> None:
+    strip = markup.strip([arena(), arena(name="b", extent_bytes=300, peak_live_bytes=300)], {})
+    assert "0 … 300 B" in strip
+    assert 'class="live" style="left:0;width:33.33%"' in strip
+    assert 'class="live" style="left:0;width:100.00%"' in strip
+
+
+def test_an_error_card_names_code_place_readers_and_way_out() -> None:
+    card = {
+        "title": "x.json was not opened",
+        "code": "LIVENESS_CYCLE",
+        "number": 1305,
+        "message": "a cycle.",
+        "place": "$.nodes[1]",
+        "tried": [("onnx", "not protobuf")],
+        "hint": "Break it.",
+    }
+    html = markup.error_card(card)
+    for said in ("x.json was not opened", "LIVENESS_CYCLE 1305", "$.nodes[1]", "not protobuf", "Break it."):
+        assert said in html
+
+
+def test_the_details_say_who_makes_reads_and_ends_a_tensor() -> None:
+    solution = chain()
+    card = details.details(solution.plan, solution, "h0")
+    for said in ("by #1 n0", "#2 n1", "granted to <code>h1</code>", "[1, 2)", "slot", "0 (0x0)"):
+        assert said in card
+
+
+def test_without_its_graph_a_plan_does_not_know_the_readers() -> None:
+    assert "unknown: a plan does not name them" in details.details(chain().plan, None, "h0")
+
+
+def test_neighbours_are_the_tenants_before_and_after() -> None:
+    plan = chain().plan
+    assert details.neighbours(plan, "x") == details.Neighbours(None, "h0", 4)
+    assert details.neighbours(plan, "h1") == details.Neighbours("h0", "h2", 4)
