@@ -23,7 +23,7 @@ function shortBytes(count) {
 /** The same without idle zeros, for axes: "4 MiB". */
 const tickBytes = (n) => shortBytes(n).replace(/\.0+ /, " ").replace(/(\.\d*[1-9])0+ /, "$1 ");
 const grouped = (n) => BigInt(n).toLocaleString("en-US");
-const fullBytes = (n) => (BigInt(n) < 1024n ? `${n} B` : `${shortBytes(n)} (${grouped(n)} B)`);
+const fullBytes = (n) => (BigInt(n) < 1024n ? `${grouped(n)} B` : `${shortBytes(n)} (${grouped(n)} B)`);
 const offsetWords = (n) => `${grouped(n)} (0x${BigInt(n).toString(16).toUpperCase()})`;
 const rangeWords = (a, b) => `[${grouped(a)}, ${grouped(b)})`;
 

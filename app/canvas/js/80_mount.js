@@ -117,4 +117,4 @@ function streamlit(component) {
   };
 }
 
-return { decode, keep, show, streamlit, charts, words: { shortBytes, fullBytes, offsetWords, rangeWords, shortened } };
+return { decode, keep, show, streamlit, charts, Raster, words: { shortBytes, fullBytes, offsetWords, rangeWords, shortened } };

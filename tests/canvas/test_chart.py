@@ -1,0 +1,409 @@
+"""The canvas in the real browser: what is drawn, what the hands do, and what the page is told."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import numpy as np
+import pytest
+from playwright.sync_api import Page
+
+from app import words
+from app.canvas.pack import matches, pack_plan
+from app.canvas.synthetic import synthetic_plan
+from tests.canvas.conftest import Draw
+from tests.canvas.plans import FOUR, plan_of
+
+pytestmark = pytest.mark.browser
+
+
+def data(page: Page) -> dict[str, str]:
+    found: dict[str, str] = page.locator(".tmmu-canvas").first.evaluate("e => ({...e.dataset})")
+    return found
+
+
+def pixel(page: Page, tensor: str, chart: int = 0) -> tuple[float, float]:
+    at = page.locator(".tmmu-canvas").nth(chart).evaluate("(e, id) => e.tmmuPixelOf(id)", tensor)
+    return at["x"], at["y"]
+
+
+def colour_at(page: Page, x: float, y: float) -> tuple[int, ...]:
+    return tuple(
+        page.evaluate(
+            """([x, y]) => { const c = document.querySelector("canvas.base"), b = c.getBoundingClientRect();
+                 x = Math.round(x - b.left); y = Math.round(y - b.top);
+                 return [...c.getContext("2d").getImageData(x, y, 1, 1).data]; }""",
+            [x, y],
+        )
+    )
+
+
+def told(page: Page, event: str) -> list[Any]:
+    return [value for name, value in page.evaluate("told") if name == event]
+
+
+def settle(page: Page) -> None:
+    frame = "new Promise((done) => requestAnimationFrame(done))"
+    page.evaluate(f"() => {frame}.then(() => {frame}).then(() => new Promise((done) => setTimeout(done)))")
+
+
+# --- words and bytes are the same on both sides ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "n",
+    [0, 1, 1023, 1024, 1025, 10_239, 102_399, 2**20 - 1, 2**20, 1_572_864, 12_900_000, 2**40 - 1, 2**63, 2**64 - 1],
+)
+def test_figures_are_said_as_everywhere_else(sheet: Page, n: int) -> None:
+    said = sheet.evaluate(
+        "(n) => ['shortBytes', 'fullBytes', 'offsetWords'].map((how) => tmmuCanvas.words[how](BigInt(n)))", str(n)
+    )
+    assert said == [words.short_bytes(n), words.full_bytes(n), words.offset(n)]
+
+
+def test_names_are_cut_as_everywhere_else(sheet: Page) -> None:
+    for width in (5, 10, 11):
+        said = sheet.evaluate("(w) => tmmuCanvas.words.shortened('abcdefghijklmnop', w)", width)
+        assert said == words.shortened("abcdefghijklmnop", width)
+
+
+def test_bytes_that_are_no_plan_are_refused(sheet: Page) -> None:
+    says = sheet.evaluate("() => { try { tmmuCanvas.decode(new Uint8Array(64)); } catch (e) { return e.message; } }")
+    assert says == "these bytes are no packed plan"
+
+
+def test_bytes_may_begin_anywhere_in_memory(sheet: Page) -> None:
+    packed = base64.b64encode(b"xyz" + pack_plan(plan_of()).data).decode()
+    ids = sheet.evaluate(
+        """(text) => { const all = Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
+             const plan = tmmuCanvas.decode(all.subarray(3)).plans[0];
+             return [0, 1, 2, 3].map((i) => plan.ids.at(i)); }""",
+        packed,
+    )
+    assert ids == ["a", "b", "c", "w"]
+
+
+# --- drawing ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("view", ["lifetimes", "slots", "map"])
+def test_every_tensor_is_drawn_and_that_is_said(draw: Draw, view: str) -> None:
+    page = draw(plan_of(), view=view)
+    assert (data(page)["drawn"], data(page)["total"]) == ("4", "4")
+    assert page.locator(".status").first.inner_text().startswith("4 of 4 tensors drawn")
+
+
+@pytest.mark.parametrize("view", ["lifetimes", "slots", "map"])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_a_box_is_where_its_pixel_is_said_to_be(draw: Draw, view: str, transposed: bool) -> None:
+    page = draw(plan_of(), view=view, transposed=transposed, colour="role")
+    assert colour_at(page, *pixel(page, "b"))[:3] == (0x00, 0x72, 0xB2)
+    assert colour_at(page, *pixel(page, "w"))[:3] == (0x99, 0x99, 0x99)
+
+
+def test_offset_zero_is_at_the_bottom_and_time_runs_right(draw: Draw) -> None:
+    page = draw(plan_of(), view="map")
+    a, b, c = (pixel(page, t) for t in "abc")
+    assert a[1] > b[1]
+    assert a[0] < c[0]
+
+
+def test_all_arenas_share_one_byte_scale(draw: Draw) -> None:
+    page = draw(plan_of(), view="map")
+    heights = page.evaluate("() => charts[0].scene.bands.map((b) => [b.arena.name, b.height])")
+    assert heights == [["activations", 3072], ["parameters", 4096]]
+
+
+def test_a_view_lies_inside_its_base(draw: Draw) -> None:
+    rows = (*FOUR, ("v", "activations", 1, 1024 + 512, 1024, 1, 4))
+    page = draw(plan_of(rows, bases={"v": "b"}), view="map", arena="activations")
+    assert pixel(page, "v") == pixel(page, "b")  # the middle half of b
+    page.mouse.move(*pixel(page, "v"))
+    page.wait_for_selector(".tip:not([hidden])")
+    assert page.locator(".tip b").inner_text() == "v"
+
+
+def test_boxes_thinner_than_a_pixel_shade_by_the_area_they_cover(sheet: Page) -> None:
+    rng = np.random.default_rng(7)
+    boxes = []
+    for _ in range(300):
+        x, y = rng.uniform(0, 18, 2)
+        w, h = rng.uniform(0, 2, 2)
+        boxes.append([x, y, min(20.0, x + w), min(20.0, y + h)])
+    cover = np.zeros((20, 20))
+    for x0, y0, x1, y1 in boxes:
+        wide = np.clip(np.minimum(x1, np.arange(1, 21)) - np.maximum(x0, np.arange(20)), 0, 1)
+        high = np.clip(np.minimum(y1, np.arange(1, 21)) - np.maximum(y0, np.arange(20)), 0, 1)
+        cover += np.outer(high, wide)
+    expected = np.where(cover < 1e-5, 0, np.where(cover >= 1, 255, np.floor(32 + 223 * cover)))
+    pixels = sheet.evaluate(
+        """(boxes) => { const r = new tmmuCanvas.Raster(); r.resize(20, 20); r.clear();
+             for (const [a, b, c, d] of boxes) r.add(a, b, c, d, 10, 20, 30);
+             return [...r.finish().data]; }""",
+        boxes,
+    )
+    alpha = np.array(pixels, float).reshape(20, 20, 4)[:, :, 3]
+    assert np.abs(alpha - expected).max() <= 1  # a double either side of a whole number
+    assert len(np.unique(alpha)) > 20
+
+
+def test_the_claim_stands_above_the_chart_and_in_its_label(draw: Draw) -> None:
+    page = draw(plan_of(), view="map")
+    claim = "activations: Peak 3.00 KiB at #1 n1; arena 3.00 KiB; gap 0 %"
+    assert page.locator(".claim").inner_text() == claim
+    assert claim in (page.locator(".stage").get_attribute("aria-label") or "")
+
+
+def test_a_plan_without_tensors_says_so_and_draws(draw: Draw) -> None:
+    page = draw(plan_of((), nodes=()), view="map")
+    assert data(page)["total"] == "0"
+    assert page.locator(".claim").inner_text() == "This plan has no arena."
+
+
+def test_other_peoples_names_are_never_markup(draw: Draw) -> None:
+    name = '<img src=x onerror="window.broken=1">'
+    page = draw(plan_of(((name, "activations", 0, 0, 1024, 0, 4),)), view="map")
+    page.mouse.move(*pixel(page, name))
+    page.wait_for_selector(".tip:not([hidden])")
+    assert page.locator(".tip b").inner_text() == name
+    assert page.locator("img").count() == 0
+
+
+# --- hands -----------------------------------------------------------------------------------------------------------
+
+
+def test_hover_previews_with_exact_figures(draw: Draw) -> None:
+    page = draw(plan_of(handoffs=((2, "a", "c"),)), view="map")
+    page.mouse.move(*pixel(page, "c"))
+    page.wait_for_selector(".tip:not([hidden])")
+    said = page.locator(".tip").inner_text()
+    for part in ("512 B", "0 (0x0)", "activations, slot 0, tenant 2", "[2, 3) · 1 step", "#2 n2", "a at #2"):
+        assert part in said
+    assert told(page, "select") == []
+
+
+def test_a_click_pins_and_escape_clears(draw: Draw) -> None:
+    page = draw(plan_of(), view="map")
+    page.mouse.click(*pixel(page, "b"))
+    settle(page)
+    assert data(page)["selected"] == "b"
+    page.keyboard.press("Escape")
+    settle(page)
+    assert data(page)["selected"] == ""
+    assert told(page, "select") == [{"id": "b", "row": 1, "how": "click"}, {"id": None, "row": -1, "how": "clear"}]
+
+
+def test_the_selected_box_has_a_black_frame(draw: Draw) -> None:
+    page = draw(plan_of(), view="map", selected="b")
+    settle(page)
+    dark = page.evaluate(
+        """() => { const c = document.querySelector("canvas.over");
+             const pixels = new Uint32Array(c.getContext("2d").getImageData(0, 0, c.width, c.height).data.buffer);
+             return pixels.filter((p) => p === 0xff000000).length; }"""
+    )
+    assert dark > 100
+
+
+def test_a_shift_click_compares(draw: Draw) -> None:
+    page = draw(plan_of(), view="map", selected="a")
+    page.keyboard.down("Shift")
+    page.mouse.click(*pixel(page, "b"))
+    page.keyboard.up("Shift")
+    settle(page)
+    assert (data(page)["selected"], data(page)["compared"]) == ("a", "b")
+    assert told(page, "compare") == [{"id": "b", "row": 1}]
+
+
+def test_the_wheel_zooms_at_the_cursor(draw: Draw) -> None:
+    page = draw(plan_of(), view="map")
+    x, y = map(round, pixel(page, "b"))
+    point = """([x, y]) => { const b = charts[0].stage.getBoundingClientRect();
+                 return charts[0].dataAt(x - b.left, y - b.top); }"""
+    before = page.evaluate(point, [x, y])
+    page.mouse.move(x, y)
+    page.mouse.wheel(0, -300)
+    settle(page)
+    after = page.evaluate(point, [x, y])
+    assert after == pytest.approx(before)
+    low, high = map(float, data(page)["window"].split(","))
+    assert high - low < 4
+
+
+def test_a_drag_pans_and_selects_nothing_and_a_double_click_fits(draw: Draw) -> None:
+    page = draw(plan_of(), view="map", window=None)
+    x, y = pixel(page, "b")
+    page.mouse.move(x, y)
+    page.mouse.wheel(0, -300)
+    settle(page)
+    zoomed = data(page)["window"]
+    page.mouse.down()
+    page.mouse.move(x - 60, y, steps=4)
+    page.mouse.up()
+    settle(page)
+    assert data(page)["window"] != zoomed
+    assert told(page, "select") == []
+    page.mouse.dblclick(x, y)
+    settle(page)
+    assert data(page)["window"] == "0,4"
+
+
+def test_p_goes_to_the_peak_and_tells_the_step(draw: Draw) -> None:
+    page = draw(plan_of(), view="map")
+    page.locator(".stage").focus()
+    page.keyboard.press("p")
+    page.wait_for_function("() => told.some(([event]) => event === 'step')")
+    assert told(page, "step") == [1]
+
+
+def test_arrows_step_through_time(draw: Draw) -> None:
+    page = draw(plan_of(), view="map", step=1)
+    page.locator(".stage").focus()
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate("charts[0].step") == 2
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("ArrowLeft")
+    assert page.evaluate("charts[0].step") == 0
+
+
+def test_arrows_up_walk_the_tensors_alive_at_the_step_by_offset(draw: Draw) -> None:
+    page = draw(plan_of(), view="map", step=1, arena="activations", selected="a")
+    page.locator(".stage").focus()
+    page.keyboard.press("ArrowUp")
+    settle(page)
+    assert data(page)["selected"] == "b"
+
+
+def test_brackets_walk_the_tenants_of_the_slot(draw: Draw) -> None:
+    page = draw(plan_of(), view="slots", selected="a")
+    page.locator(".stage").focus()
+    page.keyboard.press("]")
+    settle(page)
+    assert data(page)["selected"] == "c"
+    page.keyboard.press("]")
+    page.keyboard.press("[")
+    settle(page)
+    assert data(page)["selected"] == "a"
+
+
+def test_slash_searches_misses_dim_and_enter_steps_through_hits(draw: Draw) -> None:
+    page = draw(plan_of(), view="map", colour="role")
+    page.keyboard.press("/")
+    page.keyboard.type("c")
+    settle(page)
+    assert (data(page)["hits"], data(page)["drawn"]) == ("1", "4")
+    assert colour_at(page, *pixel(page, "c"))[:3] == (0x00, 0x72, 0xB2)
+    dimmed = colour_at(page, *pixel(page, "b"))
+    assert dimmed[3] == 255
+    assert min(dimmed[:3]) > 0xA0
+    page.keyboard.press("Enter")
+    settle(page)
+    assert data(page)["selected"] == "c"
+
+
+@pytest.mark.parametrize("text", ["conv", "CONV_00000", "_0000007", "relu_3", "nothing", ":out", "é"])
+def test_the_canvas_and_the_page_search_alike(sheet: Page, text: str) -> None:
+    plan, _ = synthetic_plan(300)
+    packed = base64.b64encode(pack_plan(plan).data).decode()
+    found = sheet.evaluate(
+        """([packed, text]) => { const host = document.createElement("div"); document.body.append(host);
+             const plan = tmmuCanvas.keep(Uint8Array.from(atob(packed), (c) => c.charCodeAt(0)));
+             const chart = tmmuCanvas.show(host, { plan, search: text }, () => {});
+             const rows = [...(chart.hitRows ?? [])].sort((a, b) => a - b);
+             chart.destroy();
+             host.remove();
+             return rows; }""",
+        [packed, text],
+    )
+    assert found == np.flatnonzero(matches(plan, text)).tolist()
+
+
+def test_keys_on_the_page_reach_the_search_but_not_out_of_a_field(draw: Draw) -> None:
+    page = draw(plan_of(), view="map")
+    page.evaluate(
+        "() => { const i = document.createElement('input'); i.id = 'own'; document.body.append(i); i.focus(); }"
+    )
+    page.keyboard.type("/p")
+    assert page.locator("#own").input_value() == "/p"
+
+
+# --- state from the page, and charts together ------------------------------------------------------------------------
+
+
+def test_a_choice_made_here_stays_until_the_page_changes_its_own(draw: Draw) -> None:
+    page = draw(plan_of(), view="map")
+    page.get_by_role("button", name="Slots").click()
+    again = """(view) => tmmuCanvas.show(document.getElementById("c0"),
+                 { plan: charts[0].pack.token, height: 500, view }, () => {})"""
+    page.evaluate(again, "map")
+    assert data(page)["view"] == "slots"
+    page.evaluate(again, "lifetimes")
+    assert data(page)["view"] == "lifetimes"
+    assert told(page, "view") == ["slots"]
+
+
+def test_an_answer_to_an_older_click_does_not_undo_a_newer_one(draw: Draw) -> None:
+    page = draw(plan_of(), view="map")
+    page.mouse.click(*pixel(page, "a"))
+    page.mouse.click(*pixel(page, "b"))
+    page.evaluate("() => charts[0].update({ selected: 'a' })")
+    settle(page)
+    assert data(page)["selected"] == "b"
+    page.evaluate("() => charts[0].update({ selected: 'b' })")
+    page.evaluate("() => charts[0].update({ selected: 'c' })")
+    settle(page)
+    assert data(page)["selected"] == "c"
+
+
+def test_linked_charts_follow_selection_and_window_at_once(draw: Draw) -> None:
+    page = draw(plan_of(), places=2, view="map", link="x")
+    x, y = pixel(page, "b")
+    page.mouse.move(x, y)
+    page.mouse.wheel(0, -200)
+    page.mouse.click(x, y)
+    settle(page)
+    shown = page.locator(".tmmu-canvas").evaluate_all("all => all.map((e) => [e.dataset.selected, e.dataset.window])")
+    assert shown[0] == shown[1]
+    assert shown[0][0] == "b"
+    assert shown[0][1] != "0,4"
+
+
+def test_a_chart_that_comes_before_its_plan_waits_and_then_draws(draw: Draw) -> None:
+    page = draw(plan_of(), view="map")
+    packed = base64.b64encode(pack_plan(plan_of(FOUR[:2])).data).decode()
+    page.evaluate(
+        "(token) => tmmuCanvas.show(document.getElementById('c0'), { plan: token, height: 500 }, () => {})",
+        pack_plan(plan_of(FOUR[:2])).token,
+    )
+    assert page.locator(".tmmu-canvas.waiting").count() == 1
+    page.evaluate("(text) => tmmuCanvas.keep(Uint8Array.from(atob(text), (c) => c.charCodeAt(0)))", packed)
+    settle(page)
+    assert page.locator(".tmmu-canvas.waiting").count() == 0
+    assert data(page)["total"] == "2"
+
+
+def test_a_comparison_outlines_what_differs_and_tells_both_sides(draw: Draw) -> None:
+    moved = (FOUR[0], ("b", "activations", 1, 1536, 2048, 1, 4), *FOUR[2:])
+    page = draw(plan_of(moved), baseline=plan_of(), view="map", colour="change")
+    assert "1 of 1 changed outlined" in page.locator(".status").inner_text()
+    assert colour_at(page, *pixel(page, "a"))[:3] == (0xA8, 0xAD, 0xB5)
+    assert colour_at(page, *pixel(page, "b"))[:3] == (0x00, 0x72, 0xB2)
+    page.mouse.move(*pixel(page, "b"))
+    page.wait_for_selector(".tip:not([hidden])")
+    assert "1,024 (0x400) → 1,536 (0x600)" in page.locator(".tip").inner_text()
+
+
+def test_the_baseline_itself_can_be_drawn(draw: Draw) -> None:
+    page = draw(plan_of(FOUR[:3]), baseline=plan_of(), view="map", plan_index=1)
+    assert data(page)["total"] == "4"
+
+
+def test_offsets_beyond_what_a_double_holds_are_told_exactly(draw: Draw) -> None:
+    top = 2**60 + 1
+    page = draw(
+        plan_of((("a", "activations", 0, 0, 2**60, 0, 4), ("b", "activations", 1, top, 2**59 + 1, 0, 4))), view="map"
+    )
+    page.mouse.move(*pixel(page, "b"))
+    page.wait_for_selector(".tip:not([hidden])")
+    assert f"{top:,} (0x{top:X})" in page.locator(".tip").inner_text()

@@ -1,0 +1,19 @@
+"""What all tests share: the real browser, started once (two at a time would not run in one process)."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, sync_playwright
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """The system's chromium where there is one, else the one that playwright brings."""
+    path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    with sync_playwright() as play:
+        running = play.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield running
+        running.close()
