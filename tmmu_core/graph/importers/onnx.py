@@ -21,15 +21,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from itertools import combinations
 from math import prod
 from pathlib import PurePath
 from typing import Any, NoReturn
 
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
-from onnx import TensorProto, defs, inliner, shape_inference
+from onnx import defs, inliner
 
 from tmmu_core.errors import InvalidIrShapes, UnreadableInput
 from tmmu_core.graph import checks, dtypes
@@ -41,24 +39,19 @@ from tmmu_core.graph.importers.onnx_operators import (
     SUBGRAPHS,
     VIEWS,
 )
+from tmmu_core.graph.importers.onnx_shapes import (
+    BATCH_ENVELOPE,
+    LENGTH_ENVELOPE,
+    Facts,
+    first_line,
+    infer,
+    named_dims,
+    refuse_type,
+)
+from tmmu_core.graph.importers.onnx_values import KEPT_ELEMENTS
 from tmmu_core.graph.model import GRAPH_SCHEMA, Dim, Graph, Node, Role, Tensor, View
 
-Shape = tuple[int | str, ...]
-
-BATCH_ENVELOPE = Dim(1, 8)
-"""Of a named dimension that is some input's axis 0 and nothing else; ONNX itself gives no bounds."""
-LENGTH_ENVELOPE = Dim(1, 512)
-"""Of any other named dimension."""
-
-KEPT_ELEMENTS = 1024
-"""Initialisers up to this many elements keep their values: shapes, axes, pads and sizes that shape inference reads."""
-
-DTYPES: dict[int, str] = {
-    number: name
-    for word, number in TensorProto.DataType.items()
-    if (name := dtypes.canonical({"FLOAT": "float32", "DOUBLE": "float64"}.get(word, word)))
-}
-"""ONNX element type → dtype. What is missing (UNDEFINED, STRING) has no size."""
+__all__ = ["BATCH_ENVELOPE", "LENGTH_ENVELOPE", "read"]
 
 _DATA_FIELDS = ("raw_data", "float_data", "int32_data", "int64_data", "double_data", "uint64_data")
 
@@ -73,8 +66,8 @@ def read(data: bytes, name: str = "", envelopes: Mapping[str, Dim] | None = None
     _drop_weights(model)
     model = _inline(model, name)
     _refuse_by_name(model, name)
-    dims = _named_dims(model, dict(envelopes or {}))
-    facts = _infer(model, dims, name)
+    dims = named_dims(model, dict(envelopes or {}))
+    facts = infer(model, dims, name)
     return _Builder(model, facts, dims, name).build()
 
 
@@ -118,7 +111,7 @@ def _inline(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
     except Exception as error:  # the inliner raises bare RuntimeErrors of its own
         function = model.functions[0]
         raise UnreadableInput(
-            f'the local function "{function.domain}::{function.name}" cannot be inlined: {_first_line(error)}',
+            f'the local function "{function.domain}::{function.name}" cannot be inlined: {first_line(error)}',
             source=name,
             hint="Export the model without functions.",
         ) from error
@@ -144,169 +137,9 @@ def _refuse_by_name(model: onnx.ModelProto, name: str) -> None:
             hint="Export the model with dense weights.",
         )
     for value_info in (*graph.input, *graph.value_info, *graph.output):
-        _refuse_type(value_info, name)
+        refuse_type(value_info, name)
     if not graph.output:
         raise UnreadableInput("the ONNX graph has no outputs.", source=name, hint="Export the model again.")
-
-
-def _refuse_type(value_info: onnx.ValueInfoProto, name: str) -> None:
-    kind = value_info.type.WhichOneof("value")
-    if kind not in (None, "tensor_type"):
-        what = {"sequence_type": "a sequence", "optional_type": "an optional", "map_type": "a map"}.get(
-            str(kind), "a sparse tensor" if kind == "sparse_tensor_type" else str(kind)
-        )
-        raise UnreadableInput(
-            f'"{value_info.name}" is {what}, which is not planned: only tensors have a size.',
-            source=name,
-            hint="Export the model with tensors only.",
-        )
-    element = value_info.type.tensor_type.elem_type
-    if element and element not in DTYPES:
-        raise UnreadableInput(
-            f'"{value_info.name}" holds elements of the type {TensorProto.DataType.Name(element)}, which have no fixed '
-            "size.",
-            source=name,
-            hint="Cut the model after its text processing.",
-        )
-
-
-# --- shapes ------------------------------------------------------------------------------------------------------
-
-
-@dataclass
-class _Facts:
-    """What is known of every value by name."""
-
-    shape: dict[str, Shape] = field(default_factory=dict)
-    dtype: dict[str, str] = field(default_factory=dict)
-    derived: set[str] = field(default_factory=set)
-    """Values with a dimension that had to be taken at the envelopes' upper end."""
-
-
-def _named_dims(model: onnx.ModelProto, envelopes: dict[str, Dim]) -> dict[str, Dim]:
-    """The model's named dimensions with their envelopes; nameless ones of inputs get the name ``<input>.<axis>``."""
-    weights = {weight.name for weight in model.graph.initializer}
-    axes: dict[str, set[int]] = {}
-    for value_info in model.graph.input:
-        if value_info.name in weights:
-            continue
-        for axis, dim in enumerate(value_info.type.tensor_type.shape.dim):
-            if dim.HasField("dim_value") and dim.dim_value >= 0:
-                continue
-            if not dim.dim_param:  # nameless, or −1 as some exporters write it
-                dim.dim_param = f"{value_info.name}.{axis}"
-            axes.setdefault(dim.dim_param, set()).add(axis)
-    return {
-        name: envelopes.get(name, BATCH_ENVELOPE if where == {0} else LENGTH_ENVELOPE) for name, where in axes.items()
-    }
-
-
-def _infer(model: onnx.ModelProto, dims: dict[str, Dim], name: str) -> _Facts:
-    """Shapes with their names kept. A size that is no such name is told from its values at several points."""
-    named = _inferred(model, name)
-    points = _points(dims)
-    at_points = [_inferred(_bind(model, point), name) for point in points]
-    facts = _Facts()
-    for value in dict.fromkeys((*named, *(at_points[0] if at_points else ()))):
-        element, shape = named.get(value) or at_points[0][value]
-        if element in DTYPES:
-            facts.dtype[value] = DTYPES[element]
-        resolved: list[int | str] = []
-        for axis, dim in enumerate(shape):
-            if (isinstance(dim, int) and value in named) or (isinstance(dim, str) and dim in dims):
-                resolved.append(dim)
-            else:
-                sizes = [known[value][1][axis] if value in known else None for known in at_points]
-                factors = _factors(sizes, points)
-                if factors is None and sizes and isinstance(sizes[0], int):
-                    factors = (sizes[0],)
-                    facts.derived.add(value)
-                if factors is None:
-                    break
-                resolved += factors
-        else:
-            facts.shape[value] = tuple(resolved)
-    for weight in model.graph.initializer:
-        facts.shape[weight.name] = tuple(weight.dims)
-        if weight.data_type not in DTYPES:
-            raise UnreadableInput(
-                f'the weight "{weight.name}" holds elements of the type {TensorProto.DataType.Name(weight.data_type)}, '
-                "which have no fixed size.",
-                source=name,
-                hint="Cut the model before its text processing.",
-            )
-        facts.dtype[weight.name] = DTYPES[weight.data_type]
-    return facts
-
-
-def _points(dims: dict[str, Dim]) -> list[dict[str, int]]:
-    """The envelopes' upper end first; then one dimension after the other lower, at its middle and at its least."""
-    if not dims:
-        return []
-    upper = {name: dim.max for name, dim in dims.items()}
-    lower = [
-        upper | {name: size}
-        for name, dim in dims.items()
-        for size in dict.fromkeys(((dim.min + dim.max) // 2, dim.min))
-        if size != dim.max
-    ]
-    return [upper, *lower]
-
-
-def _bind(model: onnx.ModelProto, point: dict[str, int]) -> onnx.ModelProto:
-    """The model with its named dimensions fixed; names of other origin are forgotten, to be inferred anew."""
-    bound = onnx.ModelProto()
-    bound.CopyFrom(model)
-    for value_info in (*bound.graph.input, *bound.graph.value_info, *bound.graph.output):
-        for dim in value_info.type.tensor_type.shape.dim:
-            if dim.dim_param in point:
-                dim.dim_value = point[dim.dim_param]
-            elif dim.dim_param:
-                dim.ClearField("dim_param")
-    return bound
-
-
-def _factors(sizes: list[int | str | None], points: list[dict[str, int]]) -> tuple[int | str, ...] | None:
-    """A size as the product of at most two named dimensions and a number, as its values at ``points`` say; or ``None``.
-
-    Two times N is written as the two dimensions N and 2: the rank is another, the bytes are right at every point.
-    """
-    if not sizes or not all(isinstance(size, int) for size in sizes):
-        return None
-    names = list(points[0])
-    for chosen in ((), *((name,) for name in names), *combinations(names, 2)):
-        products = [prod(point[name] for name in chosen) for point in points]
-        number, rest = divmod(int(sizes[0] or 0), max(1, products[0]))
-        if not rest and sizes == [number * product for product in products]:
-            return (*chosen, number) if number != 1 or not chosen else chosen
-    return None
-
-
-def _inferred(model: onnx.ModelProto, name: str) -> dict[str, tuple[int, list[int | str | None]]]:
-    """Value → (element type, dimensions as number, name or ``None``) after shape inference with data propagation."""
-    try:
-        inferred = shape_inference.infer_shapes(model, check_type=False, strict_mode=False, data_prop=True)
-    except Exception as error:  # InferenceError is no common base: bad models raise ValueError and RuntimeError too
-        raise InvalidIrShapes(
-            f"the shapes of the ONNX model cannot be inferred: {_first_line(error)}",
-            hint="Check the model with onnx.checker.check_model(model, full_check=True).",
-            reason="shape_inference",
-            source=name,
-        ) from error
-    known: dict[str, tuple[int, list[int | str | None]]] = {}
-    for value_info in (*inferred.graph.input, *inferred.graph.value_info, *inferred.graph.output):
-        _refuse_type(value_info, name)
-        tensor = value_info.type.tensor_type
-        if tensor.elem_type and tensor.HasField("shape"):
-            known[value_info.name] = (
-                tensor.elem_type,
-                [dim.dim_value if dim.HasField("dim_value") else dim.dim_param or None for dim in tensor.shape.dim],
-            )
-    return known
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 # --- the graph ---------------------------------------------------------------------------------------------------
@@ -315,7 +148,7 @@ def _first_line(error: Exception) -> str:
 class _Builder:
     """One model on its way to a graph; made for one use."""
 
-    def __init__(self, model: onnx.ModelProto, facts: _Facts, dims: dict[str, Dim], source: str) -> None:
+    def __init__(self, model: onnx.ModelProto, facts: Facts, dims: dict[str, Dim], source: str) -> None:
         self.proto, self.facts, self.dims, self.source = model.graph, facts, dims, source
         self.versions = {entry.domain or "": entry.version for entry in model.opset_import}
         self.weights = {weight.name for weight in self.proto.initializer}

@@ -1,0 +1,250 @@
+"""The shapes of an ONNX model: inferred with names kept, told from several points where a size is no name.
+
+Shape inference proper is the onnx package's. Where it gives up because a shape is *computed* (``Range``, ``Where``,
+``ReduceProd`` of shapes), the computation is carried out on its few numbers (``onnx_values.py``) and inference goes on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import combinations
+from math import prod
+
+import onnx
+from onnx import TensorProto, shape_inference
+
+from tmmu_core.errors import InvalidIrShapes, UnreadableInput
+from tmmu_core.graph import dtypes
+from tmmu_core.graph.importers.onnx_values import hide_ranges, with_values
+from tmmu_core.graph.model import Dim
+
+Shape = tuple[int | str, ...]
+
+BATCH_ENVELOPE = Dim(1, 8)
+"""Of a named dimension that is some input's axis 0 and nothing else; ONNX itself gives no bounds."""
+LENGTH_ENVELOPE = Dim(1, 512)
+"""Of any other named dimension."""
+
+DTYPES: dict[int, str] = {
+    number: name
+    for word, number in TensorProto.DataType.items()
+    if (name := dtypes.canonical({"FLOAT": "float32", "DOUBLE": "float64"}.get(word, word)))
+}
+"""ONNX element type → dtype. What is missing (UNDEFINED, STRING) has no size."""
+
+
+@dataclass
+class Facts:
+    """What is known of every value by name."""
+
+    shape: dict[str, Shape] = field(default_factory=dict)
+    dtype: dict[str, str] = field(default_factory=dict)
+    derived: set[str] = field(default_factory=set)
+    """Values with a dimension that had to be taken at the envelopes' upper end."""
+
+
+def named_dims(model: onnx.ModelProto, envelopes: dict[str, Dim]) -> dict[str, Dim]:
+    """The model's named dimensions with their envelopes; nameless ones of inputs get the name ``<input>.<axis>``."""
+    weights = {weight.name for weight in model.graph.initializer}
+    axes: dict[str, set[int]] = {}
+    for value_info in model.graph.input:
+        if value_info.name in weights:
+            continue
+        for axis, dim in enumerate(value_info.type.tensor_type.shape.dim):
+            if dim.HasField("dim_value") and dim.dim_value >= 0:
+                continue
+            if not dim.dim_param:  # nameless, or −1 as some exporters write it
+                dim.dim_param = f"{value_info.name}.{axis}"
+            axes.setdefault(dim.dim_param, set()).add(axis)
+    return {
+        name: envelopes.get(name, BATCH_ENVELOPE if where == {0} else LENGTH_ENVELOPE) for name, where in axes.items()
+    }
+
+
+def infer(model: onnx.ModelProto, dims: dict[str, Dim], name: str) -> Facts:
+    """Shapes with their names kept. A size that is no such name is told from its values at several points."""
+    named = _inferred(model, name)
+    points = _points(dims)
+    at_points = [_inferred(_bind(model, point), name) for point in points]
+    facts = Facts()
+    for value in dict.fromkeys((*named, *(at_points[0] if at_points else ()))):
+        element, shape = named.get(value) or at_points[0][value]
+        if element in DTYPES:
+            facts.dtype[value] = DTYPES[element]
+        resolved: list[int | str] = []
+        for axis, dim in enumerate(shape):
+            if (isinstance(dim, int) and value in named) or (isinstance(dim, str) and dim in dims):
+                resolved.append(dim)
+            else:
+                sizes = [known[value][1][axis] if value in known else None for known in at_points]
+                factors = _factors(sizes, points)
+                if factors is None and sizes and isinstance(sizes[0], int):
+                    factors = (sizes[0],)
+                    facts.derived.add(value)
+                if factors is None:
+                    break
+                resolved += factors
+        else:
+            facts.shape[value] = tuple(resolved)
+    for weight in model.graph.initializer:
+        facts.shape[weight.name] = tuple(weight.dims)
+        if weight.data_type not in DTYPES:
+            raise UnreadableInput(
+                f'the weight "{weight.name}" holds elements of the type {TensorProto.DataType.Name(weight.data_type)}, '
+                "which have no fixed size.",
+                source=name,
+                hint="Cut the model before its text processing.",
+            )
+        facts.dtype[weight.name] = DTYPES[weight.data_type]
+    return facts
+
+
+def _points(dims: dict[str, Dim]) -> list[dict[str, int]]:
+    """The envelopes' upper end first; then one dimension after the other lower, at its middle and at its least."""
+    if not dims:
+        return []
+    upper = {name: dim.max for name, dim in dims.items()}
+    lower = [
+        upper | {name: size}
+        for name, dim in dims.items()
+        for size in dict.fromkeys(((dim.min + dim.max) // 2, dim.min))
+        if size != dim.max
+    ]
+    return [upper, *lower]
+
+
+def _bind(model: onnx.ModelProto, point: dict[str, int]) -> onnx.ModelProto:
+    """The model with its named dimensions fixed; names of other origin are forgotten, to be inferred anew."""
+    bound = onnx.ModelProto()
+    bound.CopyFrom(model)
+    for value_info in (*bound.graph.input, *bound.graph.value_info, *bound.graph.output):
+        for dim in value_info.type.tensor_type.shape.dim:
+            if dim.dim_param in point:
+                dim.dim_value = point[dim.dim_param]
+            elif dim.dim_param:
+                dim.ClearField("dim_param")
+    return bound
+
+
+def _factors(sizes: list[int | str | None], points: list[dict[str, int]]) -> tuple[int | str, ...] | None:
+    """A size as the product of at most two named dimensions and a number, as its values at ``points`` say; or ``None``.
+
+    Two times N is written as the two dimensions N and 2: the rank is another, the bytes are right at every point.
+    """
+    if not sizes or not all(isinstance(size, int) for size in sizes):
+        return None
+    names = list(points[0])
+    for chosen in ((), *((name,) for name in names), *combinations(names, 2)):
+        products = [prod(point[name] for name in chosen) for point in points]
+        number, rest = divmod(int(sizes[0] or 0), max(1, products[0]))
+        if not rest and sizes == [number * product for product in products]:
+            return (*chosen, number) if number != 1 or not chosen else chosen
+    return None
+
+
+Known = dict[str, tuple[int, list[int | str | None]]]
+"""Value → (element type, dimensions as number, name or ``None``)."""
+
+ROUNDS = 64
+"""Of inference and arithmetic in turn: each takes inference past one more shape that is computed."""
+
+LONG_VECTOR = 1 << 20
+"""Elements of a vector from which on data propagation is not asked for: it would write down each of them."""
+
+
+def _inferred(model: onnx.ModelProto, name: str) -> Known:
+    """What inference tells of ``model``, computed shapes carried out as long as that tells more."""
+    model = hide_ranges(model)
+    known = _once(model, name, propagate=False)
+    if not _missing(model, known):
+        return known
+    if not _long_vectors(known):
+        known = known | _once(model, name, propagate=True)
+    for _ in range(ROUNDS):
+        if not _missing(model, known):
+            break
+        fixed = {value: shape for value, found in known.items() if (shape := _fixed(found)) is not None}
+        fixed |= {weight.name: tuple(weight.dims) for weight in model.graph.initializer}
+        smaller = with_values(model, fixed)
+        if smaller is None:
+            break
+        model = smaller
+        known = known | _told(model)
+        known = known | _once(model, name, propagate=not _long_vectors(known))
+        known |= {weight.name: (weight.data_type, list(weight.dims)) for weight in model.graph.initializer}
+    return known
+
+
+def _long_vectors(known: Known) -> bool:
+    sizes = [shape[0] for _, shape in known.values() if len(shape) == 1]
+    return any(isinstance(size, int) and size > LONG_VECTOR for size in sizes)
+
+
+def _missing(model: onnx.ModelProto, known: Known) -> bool:
+    """Whether some node writes what has no fixed shape yet."""
+    return any(
+        value and (value not in known or _fixed(known[value]) is None)
+        for node in model.graph.node
+        for value in node.output
+    )
+
+
+def _fixed(found: tuple[int, list[int | str | None]]) -> tuple[int, ...] | None:
+    shape = tuple([dim for dim in found[1] if isinstance(dim, int)])
+    return shape if len(shape) == len(found[1]) else None
+
+
+def _once(model: onnx.ModelProto, name: str, *, propagate: bool) -> Known:
+    """Shape inference as the onnx package does it, with data propagation or without."""
+    try:
+        inferred = shape_inference.infer_shapes(model, check_type=False, strict_mode=False, data_prop=propagate)
+    except Exception as error:  # InferenceError is no common base: bad models raise ValueError and RuntimeError too
+        raise InvalidIrShapes(
+            f"the shapes of the ONNX model cannot be inferred: {first_line(error)}",
+            hint="Check the model with onnx.checker.check_model(model, full_check=True).",
+            reason="shape_inference",
+            source=name,
+        ) from error
+    for value_info in (*inferred.graph.input, *inferred.graph.value_info, *inferred.graph.output):
+        refuse_type(value_info, name)
+    return _told(inferred)
+
+
+def _told(model: onnx.ModelProto) -> Known:
+    """What the model itself says of its values."""
+    known: Known = {}
+    for value_info in (*model.graph.input, *model.graph.value_info, *model.graph.output):
+        tensor = value_info.type.tensor_type
+        if tensor.elem_type and tensor.HasField("shape"):
+            known[value_info.name] = (
+                tensor.elem_type,
+                [dim.dim_value if dim.HasField("dim_value") else dim.dim_param or None for dim in tensor.shape.dim],
+            )
+    return known
+
+
+def first_line(error: Exception) -> str:
+    """What an error says, without the traces that the onnx package appends."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def refuse_type(value_info: onnx.ValueInfoProto, name: str) -> None:
+    """Raise ``UnreadableInput`` for a value that is no tensor, or one of elements without a fixed size."""
+    kind = value_info.type.WhichOneof("value")
+    if kind not in (None, "tensor_type"):
+        what = {"sequence_type": "a sequence", "optional_type": "an optional", "map_type": "a map"}.get(
+            str(kind), "a sparse tensor" if kind == "sparse_tensor_type" else str(kind)
+        )
+        raise UnreadableInput(
+            f'"{value_info.name}" is {what}, which is not planned: only tensors have a size.',
+            source=name,
+            hint="Export the model with tensors only.",
+        )
+    element = value_info.type.tensor_type.elem_type
+    if element and element not in DTYPES:
+        raise UnreadableInput(
+            f'"{value_info.name}" holds elements of the type {TensorProto.DataType.Name(element)}, which have no fixed '
+            "size.",
+            source=name,
+            hint="Cut the model after its text processing.",
+        )

@@ -1,0 +1,145 @@
+"""Small numbers that an ONNX model computes on its way to a shape, computed here: never a weight, never an activation.
+
+Only nodes are carried out whose operands are known and few (shapes, axes, masks of shapes) and whose results are few
+too. The onnx package's reference evaluator does the arithmetic, one node at a time.
+"""
+
+from __future__ import annotations
+
+from math import ceil, prod
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
+
+from tmmu_core.graph.importers.onnx_operators import MEASURES, RANDOM, SUBGRAPHS
+
+KEPT_ELEMENTS = 1024
+"""Values up to this many elements are kept and computed: shapes, axes, pads and sizes, and small tables."""
+
+Array = NDArray[Any]
+
+
+HIDDEN = "hidden.from.inference"
+"""The operator set that a ``Range`` stands in while shapes are inferred: see :func:`hide_ranges`."""
+
+
+def hide_ranges(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with every ``Range`` out of the sight of shape inference, which would write all its values down.
+
+    A few bytes of a file can ask for 2^40 of them. :func:`with_values` tells their number instead.
+    """
+    if not any(node.op_type == "Range" and node.domain in ("", "ai.onnx") for node in model.graph.node):
+        return model
+    hidden = onnx.ModelProto()
+    hidden.CopyFrom(model)
+    for node in hidden.graph.node:
+        if node.op_type == "Range" and node.domain in ("", "ai.onnx"):
+            node.domain = HIDDEN
+    hidden.opset_import.append(helper.make_opsetid(HIDDEN, 1))
+    return hidden
+
+
+def with_values(model: onnx.ModelProto, shapes: dict[str, tuple[int, ...]]) -> onnx.ModelProto | None:
+    """The model with each node that can be carried out replaced by its results, or ``None`` where there is none.
+
+    ``shapes`` holds the fixed shapes known so far; what is not in it is computed only if it cannot grow.
+    """
+    known = {
+        weight.name: numpy_helper.to_array(weight)
+        for weight in model.graph.initializer
+        if prod(weight.dims) <= KEPT_ELEMENTS and weight.data_location != TensorProto.EXTERNAL
+    }
+    kept: list[onnx.NodeProto] = []
+    made: dict[str, Array] = {}
+    counted: list[onnx.ValueInfoProto] = []
+    for node in model.graph.node:
+        results = _carried_out(node, known, shapes, list(model.opset_import))
+        if results is not None:
+            known |= results
+            made |= results
+            continue
+        kept.append(node)
+        if node.domain == HIDDEN and node.output[0] not in shapes and all(name in known for name in node.input):
+            start = known[node.input[0]]
+            dtype = helper.np_dtype_to_tensor_dtype(start.dtype)
+            counted.append(helper.make_tensor_value_info(node.output[0], dtype, [_count(node, known)]))
+    if not made and not counted:
+        return None
+    smaller = onnx.ModelProto()
+    smaller.CopyFrom(model)
+    del smaller.graph.node[:]
+    smaller.graph.node.extend(kept)
+    smaller.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in made.items())
+    told = [info for info in smaller.graph.value_info if info.name not in made] + counted
+    del smaller.graph.value_info[:]
+    smaller.graph.value_info.extend(told)
+    return smaller
+
+
+def _carried_out(
+    node: onnx.NodeProto, known: dict[str, Array], shapes: dict[str, tuple[int, ...]], opsets: list[Any]
+) -> dict[str, Array] | None:
+    """The node's results by name, or ``None`` where it is not to be carried out."""
+    operator = node.op_type
+    if node.domain not in ("", "ai.onnx", HIDDEN) or operator in RANDOM or operator in SUBGRAPHS:
+        return None
+    if operator in MEASURES:
+        return _measured(node, shapes)
+    operands = {name: known.get(name) for name in node.input if name}
+    arrays = {name: array for name, array in operands.items() if array is not None}
+    if len(arrays) != len(operands) or _grows(node, arrays, shapes):
+        return None
+    try:
+        values = _reference(node, arrays, opsets)
+    except Exception:  # the evaluator raises whatever numpy raises; what it cannot do stays as it is
+        return None
+    results = {name: np.asarray(array) for name, array in zip(node.output, values, strict=False) if name}
+    return results if all(array.size <= KEPT_ELEMENTS for array in results.values()) else None
+
+
+def _measured(node: onnx.NodeProto, shapes: dict[str, tuple[int, ...]]) -> dict[str, Array] | None:
+    shape = shapes.get(node.input[0])
+    if shape is None:
+        return None
+    ends = {attribute.name: attribute.i for attribute in node.attribute}
+    size = np.array(shape[ends.get("start", 0) : ends.get("end")], np.int64)
+    return {node.output[0]: np.array(prod(shape), np.int64) if node.op_type == "Size" else size}
+
+
+def _grows(node: onnx.NodeProto, operands: dict[str, Array], shapes: dict[str, tuple[int, ...]]) -> bool:
+    """Whether the result may have more than ``KEPT_ELEMENTS`` elements, as far as is known beforehand."""
+    told = [shapes[name] for name in node.output if name in shapes]
+    if len(told) == len([name for name in node.output if name]):
+        return any(prod(shape) > KEPT_ELEMENTS for shape in told)
+    if node.op_type == "Range":
+        return _count(node, operands) > KEPT_ELEMENTS
+    return node.op_type not in ("Constant", "NonZero", "Unique", "Compress")
+
+
+def _count(node: onnx.NodeProto, operands: dict[str, Array]) -> int:
+    """How many values a ``Range`` has: those from start on, before limit, each delta further."""
+    start, limit, delta = (operands[name].item() for name in node.input)
+    if not delta:
+        return 0
+    # Integers are divided as such: a float has no room for all of 64 bits.
+    return max(0, -(-(limit - start) // delta)) if isinstance(delta, int) else max(0, ceil((limit - start) / delta))
+
+
+def _reference(node: onnx.NodeProto, operands: dict[str, Array], opsets: list[Any]) -> list[Any]:
+    from onnx.reference import ReferenceEvaluator  # takes a while to load, and few models need it
+
+    inputs = [
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
+        for name, array in operands.items()
+    ]
+    outputs = [onnx.ValueInfoProto(name=name) for name in node.output if name]
+    visible = onnx.NodeProto()
+    visible.CopyFrom(node)
+    visible.domain = ""
+    graph = helper.make_graph([visible], "one", inputs, outputs)
+    evaluator = ReferenceEvaluator(helper.make_model(graph, opset_imports=opsets))
+    values = iter(evaluator.run(None, operands))
+    return [next(values) if name else None for name in node.output]
