@@ -1,0 +1,91 @@
+"""One server and one browser for all flows. A page is ready when its content is there and the script rests."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.parse import urlencode
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from app.cli.explore import arguments
+
+SECONDS = 40
+expect.set_options(timeout=SECONDS * 1000)
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The explorer as ``tmmu explore`` starts it, from a folder that has nothing to do with it."""
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    folder = tmp_path_factory.mktemp("server")
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(
+            arguments([], True, port, "localhost"), cwd=folder, stdout=log, stderr=log, start_new_session=True
+        )
+        address = f"http://localhost:{port}"
+        until = time.monotonic() + SECONDS
+        while True:
+            try:
+                urllib.request.urlopen(f"{address}/_stcore/health", timeout=2)
+                break
+            except OSError:
+                assert process.poll() is None, (folder / "log").read_text()
+                assert time.monotonic() < until, "the server did not come up"
+                time.sleep(0.2)
+        yield address
+        os.killpg(process.pid, signal.SIGTERM)
+        process.wait(10)
+
+
+Visit = Callable[..., Page]
+
+
+@pytest.fixture
+def visit(server: str, browser: Browser) -> Iterator[Visit]:
+    """``visit("peak", graph="sample:views")``: that page, ready; an error in its scripts fails the test."""
+    pages: list[Page] = []
+    errors: list[str] = []
+
+    def opened(path: str = "", **query: str) -> Page:
+        page = browser.new_page(viewport={"width": 1440, "height": 900}, accept_downloads=True)
+        pages.append(page)
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.goto(f"{server}/{path}?{urlencode(query)}")
+        expect(page.locator(".tm-claim h1")).to_be_visible()
+        rest(page)
+        return page
+
+    yield opened
+    for page in pages:
+        page.close()
+    assert errors == []
+
+
+def rest(page: Page) -> None:
+    """Wait until the script rests; wait for the new content first, for the mark alone is racy."""
+    page.locator('[data-test-script-state="notRunning"]').first.wait_for(state="attached")
+
+
+def open_files(page: Page, *files: Path) -> None:
+    """Open files through the popover in the toolbar."""
+    page.locator(".st-key-open button").first.click()
+    page.locator('[data-testid="stFileUploaderDropzoneInput"]').set_input_files([str(file) for file in files])
+
+
+def pixel_of(page: Page, tensor: str) -> tuple[float, float]:
+    """Where a tensor's box is on the page, once it is painted."""
+    canvas = page.locator(".tmmu-canvas[data-paintings]").first
+    expect(canvas).to_be_visible()
+    at = canvas.evaluate("(root, id) => root.tmmuPixelOf(id)", tensor)
+    assert at is not None, f"{tensor} cannot be seen"
+    return at["x"], at["y"]

@@ -1,0 +1,101 @@
+"""What a person does in the first minutes, in the real browser."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import onnx
+import pytest
+from playwright.sync_api import Browser, expect
+
+from app import work
+from tests.browser.conftest import Visit, open_files, pixel_of, rest
+
+pytestmark = pytest.mark.browser
+
+ROOT = Path(__file__).resolve().parents[2]
+BROKEN = ROOT / "tests" / "data" / "broken"
+SQUEEZENET = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light" / "light_squeezenet.onnx"
+GOLDEN = work.SAMPLES / "golden"
+
+
+def test_the_first_screen_is_a_planned_sample_and_another_is_two_clicks_away(visit: Visit) -> None:
+    page = visit()
+    expect(page.locator(".tm-claim h1")).to_contain_text("resnet50: activations take 9.19 MiB")
+    page.locator(".st-key-open button").first.click()
+    page.get_by_role("button", name="SqueezeNet").click()
+    expect(page.locator(".tm-claim h1")).to_contain_text("squeezenet")
+    expect(page).to_have_url(re.compile("graph=sample(:|%3A)squeezenet"))
+
+
+def test_an_onnx_file_is_opened_and_planned(visit: Visit) -> None:
+    page = visit(graph="sample:linear_chain")
+    open_files(page, SQUEEZENET)
+    expect(page.locator(".tm-claim h1")).to_contain_text("squeezenet")
+    expect(page.locator(".tm-claim")).to_contain_text("✓ verified")
+
+
+def test_a_click_on_a_box_of_the_map_shows_its_details_and_marks_its_row(visit: Visit) -> None:
+    page = visit()
+    page.mouse.click(*pixel_of(page, "r15"))
+    expect(page.locator('.tm-card[data-tensor="r15"]')).to_contain_text("read by")
+    expect(page.locator(".tmmu-canvas").first).to_have_attribute("data-selected", "r15")
+    expect(page).to_have_url(re.compile("tensor=r15"))
+    page.get_by_role("button", name="slot after").click()
+    expect(page.locator('.tm-card[data-tensor="r15"]')).to_have_count(0)
+    expect(page.locator(".tm-card[data-tensor]")).to_be_visible()
+
+
+def test_two_traces_opened_at_once_are_compared(visit: Visit) -> None:
+    page = visit(graph="sample:linear_chain")
+    open_files(page, GOLDEN / "linear_chain.inference.trace.jsonl", GOLDEN / "residual_block.inference.trace.jsonl")
+    expect(page.locator(".tm-claim h1")).to_contain_text("trace.jsonl")
+    page.get_by_role("link", name="Compare").click()
+    expect(page.locator(".tm-claim h1")).to_contain_text("→")
+    expect(page.locator(".tm-claim")).to_contain_text("not comparable")
+    expect(page.locator(".tmmu-canvas[data-paintings]").first).to_be_visible()
+
+
+def test_the_report_is_downloaded_and_opens_without_a_network(visit: Visit, browser: Browser, tmp_path: Path) -> None:
+    page = visit("report", graph="sample:residual_block")
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Download the report").click()
+    file = tmp_path / download.value.suggested_filename
+    download.value.save_as(file)
+    offline = browser.new_context(offline=True)
+    report = offline.new_page()
+    errors: list[str] = []
+    report.on("pageerror", lambda error: errors.append(str(error)))
+    report.goto(file.as_uri())
+    expect(report.locator(".tmmu-canvas[data-paintings]").first).to_be_visible()
+    expect(report.locator("body")).to_contain_text("residual_block")
+    offline.close()
+    assert errors == []
+
+
+def test_bad_files_are_refused_one_by_one_and_the_explorer_goes_on(visit: Visit) -> None:
+    page = visit()
+    open_files(page, BROKEN / "truncated.onnx", BROKEN / "cycle.tmmu.json", BROKEN / "text.onnx")
+    expect(page.locator(".tm-error")).to_have_count(3)
+    for said in ("truncated.onnx was not opened", "LIVENESS_CYCLE 1305", "Way out:"):
+        expect(page.locator(".tm-error", has_text=said).first).to_be_visible()
+    expect(page.locator(".tm-claim h1")).to_contain_text("resnet50")
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="Dismiss").click()
+    expect(page.locator(".tm-error")).to_have_count(0)
+    page.get_by_role("link", name="Peak").click()
+    expect(page.locator(".tm-claim h1")).to_contain_text("at the peak")
+
+
+@pytest.mark.parametrize("path", ["", "peak", "fragmentation", "compare", "planners", "graph", "report"])
+def test_no_page_shows_a_traceback_or_scrolls_sideways(visit: Visit, path: str) -> None:
+    page = visit(path, baseline="planner:greedy", tensor="r12")
+    page.set_viewport_size({"width": 800, "height": 900})
+    rest(page)
+    expect(page.locator('[data-testid="stException"]')).to_have_count(0)
+    over = page.evaluate(
+        """() => { const main = document.querySelector('[data-testid="stMain"]');
+                   return main.scrollWidth - main.clientWidth; }"""
+    )
+    assert over <= 1
