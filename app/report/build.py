@@ -17,12 +17,14 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from app import words
+from app import glossary, words
 from app.canvas.pack import claim, pack_plan
 from app.canvas.script import canvas_script
 from app.markup import bound_of
 from app.report.figures import ACCOUNT_LOOKS, ledger_figure, patterns
 from tmmu_core.judge.finding import Verdict
+from tmmu_core.judge.lint import lint_verdict
+from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.plan import metrics
 from tmmu_core.plan.compare import KINDS, Comparison, compare
 from tmmu_core.plan.engine import Solution
@@ -54,8 +56,8 @@ def build_report(
     graph = source.graph if isinstance(source, Solution) else None
     if operators is None and isinstance(source, Solution):
         operators = _operators(source)
-    verified = verified if verified is not None else _judge("verify_plan", plan, graph)
-    linted = linted if linted is not None else _judge("lint_plan", plan, graph)
+    verified = verified if verified is not None else verify_plan(plan, graph)
+    linted = linted if linted is not None else lint_verdict(plan, graph)
     packed = pack_plan(plan, baseline=before, operators=operators)
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
     environment.filters.update(full=words.full_bytes, short=words.short_bytes, offset=words.offset)
@@ -72,7 +74,7 @@ def build_report(
         largest_told=words.of(min(LARGEST, len(plan)), len(plan), "tensor"),
         comparison=None if before is None else _comparison(compare(before, plan)),
         provenance=_provenance(plan),
-        definitions=DEFINITIONS,
+        definitions={term: glossary.define(term) or text for term, text in DEFINITIONS.items()},
         looks=ACCOUNT_LOOKS,
         patterns=patterns(),
         script=Markup(canvas_script()),
@@ -168,9 +170,7 @@ def _operators(solution: Solution) -> list[str]:
     return [nodes[node].instr if node >= 0 else "" for node in rows]
 
 
-def _judged(who: str, verdict: Verdict | None) -> dict[str, Any]:
-    if verdict is None:
-        return {"who": who, "ok": None, "says": words.UNKNOWN, "findings": [], "told": "", "checked": ()}
+def _judged(who: str, verdict: Verdict) -> dict[str, Any]:
     says = "nothing wrong" if verdict.ok else words.count(len(verdict.errors), "error")
     if verdict.warnings:
         says += ", " + words.count(len(verdict.warnings), "warning")
@@ -182,13 +182,6 @@ def _judged(who: str, verdict: Verdict | None) -> dict[str, Any]:
         "told": words.of(min(FINDINGS, len(verdict.findings)), len(verdict.findings), "finding"),
         "checked": verdict.checked,
     }
-
-
-def _judge(which: str, plan: Plan, graph: Any) -> Verdict | None:
-    from tmmu_core import judge
-
-    check = getattr(judge, which, None)
-    return None if check is None else check(plan, graph)
 
 
 def _comparison(told: Comparison) -> dict[str, Any]:
@@ -280,4 +273,4 @@ DEFINITIONS: dict[str, str] = {
     "layout_hash": "SHA-256 over every slot and offset: equal hashes, equal layouts.",
     "tmmu_plan_hash": "SHA-256 over the graph, the mode, the arenas, the order and the layout with its replay token.",
 }
-"""How each figure is computed, in a sentence."""
+"""How each figure is computed, in a sentence: the glossary's where it has one, these where it is not at hand."""
