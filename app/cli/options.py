@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
@@ -21,6 +22,7 @@ import typer
 from app import words
 from app.cli.console import STREAM, UsageFault, note, read_input
 from tmmu_core.errors import U64_MAX, UnreadableInput
+from tmmu_core.graph.importers import xla
 from tmmu_core.graph.model import Graph
 from tmmu_core.plan.engine import Solution, plan_graph
 from tmmu_core.plan.instance import plan_problem
@@ -255,7 +257,11 @@ def _order(name: str) -> tuple[str, ...]:
 
 def open_any(name: str) -> Opened:
     """What a file holds; ``-`` for standard input. Raises ``TmmuError``."""
-    return read_any(read_input(name), "standard input" if name == STREAM else name)
+    data = read_input(name)
+    companion = xla.companion(name)
+    if companion is not None and Path(companion).exists():
+        data += b"\n" + read_input(companion)  # two files of one dump are one finished plan
+    return read_any(data, "standard input" if name == STREAM else name)
 
 
 def resolve(name: str, request: PlanRequest, *, plans_too: bool = True) -> Resolved:

@@ -10,10 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import msgspec
+import numpy as np
 
 from tmmu_core.errors import UnreadableInput
 from tmmu_core.graph import document
-from tmmu_core.graph.importers import READERS
+from tmmu_core.graph.importers import READERS, xla
 from tmmu_core.graph.model import Graph
 from tmmu_core.plan import checkpoint, files, trace
 from tmmu_core.plan.model import PLAN_SCHEMA, Plan
@@ -63,7 +64,8 @@ def _not_trace(data: bytes) -> str:
     try:
         return "" if trace.is_trace(data) else no_header
     except UnreadableInput:
-        return no_header
+        # Damaged in its first record, which says what it was meant to be: let the reader name the place.
+        return "" if b"allocation_header" in data[:256] else no_header
 
 
 def _not_plan(data: bytes) -> str:
@@ -120,12 +122,34 @@ def _read_instance(data: bytes, name: str) -> PlainInstance:
     return PlainInstance(name.removesuffix(".gz").removesuffix(".csv"), found.problem, packing, found.notes)
 
 
+def _read_xla(data: bytes, name: str) -> PlainInstance:
+    dump = xla.read(data, name)
+    row_of = {buffer.id: i for i, buffer in enumerate(dump.buffers)}
+
+    def column(field: str) -> list[int]:
+        return [getattr(buffer, field) for buffer in dump.buffers]
+
+    problem = Problem(
+        arena="arena",
+        ids=tuple(row_of),
+        birth=np.array(column("birth"), np.int64),
+        death=np.array(column("death"), np.int64),
+        size=np.array(column("size"), np.uint64),
+        alignment=np.ones(len(row_of), np.uint64),
+        handoff_from=np.array([row_of.get(buffer.takes_over, -1) for buffer in dump.buffers], np.int64),
+        roles=tuple([buffer.role for buffer in dump.buffers]),
+    )
+    packing = Packing(offset=np.array(column("offset"), np.uint64))
+    return PlainInstance(name.removesuffix(".gz").removesuffix(".txt"), problem, packing, dump.told)
+
+
 FORMATS: tuple[Format, ...] = (
     Format("trace", "trace", (".jsonl", ".cborseq", ".gz"), _not_trace, trace.read_trace),
     Format("plan", "plan file", (".json", ".cbor", ".gz"), _not_plan, files.from_document),
     Format("checkpoint", "checkpoint", (".cbor", ".gz"), _not_checkpoint, checkpoint.restore),
     Format("parquet", "plan as parquet", (".parquet",), _not_parquet, files.from_parquet),
     *(Format(r.name, r.title, r.endings, r.refuses, r.read) for r in READERS if r.name != "onnx"),
+    Format("xla", "XLA buffer assignment with its live ranges", (".txt", ".gz"), xla.refuses, _read_xla),
     Format("instance", "packing instance", (".csv", ".gz"), _not_instance, _read_instance),
     # Last: its protobuf begins like many a text.
     *(Format(r.name, r.title, r.endings, r.refuses, r.read) for r in READERS if r.name == "onnx"),

@@ -40,9 +40,9 @@ def _read_onnx(data: bytes, name: str) -> Graph:
 
 
 def _read_tflite(data: bytes, name: str) -> Graph:
-    from tmmu_core.graph.importers import tflite
+    from tmmu_core.graph.importers.tflite import read
 
-    return tflite.read(data, name)
+    return read(data, name)
 
 
 READERS: tuple[Reader, ...] = (

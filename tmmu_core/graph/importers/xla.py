@@ -1,0 +1,211 @@
+"""XLA: what a dump says of one module's buffers, read from two of its files.
+
+``--xla_dump_to=DIR --xla_dump_hlo_as_text`` writes beside each optimised module
+
+* ``*-buffer-assignment.txt``: allocations, and at which offset of which allocation each value lies;
+* ``*-live-range.txt``: the sequence of instructions, and from which to which of them each value is alive, the last
+  one included.
+
+Both texts together, in either order, are one finished plan. Allocations are buffers of their own; here they are laid
+behind one another, in the order of their numbers. An allocation of a donated parameter holds temporaries and results
+after the parameter's last use, as the dump says. Constants and parameters that are not donated keep their bytes from
+the first instruction to the last. Allocations whose values have no live range belong to computations called from
+within an instruction (``thread-local``); they are counted and left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tmmu_core.errors import UnreadableInput
+
+ASSIGNMENT, LIVE_RANGE = "BufferAssignment:", "HloLiveRange"
+HINT = "Give both files of the dump as one: cat X-buffer-assignment.txt X-live-range.txt > X.txt."
+
+_ASSIGNMENT_ENDING, _LIVE_RANGE_ENDING = "-buffer-assignment.txt", "-live-range.txt"
+_ALLOCATION = re.compile(r"allocation (\d+): size (\d+)(.*)")
+_VALUE = re.compile(r"\s+value: <\d+ (\S+) @\d+> \(size=(\d+),offset=(\d+)\)")
+_RANGE = re.compile(r"\s+(\S+):(\d+)-(\d+)$")
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """One storage of the finished plan."""
+
+    id: str
+    birth: int
+    death: int
+    """Step after the last one."""
+    size: int
+    offset: int
+    """Bytes from the start of the first allocation."""
+    role: str
+    takes_over: str = ""
+    """The buffer whose bytes it is written over by the very instruction that reads that one for the last time."""
+
+
+@dataclass(frozen=True)
+class Dump:
+    """A module's finished plan: buffers by (birth, −size, id bytes), and what is to be told of the reading."""
+
+    buffers: tuple[Buffer, ...]
+    extent: int
+    """Bytes of all allocations that hold a buffer."""
+    told: tuple[str, ...]
+
+
+@dataclass
+class _Row:
+    id: str
+    birth: int
+    death: int
+    size: int
+    offset: int
+    role: str
+    takes_over: str = ""
+
+
+@dataclass
+class _Allocation:
+    number: int
+    size: int
+    traits: str
+    values: list[tuple[str, int, int]] = field(default_factory=list)
+    """(name, size, offset in the allocation)."""
+
+    def has(self, trait: str) -> bool:
+        return trait in self.traits
+
+
+def companion(name: str) -> str | None:
+    """The name of the file that belongs to a dump's file of this name; ``None`` for any other name."""
+    for mine, other in ((_ASSIGNMENT_ENDING, _LIVE_RANGE_ENDING), (_LIVE_RANGE_ENDING, _ASSIGNMENT_ENDING)):
+        if name.endswith(mine):
+            return name.removesuffix(mine) + other
+    return None
+
+
+def refuses(data: bytes) -> str:
+    """Why these bytes are no XLA dump; ``""`` when they are, or are half of one."""
+    if data.startswith((ASSIGNMENT.encode(), LIVE_RANGE.encode())):
+        return ""
+    return f"it begins neither with {ASSIGNMENT} nor with {LIVE_RANGE}" if data else "the file is empty"
+
+
+def read(data: bytes, name: str = "") -> Dump:
+    """The finished plan in the joined texts. Raises ``UnreadableInput`` where one is missing or a line is damaged."""
+    lines = data.decode("utf-8", "replace").splitlines()
+    for heading, what in ((ASSIGNMENT, "buffer assignment"), (LIVE_RANGE, "live ranges")):
+        if not any(line.startswith(heading) for line in lines):
+            raise UnreadableInput(f"the dump's {what} are missing.", source=name, hint=HINT)
+    allocations, ranges = _parse(lines, name)
+    steps = 1 + max((end for _, end in ranges.values()), default=0)
+    rows: list[_Row] = []
+    base = left_out = left_bytes = 0
+    for allocation in allocations:
+        if not any(value in ranges for value, _, _ in allocation.values):
+            left_out, left_bytes = left_out + 1, left_bytes + allocation.size
+            continue
+        rows += _settled(_rows(allocation, ranges, base, steps))
+        base += allocation.size
+    told = ["the dump does not say alignments: buffers are planned at any byte, allocations one behind the other"]
+    if left_out:
+        told.append(f"{left_out} allocations of called computations ({left_bytes} bytes) are left out")
+    merged = [row.id for row in rows if "+" in row.id]
+    if merged:
+        told.append(f"{len(merged)} buffers hold several values at once, as loops and updates in place do")
+    ordered = sorted(rows, key=lambda row: (row.birth, -row.size, row.id.encode()))
+    return Dump(tuple(Buffer(**vars(row)) for row in ordered), base, tuple(told))
+
+
+def _parse(lines: Sequence[str], name: str) -> tuple[list[_Allocation], dict[str, tuple[int, int]]]:
+    allocations: list[_Allocation] = []
+    ranges: dict[str, tuple[int, int]] = {}
+    section = ""
+    for number, line in enumerate(lines, 1):
+        if not line.startswith(" "):
+            section = "allocations" if line.startswith((ASSIGNMENT, "allocation ")) else ""
+        if line.strip() == "BufferLiveRange:":
+            section = "ranges"
+            continue
+        if line.startswith("allocation "):
+            found = _ALLOCATION.match(line)
+            if not found:
+                raise _damaged(line, number, name)
+            allocations.append(_Allocation(int(found[1]), int(found[2]), found[3]))
+        elif section == "allocations" and line.startswith(" "):
+            found = _VALUE.match(line)
+            if not found or not allocations:
+                raise _damaged(line, number, name)
+            allocations[-1].values.append((_plain(found[1]), int(found[2]), int(found[3])))
+        elif section == "ranges":
+            found = _RANGE.match(line)
+            if found:
+                ranges[_plain(found[1])] = int(found[2]), int(found[3])
+            else:
+                section = ""  # what follows is told for people: the peak, and stack traces
+    return allocations, ranges
+
+
+def _damaged(line: str, number: int, name: str) -> UnreadableInput:
+    return UnreadableInput(
+        f"this is no line of a buffer assignment: {line.strip()[:60]!r}.",
+        source=name,
+        place=f"line {number}",
+        hint="Dump the module again.",
+    )
+
+
+def _plain(value: str) -> str:
+    """A value's name; the whole of an instruction's result is called like the instruction."""
+    return value.removesuffix("{}")
+
+
+def _rows(allocation: _Allocation, ranges: dict[str, tuple[int, int]], base: int, steps: int) -> list[_Row]:
+    known = [(name, size, offset) for name, size, offset in allocation.values if name in ranges]
+    parameter = allocation.has(", parameter ")
+    kept = allocation.has(", constant") or (parameter and not allocation.has("maybe-live-out"))
+    first = min(known, key=lambda value: (ranges[value[0]][0], -value[1], value[0]))[0]
+    rows = []
+    for name, size, offset in known:
+        birth, last = (0, steps - 1) if kept else ranges[name]
+        role = "activation"
+        if allocation.has(", constant"):
+            role = "constant"
+        elif parameter and name == first:
+            role = "input"
+        elif allocation.has("maybe-live-out") and last == steps - 1:
+            role = "output"
+        rows.append(_Row(name, birth, last + 1, size, base + offset, role))
+    return rows
+
+
+def _settled(rows: list[_Row]) -> list[_Row]:
+    """No two rows of an allocation share a byte at a step.
+
+    Where they do, the plan says that one is written over the other: at the one step where the other is read last,
+    which is a hand-off; or for longer, and then the two are one storage.
+    """
+    rows = sorted(rows, key=lambda row: (row.birth, -row.size, row.id.encode()))
+    settled: list[_Row] = []
+    for row in rows:
+        while (other := next((each for each in settled if _meet(each, row)), None)) is not None:
+            fits = (other.offset, other.death) == (row.offset, row.birth + 1) and row.size <= other.size
+            if fits and other.birth < row.birth and not row.takes_over:
+                other.death, row.takes_over = row.birth, other.id
+                continue
+            end = max(other.offset + other.size, row.offset + row.size)
+            row.id, row.offset = f"{other.id}+{row.id}", min(other.offset, row.offset)
+            row.size, row.birth = end - row.offset, min(other.birth, row.birth)
+            row.death, row.takes_over = max(other.death, row.death), other.takes_over
+            row.role = other.role if row.role == "activation" else row.role
+            settled.remove(other)
+        settled.append(row)
+    return settled
+
+
+def _meet(a: _Row, b: _Row) -> bool:
+    in_time = a.birth < b.death and b.birth < a.death
+    return in_time and a.offset < b.offset + b.size and b.offset < a.offset + a.size
