@@ -1,4 +1,6 @@
-"""What all tests share: the real browser, started once (two at a time would not run in one process)."""
+"""What all tests share: no test is judged by the clock, and the real browser is started once (two at a time would not
+run in one process).
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,11 @@ import shutil
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 from playwright.sync_api import Browser, sync_playwright
+
+settings.register_profile("house", deadline=None)
+settings.load_profile("house")
 
 
 @pytest.fixture(scope="session")

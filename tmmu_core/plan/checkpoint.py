@@ -118,6 +118,7 @@ def restore(data: bytes, source: str = "", *, token: bytes | None = None) -> Pla
         )
     try:
         plan = _build(whole["body"], source)
+        digest = H(whole["body"])
     except (KeyError, IndexError, TypeError, ValueError, OverflowError, msgspec.ValidationError) as error:
         raise UnreadableInput(
             f"this checkpoint is damaged: {type(error).__name__} {error}.", source=source, hint="Write it anew."
@@ -127,7 +128,7 @@ def restore(data: bytes, source: str = "", *, token: bytes | None = None) -> Pla
         ("execution_order_hash", plan.execution_order_hash, execution_order_hash(plan.execution_order)),
         ("layout_hash", plan.layout_hash, layout),
         ("tmmu_plan_hash", plan.tmmu_plan_hash, whole_plan),
-        ("digest", whole.get("digest"), H(whole["body"])),
+        ("digest", whole.get("digest"), digest),
     ):
         if stored != found:
             told = stored.hex() if isinstance(stored, bytes) else repr(stored)

@@ -452,7 +452,7 @@ def _with_storage_counts(plan: Plan, head: HeadDocument) -> Plan:
 def _arena(name: str, told: ArenaDocument, source: str) -> ArenaSummary:
     values = msgspec.structs.asdict(told)
     for field, value in values.items():
-        if isinstance(value, int):
+        if isinstance(value, int) and field != "witness_step":  # −1 there: no step is told
             _within(value, f"arenas.{name}.{field}", source)
     return ArenaSummary(name=name, **{**values, "storages": told.storages or 0})
 

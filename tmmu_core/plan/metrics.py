@@ -463,7 +463,7 @@ def resource_ledger(plan: Plan) -> ResourceLedger:
     peak_bytes, peak_live = np.zeros(plan.steps, np.uint64), np.zeros(plan.steps, np.uint64)
     for number in range(len(plan.arenas)):
         here = s.arena == number
-        if not here.any():
+        if not here.any() or not plan.steps:
             continue
         highest = np.zeros(plan.steps, np.uint64)
         np.maximum.at(highest, s.birth[here], s.offset[here] + s.backing[here])

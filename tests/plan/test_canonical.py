@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+import hashlib
+import math
+from typing import Any
+
+import cbor2
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.build import chain, graph, node, tensor
+from tests.plan.examples import chain_plan
+from tmmu_core.errors import InvalidIrShapes
+from tmmu_core.plan import canonical
+from tmmu_core.plan.canonical import Coded, H, NotCanonical, Table, cbor_canonical
+
+INTEGERS = st.integers(-(2**64), 2**64 - 1)
+LEAVES = st.none() | st.booleans() | INTEGERS | st.text() | st.binary()
+VALUES = st.recursive(LEAVES, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=30)
+
+
+@pytest.mark.parametrize(
+    ("value", "encoded"),
+    [
+        (0, "00"),
+        (23, "17"),
+        (24, "1818"),
+        (255, "18ff"),
+        (256, "190100"),
+        (65536, "1a00010000"),
+        (2**32, "1b0000000100000000"),
+        (2**64 - 1, "1bffffffffffffffff"),
+        (-1, "20"),
+        (-(2**64), "3bffffffffffffffff"),
+        ("", "60"),
+        ("é", "62c3a9"),
+        (b"\x01", "4101"),
+        ([], "80"),
+        ({}, "a0"),
+        ({"b": 1, "aa": 2, "a": 3}, "a3616103616201626161" + "02"),
+        (None, "f6"),
+        (True, "f5"),
+        (1.0, "fb3ff0000000000000"),
+        (-0.0, "fb8000000000000000"),
+        (math.inf, "fb7ff0000000000000"),
+        (math.nan, "fb7ff8000000000000"),
+        (-math.nan, "fb7ff8000000000000"),
+    ],
+)
+def test_known_answers(value: Any, encoded: str) -> None:
+    assert cbor_canonical(value).hex() == encoded
+
+
+@given(VALUES)
+def test_bytes_are_those_of_another_canonical_encoder(value: Any) -> None:
+    assert cbor_canonical(value) == cbor2.dumps(value, canonical=True)
+
+
+@given(st.floats(allow_nan=False))
+def test_a_float_has_64_bits_and_comes_back(value: float) -> None:
+    encoded = cbor_canonical(value)
+    assert len(encoded) == 9
+    assert cbor2.loads(encoded) == value
+
+
+@pytest.mark.parametrize(
+    "value", [{1: 2}, 2**64, -(2**64) - 1, {"a": {None: 1}}, {"x"}, 1j, "\ud800", [{"k": "\udc00"}]]
+)
+def test_what_has_no_canonical_form_is_refused(value: Any) -> None:
+    with pytest.raises(NotCanonical):
+        cbor_canonical(value)
+
+
+ROWS = st.lists(st.tuples(st.text(), st.sampled_from(["b", "a", "Ω"]), INTEGERS.filter(lambda n: n >= 0)))
+
+
+@given(ROWS)
+def test_a_table_of_columns_has_the_bytes_of_its_rows(rows: list[tuple[str, str, int]]) -> None:
+    names = ("b", "a", "Ω")
+    table = Table(
+        (
+            tuple(row[0] for row in rows),
+            Coded(names, np.array([names.index(row[1]) for row in rows], np.int32)),
+            np.array([row[2] for row in rows], np.uint64),
+        )
+    )
+    assert table.rows() == [list(row) for row in rows]
+    assert cbor_canonical(["t", table]) == cbor2.dumps(["t", [list(row) for row in rows]], canonical=True)
+
+
+def test_a_table_is_the_same_across_its_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = Table((tuple(f"t{i}" for i in range(1000)), np.arange(1000, dtype=np.int64)))
+    whole = cbor_canonical(table)
+    monkeypatch.setattr(canonical, "CHUNK_ROWS", 7)
+    assert cbor_canonical(table) == whole
+
+
+def test_a_table_refuses_half_a_surrogate_pair() -> None:
+    with pytest.raises(NotCanonical):
+        cbor_canonical(Table((("é", "\ud800"), np.zeros(2, np.int64))))
+
+
+def test_h_is_sha_256_of_the_canonical_bytes() -> None:
+    value = {"tensors": [{"id": f"t{i}"} for i in range(5000)], "a": 1.5}
+    assert H(value) == hashlib.sha256(cbor_canonical(value)).digest()
+
+
+def test_a_token_is_made_from_a_seed_as_the_contract_says() -> None:
+    expected = hashlib.sha256(cbor2.dumps(["replay_token_v1", ["UML_OS.TMMU.PrepareMemory_v2", 7]])).digest()
+    assert canonical.token_from_seed(7) == expected
+
+
+def test_the_plan_hash_is_that_of_the_contract_written_out() -> None:
+    plan = chain_plan(2, arenas={"activations": {"alignment_bytes": 64}})
+    slots = [["t0", "activations", 0], ["t1", "activations", 0], ["t2", "activations", 0]]
+    addresses = [["activations", 0, 0]]
+
+    def sha(value: Any) -> bytes:
+        return hashlib.sha256(cbor2.dumps(value, canonical=True)).digest()
+
+    fields = [
+        plan.ir_hash,
+        "inference",
+        sha({"activations": {"alignment_bytes": 64}}),
+        sha(["n000", "n001"]),
+        0,
+        1,
+        sha({}),
+        [canonical.token_from_seed(0), slots],
+        addresses,
+    ]
+    assert plan.tmmu_plan_hash == sha(["tmmu_plan_v1", fields])
+    assert plan.layout_hash == sha(["tmmu_layout_v1", [slots, addresses]])
+    assert canonical.plan_digests(plan) == (plan.tmmu_plan_hash, plan.layout_hash)
+
+
+def test_addresses_come_by_arena_name_bytes_then_slot() -> None:
+    table = canonical.logical_address_table(
+        ["é", "z", "Z"],
+        np.array([0, 1, 1, 2, 1]),
+        np.array([0, 1, 0, 0, 1]),
+        np.array([0, 64, 0, 0, 72], np.uint64),
+    )
+    assert table.rows() == [["Z", 0, 0], ["z", 0, 0], ["z", 1, 64], ["é", 0, 0]]
+
+
+def test_the_ir_hash_does_not_read_defaults() -> None:
+    bare = graph([tensor("x"), tensor("y")], [node("n", "x", "y")], "x", "y")
+    spelled = graph([tensor("x"), tensor("y", role="activation")], [node("n", "x", "y", phase="forward")], "x", "y")
+    assert canonical.ir_hash(bare) == canonical.ir_hash(spelled)
+
+
+def test_the_ir_hash_reads_the_name_of_a_node() -> None:
+    assert canonical.ir_hash(chain(2)) != canonical.ir_hash(chain(3))
+
+
+def test_a_graph_without_canonical_form_is_a_fault_of_the_graph() -> None:
+    odd = graph([tensor("x"), tensor("y")], [node("n", "x", "y", params={"k": 2**70})], "x", "y")
+    with pytest.raises(InvalidIrShapes) as refused:
+        canonical.ir_hash(odd)
+    assert refused.value.diagnostics["reason"] == "not_canonical"
+
+
+def test_the_layout_hash_does_not_read_the_token_and_the_plan_hash_does() -> None:
+    one, other = chain_plan(seed=1), chain_plan(seed=2)
+    assert one.layout_hash == other.layout_hash
+    assert one.tmmu_plan_hash != other.tmmu_plan_hash

@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+import csv
+import io
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+
+import cbor2
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+
+from tests.plan.examples import chain_plan, ledger_plan, solved, views_graph
+from tests.strategies import Case, plannable_cases
+from tmmu_core.errors import UnreadableInput
+from tmmu_core.plan import files
+from tmmu_core.plan.compare import same_plan
+from tmmu_core.plan.engine import plan_graph
+from tmmu_core.plan.instance import plan_problem
+from tmmu_core.plan.model import Plan
+from tmmu_core.planners.instances import read_csv
+from tmmu_core.planners.problem import Packing
+
+ROUND_TRIPS: dict[str, tuple[Callable[[Plan], bytes], Callable[[bytes], Plan]]] = {
+    "json": (files.to_json, files.from_document),
+    "cbor": (files.to_cbor, files.from_document),
+    "parquet": (files.to_parquet, files.from_parquet),
+}
+
+KEYS_OF_THE_CONTRACT = [
+    *("schema", "planner", "ir_name", "ir_hash", "mode", "preset", "replay_token", "rank", "world_size"),
+    *("shard_spec_hash", "arena_config_hash", "execution_order_hash", "tmmu_plan_hash", "layout_hash", "steps"),
+    *("execution_order", "arenas", "tensors", "handoffs", "metrics"),
+]
+ROW_OF_THE_CONTRACT = [
+    *("tensor_id", "arena", "logical_slot", "offset_bytes", "size_bytes", "alignment", "birth", "death", "generation"),
+    *("role", "dtype", "shape", "alias_group_id", "base_tensor_uid"),
+]
+ARENA_OF_THE_CONTRACT = [
+    *("capacity_bytes", "alignment_bytes", "page_size", "extent_bytes", "committed_bytes", "peak_live_bytes"),
+    *("slots", "max_live"),
+]
+
+
+def changed(plan: Plan, change: Callable[[dict[str, object]], None]) -> bytes:
+    """The plan file with one thing changed in the document."""
+    document = msgspec.json.decode(files.to_json(plan))
+    change(document)
+    return msgspec.json.encode(document)
+
+
+@pytest.mark.parametrize("spelling", ROUND_TRIPS)
+@given(case=plannable_cases())
+def test_what_is_read_back_equals_what_was_written(spelling: str, case: Case) -> None:
+    write, read = ROUND_TRIPS[spelling]
+    plan = solved(case).plan
+    again = read(write(plan))
+    assert same_plan(plan, again) == ()
+    assert write(again) == write(plan)
+
+
+@pytest.mark.parametrize("spelling", ROUND_TRIPS)
+def test_numbers_of_64_bits_survive(spelling: str) -> None:
+    write, read = ROUND_TRIPS[spelling]
+    plan = replace(ledger_plan(), offset=np.full(4, 2**64 - 1, np.uint64))
+    assert read(write(plan)).offset.tolist() == [2**64 - 1] * 4
+
+
+def test_the_document_has_the_keys_of_the_contract() -> None:
+    document = msgspec.json.decode(files.to_json(plan_graph(views_graph()).plan))
+    assert [key for key in document if key in KEYS_OF_THE_CONTRACT] == KEYS_OF_THE_CONTRACT
+    assert list(document["tensors"][0]) == ROW_OF_THE_CONTRACT
+    arena = document["arenas"]["activations"]
+    assert [key for key in arena if key in ARENA_OF_THE_CONTRACT] == ARENA_OF_THE_CONTRACT
+
+
+def test_hand_offs_say_from_and_to() -> None:
+    document = msgspec.json.decode(files.to_json(chain_plan(1)))
+    assert document["handoffs"] == [{"step": 1, "from": "t0", "to": "t1"}]
+
+
+def test_json_and_cbor_are_one_document() -> None:
+    plan = chain_plan()
+    assert cbor2.loads(files.to_cbor(plan)) == msgspec.json.decode(files.to_json(plan))
+
+
+def test_rows_in_any_order_are_read_by_id() -> None:
+    plan = chain_plan()
+    data = changed(plan, lambda document: document["tensors"].reverse())  # type: ignore[attr-defined]
+    assert same_plan(plan, files.from_document(data)) == ()
+
+
+def test_keys_that_are_not_known_are_passed_over() -> None:
+    data = changed(chain_plan(), lambda document: document.update(colour="blue"))
+    assert same_plan(chain_plan(), files.from_document(data)) == ()
+
+
+def test_storages_are_counted_where_the_file_does_not_say() -> None:
+    plan = plan_graph(views_graph()).plan
+
+    def drop(document: dict[str, object]) -> None:
+        for arena in document["arenas"].values():  # type: ignore[attr-defined]
+            del arena["storages"]
+
+    again = files.from_document(changed(plan, drop))
+    assert [a.storages for a in again.arenas] == [a.storages for a in plan.arenas]
+
+
+def _set(*path: str | int, value: object) -> Callable[[dict[str, object]], None]:
+    def change(document: dict[str, object]) -> None:
+        at: object = document
+        for key in path[:-1]:
+            at = at[key]  # type: ignore[index]
+        at[path[-1]] = value  # type: ignore[index]
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "place"),
+    [
+        (_set("schema", value="tmmu_plan/9"), "$.schema"),
+        (_set("ir_hash", value="abc"), "$.ir_hash"),
+        (_set("replay_token", value="zz" * 32), "$.replay_token"),
+        (_set("tensors", 1, "birth", value="0"), "$.tensors[1].birth"),
+        (_set("tensors", 1, "birth", value=-1), "$.tensors[1].birth"),
+        (_set("tensors", 2, "offset_bytes", value=2**64), "$.tensors[2].offset_bytes"),
+        (_set("tensors", 1, "arena", value="nowhere"), "$.tensors[1].arena"),
+        (_set("tensors", 1, "tensor_id", value="t0"), "$.tensors[1].tensor_id"),
+        (_set("arenas", "activations", "extent_bytes", value=-5), "$.arenas.activations.extent_bytes"),
+        (_set("steps", value=-1), "$.steps"),
+    ],
+)
+def test_a_wrong_field_is_named(change: Callable[[dict[str, object]], None], place: str) -> None:
+    with pytest.raises(UnreadableInput) as refused:
+        files.from_document(changed(chain_plan(), change), "plan.json")
+    assert refused.value.place == place
+    assert refused.value.source == "plan.json"
+
+
+def test_a_truncated_file_says_where_it_ends() -> None:
+    with pytest.raises(UnreadableInput) as refused:
+        files.from_document(files.to_json(chain_plan())[:700])
+    assert "byte 700" in refused.value.place
+
+
+def test_a_missing_key_is_named() -> None:
+    with pytest.raises(UnreadableInput, match="tmmu_plan_hash"):
+        files.from_document(changed(chain_plan(), lambda document: document.pop("tmmu_plan_hash")))
+
+
+def test_a_foreign_parquet_file_is_refused() -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"a": [1]}), sink)
+    with pytest.raises(UnreadableInput, match="has no head"):
+        files.from_parquet(sink.getvalue())
+
+
+def test_csv_has_a_line_for_each_row() -> None:
+    plan = plan_graph(views_graph()).plan
+    rows = list(csv.DictReader(io.StringIO(files.to_csv(plan).decode())))
+    assert [row["tensor_id"] for row in rows] == list(plan.tensor_ids)
+    left = rows[plan.row_of["left"]]
+    assert (left["shape"], left["base_tensor_uid"], left["alias_group_id"]) == ("4", "h", "")
+
+
+def test_an_exported_instance_is_the_same_packing() -> None:
+    plan = ledger_plan()
+    found = read_csv(files.to_instance(plan), alignment=64)
+    assert found.offset is not None
+    again = plan_problem(found.problem, packing=Packing(offset=found.offset))
+    assert again.arenas[0].extent_bytes == plan.arenas[0].extent_bytes
+    assert {r.tensor_id: r.offset_bytes for r in again.rows()} == {r.tensor_id: r.offset_bytes for r in plan.rows()}
+
+
+def test_an_instance_holds_one_arena() -> None:
+    plan = plan_graph(views_graph()).plan
+    assert files.to_instance(plan, "parameters").decode().splitlines()[1:] == ["w,0,3,32,128,0"]
+    with pytest.raises(UnreadableInput, match="one arena"):
+        files.to_instance(plan)
+
+
+def test_a_process_that_read_parquet_ends_well() -> None:
+    code = (
+        "from tests.plan.examples import chain_plan; from tmmu_core.plan.files import *; "
+        "from_parquet(to_parquet(chain_plan()))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

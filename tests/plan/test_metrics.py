@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from tests.build import chain, graph, node, tensor
+from tests.plan.examples import chain_plan, ledger_plan, solved, views_graph
+from tests.strategies import Case, plannable_cases
+from tmmu_core.errors import AllocationOverflow
+from tmmu_core.plan import metrics
+from tmmu_core.plan.engine import plan_graph
+from tmmu_core.plan.metrics import live_bytes_of, live_count_of, storages_of
+
+RANGES = st.lists(st.tuples(st.integers(0, 12), st.integers(1, 6), st.integers(0, 2**62)), max_size=12)
+
+
+def columns(ranges: list[tuple[int, int, int]]) -> tuple[Any, Any, Any]:
+    birth = np.array([b for b, _, _ in ranges], np.int64)
+    death = np.array([b + n for b, n, _ in ranges], np.int64)
+    return birth, death, np.array([s for _, _, s in ranges], np.uint64)
+
+
+@given(RANGES)
+def test_live_bytes_are_the_sum_over_the_ranges_that_hold_a_step(ranges: list[tuple[int, int, int]]) -> None:
+    birth, death, size = columns(ranges)
+    curve = [sum(s for b, n, s in ranges if b <= t < b + n) for t in range(20)]
+    if max(curve) > 2**64 - 1:
+        with pytest.raises(AllocationOverflow):
+            live_bytes_of(birth, death, size, 20)
+    else:
+        assert live_bytes_of(birth, death, size, 20).tolist() == curve
+    assert live_count_of(birth, death, 20).tolist() == [sum(b <= t < b + n for b, n, _ in ranges) for t in range(20)]
+
+
+@given(RANGES)
+def test_the_peak_of_a_long_timeline_needs_no_curve(ranges: list[tuple[int, int, int]]) -> None:
+    birth, death, size = columns([(b, n, s % 2**60) for b, n, s in ranges])
+    far = 2**40
+    assert metrics.peak_and_count(birth + far, death + far, size, far + 20) == (
+        metrics.peak_of(live_bytes_of(birth, death, size, 20))[1],
+        metrics.max_live_of(birth, death, 20),
+    )
+
+
+def test_sums_past_64_bits_are_exact() -> None:
+    assert metrics.exact_sum(np.array([2**64 - 1] * 3, np.uint64)) == 3 * (2**64 - 1)
+
+
+def test_change_points_leave_repeats_out() -> None:
+    begins, values = metrics.change_points(np.array([5, 5, 7, 7, 5], np.int64))
+    assert (begins.tolist(), values.tolist()) == ([0, 2, 4], [5, 7, 5])
+
+
+def test_the_ledger_example_lies_as_drawn() -> None:
+    plan = ledger_plan()
+    assert {row.tensor_id: (row.logical_slot, row.offset_bytes) for row in plan.rows()} == {
+        "a": (0, 0),
+        "b": (1, 128),
+        "c": (2, 192),
+        "d": (0, 0),
+    }
+
+
+def test_live_bytes_and_peak_of_a_plan() -> None:
+    plan = ledger_plan()
+    assert metrics.live_bytes(plan, "arena").tolist() == [100, 150, 154, 90]
+    peak = metrics.peak(plan, "arena")
+    assert (peak.step, peak.bytes) == (2, 154)
+    assert [plan.tensor_ids[row] for row in peak.rows] == ["d", "b", "c"]
+
+
+def test_alive_comes_by_size_falling_then_id() -> None:
+    plan = plan_graph(views_graph()).plan
+    assert [plan.tensor_ids[row] for row in metrics.alive_at(plan, 1)] == ["h", "w", "x", "left", "right"]
+
+
+def test_an_arena_that_is_not_there_is_a_key_error() -> None:
+    with pytest.raises(KeyError):
+        metrics.live_bytes(ledger_plan(), "elsewhere")
+
+
+def test_views_are_gathered_into_their_base() -> None:
+    plan = plan_graph(views_graph()).plan
+    s = storages_of(plan)
+    heads = [plan.tensor_ids[row] for row in s.head]
+    at = heads.index("h")
+    assert "left" not in heads
+    assert (int(s.size[at]), int(s.birth[at]), int(s.death[at])) == (32, 1, 3)
+
+
+def test_slots_of_the_ledger_example() -> None:
+    first, second, third = metrics.slot_reports(ledger_plan(), "arena")
+    assert [(t.tensor_id, t.size_bytes, t.unused_bytes) for t in first.tenants] == [("a", 100, 0), ("d", 64, 36)]
+    assert (first.backing_bytes, first.busy_steps, first.unused_byte_steps) == (100, 3, 36)
+    assert (second.offset_bytes, second.backing_bytes) == (128, 50)
+    assert (third.offset_bytes, third.backing_bytes) == (192, 40)
+
+
+def test_committed_bytes_are_whole_pages() -> None:
+    assert metrics.committed_bytes(1, 4096) == 4096
+    assert metrics.committed_bytes(4096, 4096) == 4096
+    assert metrics.committed_bytes(0, 4096) == 0
+    assert metrics.committed_bytes(5, 0) == 5
+
+
+def test_pages_past_64_bits_overflow() -> None:
+    with pytest.raises(AllocationOverflow):
+        metrics.committed_bytes(2**64 - 1, 4096)
+
+
+def test_ratios_of_nothing_are_zero() -> None:
+    assert metrics.reuse_ratio(0, 0) == 0.0
+    assert metrics.fragmentation_ratio(0, 0) == 0.0
+
+
+def test_metrics_of_the_ledger_example() -> None:
+    told = ledger_plan().metrics
+    assert (told["extent_bytes"], told["peak_live_bytes"], told["storages"]) == (232, 154, 4)
+    assert told["memory_reuse_ratio"] == 1 / 4
+    assert told["internal_fragmentation_ratio"] == (232 - 154) / 232
+
+
+def test_the_resource_ledger_tells_the_run_so_far() -> None:
+    rows = metrics.resource_ledger(ledger_plan()).rows()
+    assert [row["bytes_allocated"] for row in rows] == [100, 150, 190, 90]
+    assert [row["peak_bytes"] for row in rows] == [100, 178, 232, 232]
+    assert [row["allocation_failures"] for row in rows] == [0, 0, 0, 0]
+    assert rows[0]["internal_fragmentation_ratio"] == 0.0
+    assert rows[1]["internal_fragmentation_ratio"] == 28 / 178
+
+
+@given(plannable_cases())
+def test_the_last_row_of_the_resource_ledger_is_the_plans_own_figure(case: Case) -> None:
+    plan = solved(case).plan
+    rows = metrics.resource_ledger(plan).rows()
+    if rows:
+        assert rows[-1]["peak_bytes"] == plan.metrics["extent_bytes"]
+        assert rows[-1]["internal_fragmentation_ratio"] == plan.metrics["internal_fragmentation_ratio"]
+
+
+@given(plannable_cases())
+def test_a_summary_agrees_with_what_the_rows_say(case: Case) -> None:
+    plan = solved(case).plan
+    assume(plan.steps)  # a timeline without a step has no curve to compare with
+    s = storages_of(plan)
+    for number, arena in enumerate(plan.arenas):
+        here = s.arena == number
+        assert arena.storages == int(here.sum())
+        assert arena.peak_live_bytes == metrics.peak_of(metrics.live_bytes(plan, arena.name))[1]
+        assert arena.extent_bytes == int((s.offset + s.backing)[here].max(initial=0))
+        assert arena.slots == len(metrics.slot_reports(plan, arena.name))
+
+
+def test_nothing_is_retained_in_inference() -> None:
+    assert chain_plan(mode="inference").metrics["activation_retention_ratio"] == 0.0
+
+
+def test_saved_activations_are_retained() -> None:
+    tensors = [tensor("x", role="input"), tensor("a", saved_for_backward=True), tensor("b"), tensor("y")]
+    nodes = [node("n0", "x", "a"), node("n1", "a", "b", inplace="none"), node("n2", "b", "y", inplace="none")]
+    solved = plan_graph(graph(tensors, nodes, "x", "y"), mode="forward")
+    assert metrics.activation_retention(solved.liveness) == (16, 48)
+
+
+def test_a_chain_in_one_slot_reuses_it() -> None:
+    told = plan_graph(chain(9)).plan.metrics
+    assert told["memory_reuse_ratio"] == 9 / 10

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.build import chain
+from tests.plan.examples import chain_plan
+from tmmu_core.errors import TmmuError, UnreadableInput
+from tmmu_core.graph import document, native
+from tmmu_core.graph.model import Graph
+from tmmu_core.plan import files, trace
+from tmmu_core.plan.checkpoint import checkpoint
+from tmmu_core.plan.engine import plan_graph
+from tmmu_core.plan.model import Plan
+from tmmu_core.plan.reading import FORMATS, PlainInstance, endings, read_any
+from tmmu_core.plan.trace import Trace
+
+
+def _checkpoint() -> bytes:
+    solution = plan_graph(chain(2))
+    return checkpoint(solution.plan, solution.liveness)
+
+
+KINDS: dict[str, tuple[Callable[[], bytes], type]] = {
+    "plan as JSON": (lambda: files.to_json(chain_plan()), Plan),
+    "plan as CBOR": (lambda: files.to_cbor(chain_plan()), Plan),
+    "plan as parquet": (lambda: files.to_parquet(chain_plan()), Plan),
+    "plan gzipped": (lambda: document.pack(files.to_json(chain_plan())), Plan),
+    "checkpoint": (_checkpoint, Plan),
+    "trace as lines": (lambda: trace.to_json_lines(chain_plan()), Trace),
+    "trace as sequence": (lambda: trace.to_cbor_sequence(chain_plan()), Trace),
+    "digest": (lambda: trace.to_json_lines(chain_plan(), digest=True), Trace),
+    "graph as JSON": (lambda: native.encode_json(chain(2)), Graph),
+    "graph as CBOR": (lambda: native.encode_cbor(chain(2)), Graph),
+    "instance": (lambda: b"id,lower,upper,size\na,0,1,2\n", PlainInstance),
+    "instance of another tool": (lambda: b"\xef\xbb\xbfbuffer,start,end,size\r\na,0,1,2\r\n", PlainInstance),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["", "model.onnx", "plan.json"])
+def test_a_file_is_known_by_its_content(kind: str, name: str) -> None:
+    make, expected = KINDS[kind]
+    assert isinstance(read_any(make(), name), expected)
+
+
+def test_a_finished_instance_brings_its_packing() -> None:
+    found = read_any(b"id,lower,upper,size,offset\na,0,1,2,64\n", "x.csv")
+    assert isinstance(found, PlainInstance)
+    assert found.packing is not None
+    assert (found.name, found.packing.offset.tolist()) == ("x", [64])
+
+
+@pytest.mark.parametrize("data", [b"", b"hello, world\n", b"\x00\x01\x02\xff" * 9, b'{"a": 1}', b"[]", b"id\n"])
+def test_what_nobody_reads_is_refused_by_everybody(data: bytes) -> None:
+    with pytest.raises(UnreadableInput) as refused:
+        read_any(data, "model.onnx")
+    assert [reader for reader, _ in refused.value.tried] == [format_.name for format_ in FORMATS]
+    assert all(reason for _, reason in refused.value.tried)
+    assert refused.value.source == "model.onnx"
+    assert refused.value.hint
+
+
+def test_the_rows_of_a_plan_say_why_they_cannot_be_read_back() -> None:
+    with pytest.raises(UnreadableInput) as refused:
+        read_any(files.to_csv(chain_plan()))
+    assert "without its head" in dict(refused.value.tried)["instance"]
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if "instance" not in kind and "gzipped" not in kind])
+def test_a_truncated_file_is_refused(kind: str) -> None:
+    data = KINDS[kind][0]()
+    for cut in range(1, len(data) - 1, max(1, len(data) // 40)):
+        with pytest.raises(TmmuError, match=r"cut|damaged|not JSON|not CBOR|unknown field|cannot be read"):
+            read_any(data[:cut], "cut")
+
+
+def test_a_truncated_plan_is_refused_as_a_plan() -> None:
+    with pytest.raises(UnreadableInput, match="not JSON") as refused:
+        read_any(files.to_json(chain_plan())[:900])
+    assert "byte 900" in refused.value.place
+
+
+def test_endings_are_listed_once_each() -> None:
+    assert len(set(endings())) == len(endings())
+    assert {".json", ".onnx", ".csv", ".parquet", ".jsonl"} <= set(endings())

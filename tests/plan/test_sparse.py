@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import pytest
+from blake3 import blake3
+
+from tests.plan.examples import chain_plan, views_graph
+from tmmu_core.errors import AddressCollision
+from tmmu_core.plan.canonical import plan_digests
+from tmmu_core.plan.engine import plan_graph
+from tmmu_core.plan.files import from_document, to_json
+from tmmu_core.plan.sparse import is_sparse, sparse_address, with_sparse_addresses
+
+TOKEN = bytes(range(32))
+
+
+def test_an_address_is_the_first_bits_of_the_drafts_hash() -> None:
+    digest = blake3(TOKEN + b"tmmu_va" + "é".encode() + (5).to_bytes(8, "big")).digest()
+    assert sparse_address(TOKEN, "é", 5) == int.from_bytes(digest[:8], "big")
+    assert sparse_address(TOKEN, "é", 5, bits=12) == int.from_bytes(digest[:2], "big") >> 4
+
+
+def test_an_address_lies_on_the_slots_grid() -> None:
+    address = sparse_address(TOKEN, "a", 0, alignment=4096)
+    assert address % 4096 == 0
+    assert 0 <= sparse_address(TOKEN, "a", 0) - address < 4096
+
+
+def test_slots_stay_and_both_hashes_follow_the_addresses() -> None:
+    plan = plan_graph(views_graph()).plan
+    sparse = with_sparse_addresses(plan)
+    assert (sparse.logical_slot == plan.logical_slot).all()
+    assert sparse.layout_hash != plan.layout_hash
+    assert plan_digests(sparse) == (sparse.tmmu_plan_hash, sparse.layout_hash)
+    assert is_sparse(sparse)
+    assert not is_sparse(plan)
+
+
+def test_a_view_stays_inside_its_base() -> None:
+    sparse = with_sparse_addresses(plan_graph(views_graph()).plan)
+    offsets = {row.tensor_id: row.offset_bytes for row in sparse.rows()}
+    assert offsets["left"] == offsets["h"]
+    assert offsets["right"] == offsets["h"] + 16
+
+
+def test_unlike_offsets_the_addresses_read_the_token() -> None:
+    one, other = (with_sparse_addresses(chain_plan(seed=seed)) for seed in (1, 2))
+    assert one.layout_hash != other.layout_hash
+
+
+def test_a_collision_is_found_when_bits_are_few() -> None:
+    with pytest.raises(AddressCollision) as refused:
+        with_sparse_addresses(chain_plan(4, planner="naive"), bits=8)
+    record = refused.value.record()
+    assert (record["numeric_code"], record["severity"]) == (1307, "FATAL")
+    assert {"arena", "logical_slot"} <= set(record["diagnostics"])
+
+
+def test_a_plan_of_that_era_is_read_back() -> None:
+    sparse = with_sparse_addresses(chain_plan(4, planner="naive"))
+    again = from_document(to_json(sparse))
+    assert (again.offset == sparse.offset).all()
+    assert is_sparse(again)
