@@ -3,6 +3,7 @@
 Every step is run on symbols in place of numbers. What is resident is loaded; then, step by step::
 
     zero     the storages born now get a tag of their own
+    look     who is alive in a storage that is about to be written is checked
     poison   the outputs' blocks, before anything is read: a kernel may write while it reads
     read     every input must hold what it would hold if every storage had memory of its own
     write    each output leaves its own tag, byte for byte
@@ -40,7 +41,7 @@ Mask = NDArray[np.bool_]
 TOLD = 100
 """Findings that are put into words; all are counted."""
 
-_ZERO, _POISON, _READ, _ZERO_TAKEN, _WRITE, _END = range(6)
+_ZERO, _LOOK, _POISON, _READ, _ZERO_TAKEN, _WRITE, _END = range(7)
 """The phases of a step."""
 
 
@@ -174,6 +175,8 @@ class _Replay:
         out = np.flatnonzero(scene.poisons)
         add(_POISON, FILL, scene.write_step[out], scene.write_row[out], 2 * n + scene.write_row[out],
             scene.write_node[out], poisoned[scene.write_row[out]])  # fmt: skip
+        looked = scene.look_row
+        add(_LOOK, CHECK, scene.look_step, looked, looked, np.full(len(looked), AT_END))
         add(_READ, CHECK, scene.read_step, scene.read_row, scene.read_row, scene.read_node)
         tag = np.where(scene.write_step < 0, n, 0) + scene.write_row
         add(_WRITE, FILL, scene.write_step, scene.write_row, tag, scene.write_node)

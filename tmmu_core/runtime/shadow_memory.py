@@ -84,24 +84,25 @@ def run(tape: Tape, planned: Cells, ideal: Cells, tag_planned: U64, tag_ideal: U
     visits = int((tape.planned_high - tape.planned_low).sum() + (tape.ideal_high - tape.ideal_low).sum())
     loop = _compiled() if visits >= COMPILED_FROM else _loop
     found, at = np.full(len(tape.kind), FINE, np.int64), np.zeros(len(tape.kind), np.uint64)
-    loop(
-        tape.kind,
-        tape.planned_low,
-        tape.planned_high,
-        tape.ideal_low,
-        tape.ideal_high,
-        tape.tag,
-        tape.planned_start,
-        tape.ideal_start,
-        planned.edge,
-        ideal.edge,
-        np.full(len(planned.edge), NOTHING, np.int64),
-        np.full(len(ideal.edge), NOTHING, np.int64),
-        tag_planned,
-        tag_ideal,
-        found,
-        at,
-    )
+    with np.errstate(over="ignore"):  # addresses are compared modulo 2^64
+        loop(
+            tape.kind,
+            tape.planned_low,
+            tape.planned_high,
+            tape.ideal_low,
+            tape.ideal_high,
+            tape.tag,
+            tape.planned_start,
+            tape.ideal_start,
+            planned.edge,
+            ideal.edge,
+            np.full(len(planned.edge), NOTHING, np.int64),
+            np.full(len(ideal.edge), NOTHING, np.int64),
+            tag_planned,
+            tag_ideal,
+            found,
+            at,
+        )
     return found, at
 
 

@@ -93,6 +93,10 @@ class Scene:
     read_step: I64
     read_row: I64
     read_node: I64
+    look_step: I64
+    """Before a write into a storage, those of its members that are alive are looked at: what a stranger has spoilt
+    must be seen before it is written over."""
+    look_row: I64
     write_step: I64
     write_row: I64
     write_node: I64
@@ -167,8 +171,9 @@ def _with_graph(plan: Plan, timeline: Timeline) -> Scene:
     offset, size = told.offset[tensor], told.size[tensor]
     blocks = _blocks(told.storage[tensor], rank, plan, rows, offset, size, written)
 
-    read_step, read_row, read_node = _reads(timeline, told, row_of, steps)
     write_step, write_row, write_node, poisons = _writes(timeline, told, row_of)
+    read_step, read_row, read_node = _reads(timeline, told, row_of, steps)
+    look_step, look_row = _looks(blocks.storage, plan.birth[rows], plan.death[rows], write_step, write_row)
     scene = Scene(
         plan=plan,
         timeline=timeline,
@@ -194,6 +199,8 @@ def _with_graph(plan: Plan, timeline: Timeline) -> Scene:
         read_step=read_step,
         read_row=read_row,
         read_node=read_node,
+        look_step=look_step,
+        look_row=look_row,
         write_step=write_step,
         write_row=write_row,
         write_node=write_node,
@@ -218,6 +225,7 @@ def _rows_alone(plan: Plan) -> Scene:
     rank[np.lexsort((rows, offset, plan.birth))] = rows
     blocks = _blocks(plan.storage, rank, plan, rows, offset, plan.size, plan.birth)
     none = np.zeros(0, np.int64)
+    look_step, look_row = _looks(blocks.storage, plan.birth, plan.death, plan.birth, rows)
     return Scene(
         plan=plan,
         timeline=None,
@@ -243,11 +251,28 @@ def _rows_alone(plan: Plan) -> Scene:
         read_step=none,
         read_row=none,
         read_node=none,
+        look_step=look_step,
+        look_row=look_row,
         write_step=plan.birth,
         write_row=rows,
         write_node=np.full(len(plan), BY_LOADING),
         poisons=np.zeros(len(plan), np.bool_),
     )
+
+
+def _looks(storage: I64, birth: I64, death: I64, write_step: I64, write_row: I64) -> tuple[I64, I64]:
+    """(step, row) of every member that is alive when another member of its storage is written."""
+    members: dict[int, list[int]] = {}
+    for row in np.flatnonzero(np.bincount(storage)[storage] > 1).tolist():
+        members.setdefault(int(storage[row]), []).append(row)
+    looks = [
+        (step, other)
+        for step, row in zip(write_step.tolist(), write_row.tolist(), strict=True)
+        for other in members.get(int(storage[row]), ())
+        if other != row and birth[other] < step < death[other]
+    ]
+    table = np.array(looks, np.int64).reshape(-1, 2)
+    return table[:, 0], table[:, 1]
 
 
 def _reads(timeline: Timeline, told: Declared, row_of: I64, steps: int) -> tuple[I64, I64, I64]:

@@ -1,0 +1,110 @@
+"""Plans broken on purpose, one way at a time. Every plan that comes out of here cannot be executed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from tmmu_core.plan.engine import Solution
+from tmmu_core.plan.model import Plan
+
+
+def changed(plan: Plan, column: str, rows: Any, values: Any) -> Plan:
+    """The plan with some cells of one column replaced."""
+    cells = getattr(plan, column).copy()
+    cells[rows] = values
+    return replace(plan, **{column: cells})
+
+
+def overlap(solution: Solution) -> Iterator[Plan]:
+    """A storage moved onto bytes of another one while tensors of both are alive."""
+    plan = solution.plan
+    start = starts(plan)
+    for a in range(len(plan)):
+        for b in range(len(plan)):
+            alive = max(plan.birth[a], plan.birth[b]) < min(plan.death[a], plan.death[b])
+            if alive and plan.arena[a] == plan.arena[b] and plan.storage[a] != plan.storage[b]:
+                inside = int(plan.offset[b] - start[plan.storage[b]])
+                if plan.size[a] and plan.size[b] and int(plan.offset[a]) >= inside:
+                    rows = plan.storage == plan.storage[b]
+                    moved = plan.offset[rows] - plan.offset[b] + plan.offset[a]
+                    yield changed(plan, "offset", rows, moved)
+
+
+def shortened(solution: Solution) -> Iterator[Plan]:
+    """A live range that begins a step late or ends a step early."""
+    plan = solution.plan
+    for row in range(len(plan)):
+        yield changed(plan, "death", row, plan.death[row] - 1)
+        yield changed(plan, "birth", row, plan.birth[row] + 1)
+
+
+def moved(solution: Solution) -> Iterator[Plan]:
+    """A tensor that leaves its slot's start, or its arena's grid, or its arena."""
+    plan = solution.plan
+    for row in range(len(plan)):
+        arena = plan.arenas[plan.arena[row]]
+        here = int(plan.offset[row])
+        if plan.alignment[row] > 1:
+            yield changed(plan, "offset", row, here + int(plan.alignment[row]) // 2)
+        grid = max(int(plan.alignment[row]), arena.alignment_bytes)
+        past = -(-(arena.extent_bytes - int(plan.size[row]) + 1) // grid) * grid
+        if plan.size[row]:
+            yield changed(plan, "offset", row, past)
+        alone = (plan.logical_slot == plan.logical_slot[row]) & (plan.arena == plan.arena[row])
+        if alone.sum() > 1:
+            yield changed(plan, "offset", row, here + grid)
+
+
+def wrong_view(solution: Solution) -> Iterator[Plan]:
+    """A view that does not lie where it should in its base."""
+    plan = solution.plan
+    for row in [row for row, base in enumerate(plan.base_tensor_uids) if base is not None]:
+        for by in {int(plan.alignment[row]), int(plan.size[row])} - {0}:
+            yield changed(plan, "offset", row, int(plan.offset[row]) + by)
+            if int(plan.offset[row]) >= by:
+                yield changed(plan, "offset", row, int(plan.offset[row]) - by)
+
+
+def illegal_in_place(solution: Solution) -> Iterator[Plan]:
+    """An output written over an input that the node did not offer, or that is still needed, and told as a hand-off."""
+    plan, timeline = solution.plan, solution.liveness.timeline
+    granted = set(plan.handoffs)
+    start = starts(plan)
+    for step, node in enumerate(timeline.node_at.tolist()):
+        if node < 0:
+            continue
+        told = timeline.graph.nodes[node]
+        for y in told.outputs:
+            for x in dict.fromkeys(told.inputs):
+                if (step, x, y) in granted:
+                    continue
+                giver, taker = plan.row_of[x], plan.row_of[y]
+                apart = plan.storage[giver] != plan.storage[taker] and plan.arena[giver] == plan.arena[taker]
+                still_read = any(x in timeline.graph.nodes[n].inputs for n in timeline.node_at[step + 1 :].tolist())
+                offered = told.inplace in (None, "any") and len(told.outputs) == 1
+                if apart and plan.size[giver] and plan.size[taker] and (still_read or not offered):
+                    rows = plan.storage == plan.storage[taker]
+                    onto = plan.offset[rows] - start[plan.storage[taker]] + start[plan.storage[giver]]
+                    plan_ = changed(changed(plan, "offset", rows, onto), "death", giver, step)
+                    yield replace(plan_, handoffs=(*plan.handoffs, (step, x, y)))
+
+
+KINDS = {f.__name__: f for f in (overlap, shortened, moved, wrong_view, illegal_in_place)}
+
+
+def starts(plan: Plan) -> Any:
+    """Where each storage's block starts."""
+    low = np.full(int(plan.storage.max(initial=-1)) + 1, np.iinfo(np.uint64).max, np.uint64)
+    np.minimum.at(low, plan.storage, plan.offset)
+    return low
+
+
+def spread(plans: Iterator[Plan], most: int) -> list[Plan]:
+    """At most ``most`` of the plans, from the whole run of them."""
+    every = list(islice(plans, 4000))
+    return every[:: max(1, -(-len(every) // most))]

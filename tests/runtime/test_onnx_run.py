@@ -1,0 +1,105 @@
+"""ONNX models run node by node in arenas; onnxruntime running them whole is the oracle."""
+
+import builtins
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from tests.runtime import faults
+from tmmu_core.errors import UnreadableInput
+from tmmu_core.plan.engine import plan_graph
+from tmmu_core.runtime.onnx_run import ADD_THE_EXTRA, arena_run, plain_run, runtime
+
+LIGHT = Path(onnx.__file__).parent / "backend/test/data/light"
+
+
+@pytest.fixture(scope="module")
+def squeezenet():
+    return plain_run((LIGHT / "light_squeezenet.onnx").read_bytes(), "light_squeezenet.onnx")
+
+
+@pytest.mark.parametrize("planner", ["slots", "greedy", "ffd"])
+def test_squeezenet_in_its_arenas_is_bit_identical(squeezenet, planner):
+    run = arena_run(squeezenet, plan_graph(squeezenet.graph, planner=planner).plan)
+    assert run.differences == ()
+    assert run.tensors == len(squeezenet.graph.tensors)
+
+
+def test_shufflenet_with_its_reshapes_is_bit_identical():
+    oracle = plain_run((LIGHT / "light_shufflenet.onnx").read_bytes(), "light_shufflenet.onnx")
+    assert any(tensor.view for tensor in oracle.graph.tensors)
+    assert arena_run(oracle, plan_graph(oracle.graph).plan).differences == ()
+
+
+def test_values_differ_from_place_to_place(squeezenet):
+    """Else an overlap could bring the right bytes by chance."""
+    weights = [squeezenet.values[t.id] for t in squeezenet.graph.tensors if t.role != "constant"]
+    assert all(len(np.unique(value)) > 1 for value in weights)
+
+
+@pytest.mark.parametrize("kind", ["overlap", "illegal_in_place"])
+def test_a_broken_plan_of_a_real_model_computes_something_else(squeezenet, kind):
+    solution = plan_graph(squeezenet.graph)
+    activations = [arena.name for arena in solution.plan.arenas].index("activations")
+    broken = [
+        plan
+        for plan in faults.spread(faults.KINDS[kind](solution), 400)
+        if (plan.offset != solution.plan.offset)[plan.arena == activations].any()
+    ]
+    assert len(broken) > 10
+    for plan in broken[:: len(broken) // 6]:
+        assert not arena_run(squeezenet, plan).ok
+
+
+def tiny():
+    """``y = relu(x + w)``, ``z = reshape(y)``: a hand-off and a view."""
+    w = helper.make_tensor("w", TensorProto.FLOAT, [2, 3], np.arange(6, dtype=np.float32))
+    shape = helper.make_tensor("s", TensorProto.INT64, [1], [6])
+    nodes = [
+        helper.make_node("Add", ["x", "w"], ["a"], "add"),
+        helper.make_node("Relu", ["a"], ["y"], "relu"),
+        helper.make_node("Reshape", ["y", "s"], ["z"], "reshape"),
+    ]
+    ends = [helper.make_tensor_value_info(n, TensorProto.FLOAT, d) for n, d in (("x", [2, 3]), ("z", [6]))]
+    graph = helper.make_graph(nodes, "tiny", ends[:1], ends[1:], [w, shape])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8).SerializeToString()
+
+
+def test_a_hand_off_and_a_view_are_run_in_place():
+    oracle = plain_run(tiny(), "tiny.onnx")
+    plan = plan_graph(oracle.graph).plan
+    assert plan.handoffs
+    assert plan.offset[plan.row_of["y"]] == plan.offset[plan.row_of["z"]]
+    assert arena_run(oracle, plan).ok
+
+
+def test_a_difference_names_the_step_the_tensor_and_the_reader():
+    oracle = plain_run(tiny(), "tiny.onnx")
+    plan = plan_graph(oracle.graph).plan
+    spoilt = faults.changed(plan, "offset", plan.row_of["s"], plan.offset[plan.row_of["w"]])
+    first = arena_run(oracle, spoilt).differences[0]
+    assert (first.node_id, first.tensor, first.when, first.step, first.byte) == ("add", "w", "read", 1, 0)
+
+
+def test_a_model_with_a_named_dimension_needs_a_number():
+    model = onnx.ModelProto.FromString(tiny())
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "N"
+    with pytest.raises(UnreadableInput, match="N"):
+        plain_run(model.SerializeToString(), "tiny.onnx")
+
+
+def test_a_missing_extra_is_told_with_the_command_that_adds_it(monkeypatch):
+    real = builtins.__import__
+
+    def without(name, *rest, **more):
+        if name == "onnxruntime":
+            raise ImportError("No module named 'onnxruntime'")
+        return real(name, *rest, **more)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(UnreadableInput) as caught:
+        runtime()
+    assert ADD_THE_EXTRA in str(caught.value)

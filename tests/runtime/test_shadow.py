@@ -1,0 +1,226 @@
+"""The shadow replay: no false alarm on any sample, and every broken plan caught."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.build import chain, graph, node, residual, tensor, view
+from tests.runtime import faults
+from tests.runtime.faults import changed
+from tmmu_core.graph.importers import read_graph_file
+from tmmu_core.graph.model import MODES, PRESETS
+from tmmu_core.plan.engine import plan_graph
+from tmmu_core.plan.instance import plan_problem
+from tmmu_core.planners import PLANNERS
+from tmmu_core.planners.problem import Packing, Problem
+from tmmu_core.runtime import shadow_memory
+from tmmu_core.runtime.shadow import kinds, shadow_replay
+
+ROOT = Path(__file__).parents[2] / "sample_graphs"
+SAMPLES = [*sorted(ROOT.glob("*.tmmu.json*")), ROOT / "node_centric.json"]
+FAST = tuple(name for name in PLANNERS if name in ("slots", "naive", "ffd", "greedy"))
+
+
+def found(plan, solution=None):
+    timeline = solution.liveness.timeline if solution else None
+    return kinds(shadow_replay(plan, timeline).findings)
+
+
+# --- no false alarm
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.name.split(".")[0])
+def test_every_mode_and_preset_of_a_sample_is_executed_without_a_finding(sample):
+    ir = read_graph_file(sample)
+    for mode in MODES:
+        for preset in PRESETS:
+            for planner in FAST:
+                solution = plan_graph(ir, mode=mode, preset=preset, planner=planner)
+                assert str(shadow_replay(solution)).endswith("every byte as it should be"), (mode, preset, planner)
+                assert str(shadow_replay(solution.plan)).endswith("every byte as it should be")
+
+
+# --- every fault
+
+
+@pytest.mark.parametrize("kind", faults.KINDS)
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.name.split(".")[0])
+def test_every_injected_fault_is_caught(sample, kind):
+    ir = read_graph_file(sample)
+    for mode in ("inference", "forward", "backward"):
+        solution = plan_graph(ir, mode=mode)
+        for plan in faults.spread(faults.KINDS[kind](solution), 10):
+            assert not shadow_replay(plan, solution.liveness.timeline).ok
+
+
+@pytest.mark.parametrize("kind", ["overlap", "shortened", "moved", "wrong_view", "illegal_in_place"])
+def test_each_kind_of_fault_can_be_injected(kind):
+    def plans(name):
+        return faults.KINDS[kind](plan_graph(read_graph_file(ROOT / f"{name}.tmmu.json")))
+
+    assert any(next(plans(name), None) for name in ("views", "residual_block", "fan_out_fan_in"))
+
+
+# --- what is said
+
+
+def test_an_overlap_names_reader_step_and_culprit():
+    solution = plan_graph(residual())
+    plan = solution.plan
+    b, x = plan.row_of["b"], plan.row_of["x"]
+    verdict = shadow_replay(changed(plan, "offset", b, plan.offset[x]), solution.liveness.timeline)
+    lost = next(f for f in verdict.findings if f.kind == "overwritten" and f.tensor == "x")
+    assert (lost.step, lost.reader, lost.culprit) == (4, "n3", "b")
+    assert "byte 0 of it was overwritten by 'b'" in lost.message
+
+
+def test_an_output_over_an_unoffered_input_is_poison():
+    solution = plan_graph(chain(2, "none"))
+    plan = solution.plan
+    broken = changed(plan, "offset", plan.row_of["t1"], plan.offset[plan.row_of["t0"]])
+    assert "poisoned" in found(broken, solution) or "overwritten" in found(broken, solution)
+
+
+def test_a_hand_off_through_a_node_that_forbids_it_is_denied():
+    solution = plan_graph(chain(2, "none"))
+    plan = next(faults.illegal_in_place(solution))
+    assert "handoff_denied" in found(plan, solution)
+
+
+def test_a_read_after_death_is_dead_access_even_where_the_bytes_are_right():
+    solution = plan_graph(residual())
+    plan = changed(solution.plan, "death", solution.plan.row_of["x"], 3)
+    assert found(plan, solution) == ("dead_access",)
+
+
+def test_a_moved_view_is_misplaced():
+    solution = plan_graph(
+        graph([tensor("x", role="input"), view("v", "x", 2), tensor("y")], [node("n", "v", "y")], "x", "y")
+    )
+    plan = changed(solution.plan, "offset", solution.plan.row_of["v"], 8)
+    assert "misplaced" in found(plan, solution)
+
+
+def test_a_view_read_beside_its_base_finds_other_bytes():
+    """Even with the rule about places set aside the bytes themselves tell."""
+    solution = plan_graph(
+        graph([tensor("x", role="input"), view("v", "x", 2), tensor("y")], [node("n", "v", "y")], "x", "y")
+    )
+    plan = changed(solution.plan, "offset", solution.plan.row_of["v"], 8)
+    assert "overwritten" in found(plan, solution)
+
+
+def test_bytes_past_the_extent_are_outside():
+    solution = plan_graph(chain(2, "none"))
+    assert "outside" in found(changed(solution.plan, "offset", 0, 1 << 20), solution)
+
+
+def test_a_row_too_small_for_its_tensor_is_told():
+    solution = plan_graph(chain(2, "none"))
+    assert found(changed(solution.plan, "size", 1, 8), solution) == ("size",)
+
+
+def test_a_plan_of_another_graph_is_told():
+    here, there = plan_graph(chain(2)), plan_graph(chain(3))
+    assert {"timeline", "missing"} <= set(found(here.plan, there))
+
+
+def test_must_not_alias_is_broken_by_a_common_byte_at_any_time():
+    tensors = [tensor("x", role="input"), tensor("a"), tensor("b"), tensor("y", must_not_alias=("a",))]
+    nodes = [node(f"n{i}", *edge, inplace="none") for i, edge in enumerate([("x", "a"), ("a", "b"), ("b", "y")])]
+    solution = plan_graph(graph(tensors, nodes, "x", "y"))
+    plan = solution.plan
+    y, a = plan.row_of["y"], plan.row_of["a"]
+    broken = changed(changed(plan, "offset", y, plan.offset[a]), "logical_slot", y, plan.logical_slot[a])
+    assert found(broken, solution) == ("must_not_alias",)
+
+
+def test_what_an_in_place_write_consumed_is_stale():
+    """The engine refuses such a graph; the replay must see it by itself."""
+    tensors = [tensor("x", role="input"), tensor("a"), tensor("b"), tensor("c"), tensor("y")]
+    nodes = [
+        node("n0", "x", "a", inplace="none"),
+        node("n1", "a", "b", inplace="none", in_place_write=((0, 0),)),
+        node("n2", "b", "c", inplace="none"),
+        node("n3", "c", "y", inplace="none"),
+    ]
+    legal = plan_graph(graph(tensors, nodes, "x", "y"))
+    late = graph(tensors, [*nodes[:3], node("n3", "c a", "y", inplace="none")], "x", "y")
+    from tmmu_core.liveness.timeline import build_timeline
+
+    timeline = build_timeline(late, "inference", "inference")
+    plan = changed(legal.plan, "death", legal.plan.row_of["a"], 5)
+    assert "stale" in kinds(shadow_replay(plan, timeline).findings)
+
+
+def test_a_graph_output_that_is_overwritten_after_its_last_reader_is_missed_at_the_end():
+    tensors = [tensor("x", role="input"), tensor("a"), tensor("b"), tensor("y")]
+    nodes = [node("n0", "x", "a"), node("n1", "a", "b"), node("n2", "b", "y")]
+    solution = plan_graph(graph(tensors, [*nodes], "x", "a y"))
+    plan = solution.plan
+    broken = changed(plan, "offset", plan.row_of["y"], plan.offset[plan.row_of["a"]])
+    lost = [f for f in shadow_replay(broken, solution.liveness.timeline).findings if f.tensor == "a"]
+    assert any(f.reader == "@end" and f.culprit == "y" for f in lost)
+
+
+def test_a_saved_tensor_is_read_after_the_forward_pass():
+    tensors = [tensor("x", role="input"), tensor("a", saved_for_backward=True), tensor("y")]
+    nodes = [node("n0", "x", "a"), node("n1", "a", "y")]
+    solution = plan_graph(graph(tensors, nodes, "x", "y"), mode="forward")
+    plan = changed(solution.plan, "death", solution.plan.row_of["a"], 3 - 1)
+    assert [f.reader for f in shadow_replay(plan, solution.liveness.timeline).findings if f.kind == "dead_access"]
+
+
+# --- plans without a graph
+
+
+def instance(rows, offsets):
+    """Rows of (birth, death, size) at the offsets given."""
+    birth, death, size = (np.array(column) for column in zip(*rows, strict=True))
+    problem = Problem(
+        arena="arena",
+        ids=tuple(f"s{i}" for i in range(len(rows))),
+        birth=birth.astype(np.int64),
+        death=death.astype(np.int64),
+        size=size.astype(np.uint64),
+        alignment=np.ones(len(rows), np.uint64),
+    )
+    return plan_problem(problem, packing=Packing(np.array(offsets, np.uint64)))
+
+
+def test_an_instance_without_overlap_is_executed():
+    assert shadow_replay(instance([(0, 2, 8), (1, 3, 8), (2, 4, 8)], [0, 8, 0])).ok
+
+
+def test_an_instance_with_an_overlap_of_one_byte_is_caught():
+    verdict = shadow_replay(instance([(0, 2, 8), (1, 3, 8)], [0, 7]))
+    assert [(f.tensor, f.culprit, f.step) for f in verdict.findings] == [("s0", "s1", 1)]
+
+
+def test_two_rows_born_together_are_told_apart():
+    assert not shadow_replay(instance([(0, 1, 8), (0, 1, 8)], [0, 0])).ok
+
+
+def test_an_empty_range_is_dead_access():
+    plan = instance([(0, 2, 8), (1, 3, 8)], [0, 8])
+    assert found(changed(plan, "death", 1, 1)) == ("dead_access",)
+
+
+def test_an_arena_of_a_terabyte_takes_as_many_cells_as_blocks_have_ends():
+    big = 1 << 39
+    verdict = shadow_replay(instance([(0, 2, big), (1, 3, big), (2, 4, big)], [0, big, 0]))
+    assert verdict.ok
+    assert verdict.cells < 10
+
+
+# --- both loops
+
+
+@pytest.mark.parametrize("kind", ["overlap", "illegal_in_place"])
+def test_the_compiled_loop_says_what_the_plain_one_says(kind, monkeypatch):
+    solution = plan_graph(read_graph_file(ROOT / "mixed_sizes.tmmu.json"), planner="greedy")
+    plans = faults.spread(faults.KINDS[kind](solution), 10)
+    plain = [shadow_replay(plan, solution.liveness.timeline) for plan in plans]
+    monkeypatch.setattr(shadow_memory, "COMPILED_FROM", 0)
+    assert [shadow_replay(plan, solution.liveness.timeline) for plan in plans] == plain
