@@ -80,7 +80,7 @@ def plan_canvas(
     height: int = 520,
     toolbar: bool = True,
     strip: bool = True,
-    link: str = "",
+    link: str = "page",
     on_select: Callable[[Selection], None] | None = None,
     on_step: Callable[[int | None], None] | None = None,
     on_search: Callable[[str], None] | None = None,
@@ -99,7 +99,8 @@ def plan_canvas(
     ``selected`` and ``compared``: tensor ids. ``step``: the chosen step. ``arena``: the one shown, ``None`` for all
     on one byte scale. ``show_baseline``: outline what differs in the handle's baseline; ``draw_baseline_itself``: draw
     the baseline instead of the plan (for two canvases side by side). ``strip``: the curve of live bytes above.
-    ``link``: canvases with the same word share selection, chosen step and window of steps at once.
+    ``link``: canvases with the same word share selection, chosen step and window of steps at once, without a server
+    trip; an empty one stands alone.
     ``on_window`` asks the canvas to report its half-open window of steps (debounced); ``on_search`` likewise.
     """
     if isinstance(plan, Plan):

@@ -12,6 +12,13 @@ const CHANGES = [
   ["retimed", "#56B4E9"], ["moved", "#0072B2"], ["redescribed", "#8C6BB1"],
 ];
 
+/** A code per row. */
+function coded(n, code) {
+  const codes = new Uint8Array(n);
+  for (let i = 0; i < n; i++) codes[i] = code(i);
+  return codes;
+}
+
 const rgbOf = (hex) => [1, 3, 5].map((k) => parseInt(hex.slice(k, k + 2), 16));
 
 /** A colour of even lightness: lightness 0…1, chroma, hue in degrees → [r, g, b] (Oklab to sRGB, clipped). */
@@ -31,7 +38,7 @@ function even(lightness, chroma, hue) {
 function paint(plan, scheme) {
   const n = plan.n;
   if (scheme === "slot") {
-    const codes = Uint8Array.from({ length: n }, (_, i) => Number(plan.slot[i]) % 24);
+    const codes = coded(n, (i) => plan.slot[i] % 24);
     const table = Array.from({ length: 24 }, (_, k) => even(0.66 + 0.08 * (k % 2), 0.12, (k * 137.508 + 245) % 360));
     return { codes, table, legend: table.slice(0, 6).map((c, k) => [String(k), css(c)]), note: "colour = slot; 24 colours, then again" };
   }
@@ -48,14 +55,14 @@ function paint(plan, scheme) {
     const legend = first.map((code, k) => [plan.operator.names[code], CATEGORIES[k]]);
     const rest = plan.operator.names.length - first.length;
     if (rest) legend.push([plan.operator.names.includes("") && rest === 1 ? "no operator" : "all others", OTHER]);
-    return { codes: Uint8Array.from(plan.operator.codes, (code) => rank[code]), table: [...CATEGORIES, OTHER].map(rgbOf), legend, note: "colour = operator" };
+    return { codes: coded(n, (i) => rank[plan.operator.codes[i]]), table: [...CATEGORIES, OTHER].map(rgbOf), legend, note: "colour = operator" };
   }
   if (scheme === "size") {
     let low = Infinity, high = 0;
     for (let i = 0; i < n; i++) { const s = Math.max(1, plan.size[i]); low = Math.min(low, s); high = Math.max(high, s); }
     const span = Math.max(1e-9, Math.log2(high) - Math.log2(low));
     const table = Array.from({ length: 32 }, (_, k) => even(0.88 - 0.5 * (k / 31), 0.09 + 0.05 * (k / 31), 215 + 70 * (k / 31)));
-    const codes = Uint8Array.from({ length: n }, (_, i) => Math.round((31 * (Math.log2(Math.max(1, plan.size[i])) - Math.log2(low))) / span));
+    const codes = coded(n, (i) => Math.round((31 * (Math.log2(Math.max(1, plan.size[i])) - Math.log2(low))) / span));
     const ramp = n ? [low, high] : null;
     return { codes, table, legend: [], ramp, note: "colour = bytes, logarithmic" };
   }
@@ -64,7 +71,7 @@ function paint(plan, scheme) {
   }
   const keys = Object.keys(ROLE_COLOURS), seen = new Set();
   const code = plan.role.names.map((name) => (PERSISTENT.has(name) ? 5 : Math.max(0, keys.indexOf(name))));
-  const codes = Uint8Array.from(plan.role.codes, (c) => code[c]);
+  const codes = coded(n, (i) => code[plan.role.codes[i]]);
   for (const c of code) seen.add(c);
   return { codes, table: keys.map((k) => rgbOf(ROLE_COLOURS[k])), legend: keys.map((k) => [k, ROLE_COLOURS[k]]).filter((_, k) => seen.has(k)), note: "colour = role" };
 }
@@ -72,7 +79,7 @@ function paint(plan, scheme) {
 /** Per row, which of CHANGES tells it from its twin: the first that holds. */
 function changes(plan) {
   const bits = CHANGES.map(([name]) => 1 << plan.kinds.indexOf(name));
-  return Uint8Array.from(plan.changes, (told) => (told ? bits.findIndex((bit, k) => k > 0 && told & bit) : 0));
+  return coded(plan.n, (i) => (plan.changes[i] ? bits.findIndex((bit, k) => k > 0 && plan.changes[i] & bit) : 0));
 }
 
 const css = ([r, g, b]) => `rgb(${r},${g},${b})`;

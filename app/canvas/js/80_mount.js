@@ -5,7 +5,9 @@ const KEPT_PLANS = 6;
 const packs = new Map();
 
 function keep(bytes) {
+  const began = performance.now();
   const pack = decode(bytes);
+  pack.began = began;
   packs.delete(pack.token);
   packs.set(pack.token, pack);
   while (packs.size > KEPT_PLANS) packs.delete(packs.keys().next().value);
