@@ -13,7 +13,7 @@ from typing import Any
 from tmmu_core.errors import ContractError
 from tmmu_core.graph.model import PRESETS, Graph
 from tmmu_core.judge.canonical import hash_of, ir_hash
-from tmmu_core.judge.facts import PlanFacts
+from tmmu_core.judge.facts import ARENA_PLANNERS, PlanFacts
 from tmmu_core.judge.finding import Finding
 from tmmu_core.judge.lives import Lives, lives_of
 from tmmu_core.judge.steps import run_of
@@ -76,8 +76,9 @@ def _lives(plan: Plan, graph: Graph, dims: Mapping[str, int] | None) -> Lives:
     order = [node_id for node_id in plan.execution_order if node_id in known]
     preset = plan.preset if plan.preset in PRESETS else "inference"
     run = run_of(graph, plan.mode, preset, order, _point(plan, graph) if dims is None else dims)  # type: ignore[arg-type]
-    declared = () if plan.arena_config_hash == hash_of({}) else [arena.name for arena in plan.arenas]
-    return lives_of(run, declared)
+    if plan.planner in ARENA_PLANNERS:
+        return lives_of(run, None)
+    return lives_of(run, () if plan.arena_config_hash == hash_of({}) else [arena.name for arena in plan.arenas])
 
 
 def _point(plan: Plan, graph: Graph) -> dict[str, int]:
@@ -128,6 +129,8 @@ def check_tensors(plan: Plan, lives: Lives) -> Iterator[Finding]:
             ("base", plan.base_tensor_uids[i], tensor.view.base_tensor_uid if tensor.view else None),
             ("arena", plan.arenas[plan.arena[i]].name, lives.storages[lives.storage_of[name]].arena),
         ):
+            if what == "arena" and plan.planner in ARENA_PLANNERS:
+                continue
             if mine != theirs:
                 yield _error("tensors", f'"{name}" has the {what} {mine}, by the graph {theirs}.', tensor=name)
 

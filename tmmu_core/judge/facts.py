@@ -18,6 +18,9 @@ Mask = NDArray[np.bool_]
 SLOT_PLANNERS = frozenset({"slots", "naive"})
 """Planners whose slots lie one behind the other at aligned prefix sums (seed, ``MapToVirtualAddresses_v1``)."""
 
+ARENA_PLANNERS = frozenset({"helia"})
+"""Planners that make arenas of their own; neither roles nor the configuration say where a tensor lies."""
+
 
 @dataclass(frozen=True, eq=False)
 class PlanFacts:

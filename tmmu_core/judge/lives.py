@@ -61,11 +61,12 @@ class Lives:
     """Who decided; it can be asked about any other hand-off."""
 
 
-def lives_of(run: Run, declared: Iterable[str] = ()) -> Lives:
+def lives_of(run: Run, declared: Iterable[str] | None = ()) -> Lives:
     """Live ranges, storages and hand-offs of ``run``.
 
-    ``declared`` names the arenas of the configuration; none stands for the three default ones. Raises
-    ``InvalidIrShapes``, ``AlignmentViolation`` and, for a needed arena that is not declared, ``ArenaTooSmall``.
+    ``declared`` names the arenas of the configuration; none stands for the three default ones, ``None`` for whatever
+    is needed. Raises ``InvalidIrShapes``, ``AlignmentViolation`` and, for a needed arena that is not declared,
+    ``ArenaTooSmall``.
     """
     birth = births(run)
     saved = saved_tensors(run) & birth.keys()
@@ -80,8 +81,9 @@ def lives_of(run: Run, declared: Iterable[str] = ()) -> Lives:
 
     first_born = {name: _first_born(run, birth, groups.members(name)) for name in groups.leaders()}
     storage_of = {name: first_born[groups.leader(name)] for name in birth}
-    arena = {name: arena_of(run.tensors[name], frozenset(declared)) for name in first_born.values()}
-    refuse_undeclared(arena, frozenset(declared))
+    arena = {name: arena_of(run.tensors[name], frozenset(declared or ())) for name in first_born.values()}
+    if declared is not None:
+        refuse_undeclared(arena, frozenset(declared))
     apart = pairs_apart(run, storage_of)
 
     judge = HandoffJudge(run, birth, unhanded, saved, last_read, storage_of, groups, arena, apart)

@@ -8,8 +8,8 @@
     addresses   aligned prefix sums over the slots  seed §5
     tables      rows, tables, hashes                contract §6, §9
 
-No numpy, no heap, no cleverness: it looks at every slot for every storage. What it says is what the production planner
-``slots`` must say, bit for bit.
+No numpy, no heap of free slots, no cleverness: it looks at every slot for every storage. What it says is what the
+production planner ``slots`` must say, bit for bit.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ class SimulatedPlan:
     arenas: tuple[ArenaFigures, ...]
     handoffs: tuple[Handoff, ...]
     refusals: tuple[tuple[int, str, str, str], ...]
-    waste: dict[str, tuple[dict[str, int], ...]]
-    """Arena → the waste ledger's accounts at each step."""
+    slots: tuple[Slot, ...]
+    """By (arena, number)."""
     slot_assignment_table: tuple[SlotRow, ...]
     logical_address_table: tuple[AddressRow, ...]
     replay_token: bytes
@@ -93,6 +93,17 @@ class SimulatedPlan:
     shard_spec_hash: bytes
     tmmu_plan_hash: bytes
     layout_hash: bytes
+    header: tuple[Any, ...]
+    """What the plan hash binds besides the tables."""
+
+    def bound_to(self, token: bytes) -> bytes:
+        """The plan hash under another replay token: the layout never reads it."""
+        return plan_hash(list(self.header), token, self.slot_assignment_table, self.logical_address_table)
+
+    def waste(self, arena: str, step: int) -> dict[str, int]:
+        """The waste ledger's accounts."""
+        extent = next(figures.extent_bytes for figures in self.arenas if figures.name == arena)
+        return waste_at([slot for slot in self.slots if slot.arena == arena], extent, step)
 
 
 def simulate(
@@ -126,14 +137,12 @@ def simulate(
     used = {storage.arena for storage in lives.storages.values()}
     slots: list[Slot] = []
     figures: list[ArenaFigures] = []
-    waste: dict[str, tuple[dict[str, int], ...]] = {}
     for name in sorted(used | set(config), key=str.encode):
         arena = config.get(name, Arena())
         tenants = sorted((s for s in lives.storages.values() if s.arena == name), key=lambda s: s.sort_key)
         here = addresses(name, arena, assign_slots(tenants, lives.apart))
         slots += here
         figures.append(figures_of(name, arena, here, tenants, run.end))
-        waste[name] = tuple(waste_at(here, figures[-1].extent_bytes, step) for step in range(run.steps))
     for arena_figures in figures:
         check_capacity(arena_figures)
     check_quota(figures, budget)
@@ -159,7 +168,7 @@ def simulate(
         arenas=tuple(figures),
         handoffs=lives.handoffs,
         refusals=lives.refusals,
-        waste=waste,
+        slots=tuple(by_place),
         slot_assignment_table=slot_rows,
         logical_address_table=address_rows,
         replay_token=token,
@@ -169,6 +178,7 @@ def simulate(
         shard_spec_hash=of_shards,
         tmmu_plan_hash=plan_hash(header, token, slot_rows, address_rows),
         layout_hash=layout_hash(slot_rows, address_rows),
+        header=tuple(header),
     )
 
 
@@ -205,8 +215,8 @@ def assign_slots(storages: Iterable[Storage], apart: frozenset[tuple[str, str]])
     slots: list[list[Storage]] = []
     for storage in storages:
         for tenants in slots:
-            free = all(tenant.death <= storage.birth for tenant in tenants)
-            if free and not any((tenant.name, storage.name) in apart for tenant in tenants):
+            ended = tenants[-1].death <= storage.birth  # those before the last one ended before it was born
+            if ended and not (apart and any((tenant.name, storage.name) in apart for tenant in tenants)):
                 tenants.append(storage)
                 break
         else:
@@ -241,11 +251,19 @@ def addresses(name: str, arena: Arena, tenants_of: Sequence[Sequence[Storage]]) 
 
 
 def figures_of(name: str, arena: Arena, slots: Sequence[Slot], storages: Sequence[Storage], steps: int) -> ArenaFigures:
-    """Extent, committed bytes, and what lives together at most: looked up step by step."""
+    """Extent, committed bytes, and what lives together at most, step by step."""
     extent = slots[-1].offset + slots[-1].size if slots else 0
     committed = align_up(extent, arena.page_size) if arena.page_size else extent
-    alive = [[s for s in storages if s.birth <= t < s.death] for t in range(steps)]
-    peak = max((sum(s.size for s in together) for together in alive), default=0)
+    born: list[list[Storage]] = [[] for _ in range(steps + 1)]
+    gone: list[list[Storage]] = [[] for _ in range(steps + 1)]
+    for storage in storages:
+        born[storage.birth].append(storage)
+        gone[storage.death].append(storage)
+    live = count = peak = most = 0
+    for step in range(steps):
+        live += sum(s.size for s in born[step]) - sum(s.size for s in gone[step])
+        count += len(born[step]) - len(gone[step])
+        peak, most = max(peak, live), max(most, count)
     if max(committed, peak) > U64_MAX:
         raise AllocationOverflow(f"{name}: {max(committed, peak)} bytes.", arena=name, offset=0, size=extent)
     return ArenaFigures(
@@ -257,7 +275,7 @@ def figures_of(name: str, arena: Arena, slots: Sequence[Slot], storages: Sequenc
         committed_bytes=committed,
         peak_live_bytes=peak,
         slots=len(slots),
-        max_live=max((len(together) for together in alive), default=0),
+        max_live=most,
         storages=len(storages),
     )
 

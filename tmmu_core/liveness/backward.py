@@ -100,20 +100,14 @@ def _differentiable(graph: Graph, tensors: dict[str, Tensor], forward: Sequence[
     produced = {name for node in graph.nodes for name in node.outputs}
     views = [tensor for tensor in graph.tensors if tensor.view and tensor.id not in produced]
 
-    def spread() -> None:
-        grown = True
-        while grown:
-            more = {v.id for v in views if v.view and v.view.base_tensor_uid in found and can(v.id)} - found
-            found.update(more)
-            grown = bool(more)
-
-    spread()
-    for node in forward:
-        reached = {node.outputs[o] for i, o in _edges(node) if node.inputs[i] in found and can(node.outputs[o])}
-        if reached - found:
-            found.update(reached)
-            if views:
-                spread()
+    # One pass along the order does it, but where a view of a written view is read before that one is written.
+    grown = True
+    while grown:
+        size = len(found)
+        for node in forward:
+            found |= {node.outputs[o] for i, o in _edges(node) if node.inputs[i] in found and can(node.outputs[o])}
+        found |= {v.id for v in views if v.view and v.view.base_tensor_uid in found and can(v.id)}
+        grown = bool(views) and len(found) > size
     return found
 
 
