@@ -1,0 +1,214 @@
+"""PyTorch modules to graphs: small modules whose joint graph can be followed by eye. Needs the extra ``torch``."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from tmmu_core.errors import InvalidIrShapes, UnreadableInput
+from tmmu_core.graph.importers import read_graph, read_graph_file, step_checks
+from tmmu_core.graph.importers.torch import fake_tensors, import_torch
+from tmmu_core.graph.index import index_graph
+from tmmu_core.graph.model import Graph, Node, Tensor
+from tmmu_core.plan.engine import plan_graph
+
+SAVED_PROGRAM = Path(__file__).parent.parent / "data" / "torch" / "two_layers.pt2"
+
+
+class TwoLayers(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(8, 16), nn.Linear(16, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.second(torch.relu(self.first(x))).sum()
+
+
+class Tied(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.head = nn.Embedding(10, 4), nn.Linear(4, 10, bias=False)
+        self.head.weight = self.embed.weight
+
+    def forward(self, words: torch.Tensor) -> torch.Tensor:
+        return self.head(self.embed(words)).sum()
+
+
+class Normed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.norm(x).sum()
+
+
+def step(module: nn.Module | None = None, **options: object) -> Graph:
+    return import_torch(module or TwoLayers(), (torch.zeros(2, 8),), **options)  # type: ignore[arg-type]
+
+
+def tensor(graph: Graph, name: str) -> Tensor:
+    return next(each for each in graph.tensors if each.id == name)
+
+
+def node(graph: Graph, name: str) -> Node:
+    return next(each for each in graph.nodes if each.node_id == name)
+
+
+def test_backward_begins_at_the_first_node_that_depends_on_a_tangent() -> None:
+    phases = [each.phase for each in step().nodes]
+    assert phases == sorted(phases, key=["forward", "backward"].index)
+    assert next(each for each in step().nodes if each.phase == "backward").instr == "tangent"
+
+
+def test_what_backward_reads_of_forward_is_saved() -> None:
+    graph = step()
+    assert [each.id for each in graph.tensors if each.saved_for_backward] == ["x", "relu", "detach"]
+
+
+def test_an_operator_that_hands_out_its_inputs_bytes_is_a_view_whatever_its_schema_says() -> None:
+    class Batched(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return (x @ torch.ones(8, 8)).relu()  # a product of three axes ends in _unsafe_view
+
+    graph = import_torch(Batched(), (torch.zeros(2, 3, 8),), train=False)
+    made = next(each for each in graph.nodes if each.instr == "_unsafe_view")
+    view = tensor(graph, made.outputs[0]).view
+    assert view is not None
+    assert view.base_tensor_uid == made.inputs[0]
+
+
+def test_every_parameter_has_a_gradient_that_is_an_output() -> None:
+    graph = step()
+    gradients = [f"{layer}.{kind}.grad" for layer in ("first", "second") for kind in ("weight", "bias")]
+    assert list(graph.outputs) == ["sum_1", *gradients]
+    assert {tensor(graph, name).role for name in gradients} == {"gradient"}
+
+
+def test_tied_weights_are_one_parameter_with_one_gradient() -> None:
+    graph = import_torch(Tied(), (torch.zeros(3, dtype=torch.long),))
+    assert [each.id for each in graph.tensors if each.role == "parameter"] == ["embed.weight"]
+    assert graph.outputs[1:] == ("embed.weight.grad",)
+    assert node(graph, "embed.weight.grad_sum").instr == "add.Tensor"
+
+
+def test_a_running_mean_is_written_in_place_by_the_operator_that_makes_it() -> None:
+    graph = import_torch(Normed(), (torch.zeros(3, 4),))
+    written = [
+        (each.inputs[i], tensor(graph, each.outputs[o]).role) for each in graph.nodes for i, o in each.in_place_write
+    ]
+    assert sorted(written) == [
+        (f"norm.{name}", "buffer") for name in ("num_batches_tracked", "running_mean", "running_var")
+    ]
+    assert plan_graph(graph).plan.arena_of["parameters"].storages == 5
+
+
+def test_an_expanded_view_spans_fewer_bytes_than_its_shape() -> None:
+    view = tensor(step(), "expand").view
+    assert view is not None
+    assert (view.byte_length, view.stride_desc) == (4, (0, 0))
+
+
+def test_element_wise_operators_list_their_pairs_and_all_others_none() -> None:
+    permits = {each.instr: each.inplace for each in step().nodes}
+    assert permits["relu"] == ((0, 0),)
+    assert permits["addmm"] == permits["mm"] == permits["t"] == "none"
+
+
+def test_an_operand_laid_out_in_another_order_may_not_be_written_over() -> None:
+    class Transposed(nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            return (x * 2).t() + (y * 2)
+
+    graph = import_torch(Transposed(), (torch.zeros(4, 4), torch.zeros(4, 4)), train=False)
+    assert node(graph, "add").inputs == ("t", "mul_1")
+    assert node(graph, "add").inplace == ((0, 0),)  # the sum is laid out like its first operand
+
+
+def test_adamw_updates_every_parameter_in_place() -> None:
+    graph = step(optimizer="adamw")
+    assert [each.node_id for each in graph.nodes if each.phase == "optimizer"] == [
+        "adamw:first.weight",
+        "adamw:first.bias",
+        "adamw:second.weight",
+        "adamw:second.bias",
+    ]
+    assert graph.outputs == ("sum_1",)
+    parameters = 4 * (8 * 16 + 16 + 16 * 4 + 4)
+    assert plan_graph(graph).plan.arena_of["parameters"].peak_live_bytes == 3 * parameters
+
+
+def test_narrow_parameters_have_float32_masters() -> None:
+    with fake_tensors("bfloat16"):
+        graph = import_torch(TwoLayers(), (torch.zeros(2, 8),), optimizer="adamw")
+    told = {kind: tensor(graph, f"first.weight{kind}").dtype for kind in ("", ".master", ".exp_avg", ".exp_avg_sq")}
+    assert told == {"": "bfloat16", ".master": "float32", ".exp_avg": "float32", ".exp_avg_sq": "float32"}
+
+
+def test_inference_saves_nothing_and_has_no_backward() -> None:
+    graph = step(train=False)
+    assert {each.phase for each in graph.nodes} == {"forward"}
+    assert step_checks.saved_bytes(graph) == 0
+
+
+def test_dropout_is_there_in_training_and_gone_without() -> None:
+    module = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.5))
+    assert "native_dropout" in {each.instr for each in step(module).nodes}
+    assert "native_dropout" not in {each.instr for each in step(module, train=False).nodes}
+    assert module.training
+
+
+def test_an_input_that_is_a_slice_is_a_view_of_its_storage() -> None:
+    graph = import_torch(nn.ReLU(), (torch.zeros(4, 8)[1:3],), train=False)
+    assert tensor(graph, "input.storage").shape == (4 * 8 * 4,)
+    assert index_graph(graph).graph is graph
+    assert plan_graph(graph).plan.arena_of["activations"].peak_live_bytes == 4 * 8 * 4 + 2 * 8 * 4
+
+
+def test_every_import_is_the_same() -> None:
+    assert step() == step()
+
+
+def test_the_peak_is_never_below_the_saved_bytes() -> None:
+    graph = step()
+    assert step_checks.peak_bytes(graph) >= step_checks.saved_bytes(graph) == 4 * (2 * 8 + 2 * 16)
+
+
+def test_a_branch_on_data_is_refused_with_a_way_out() -> None:
+    class Branch(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x if x.sum() > 0 else -x
+
+    with fake_tensors(), pytest.raises(UnreadableInput, match="cannot be traced without data") as caught:
+        import_torch(Branch(), (torch.zeros(2),), train=False)
+    assert "must not depend on the values" in caught.value.hint
+
+
+def test_an_optimizer_without_gradients_is_refused() -> None:
+    with pytest.raises(InvalidIrShapes, match="needs gradients"):
+        step(train=False, optimizer="adamw")
+
+
+def saved(module: nn.Module) -> bytes:
+    out = io.BytesIO()
+    torch.export.save(torch.export.export(module, (torch.zeros(2, 8),)), out)
+    return out.getvalue()
+
+
+def test_a_saved_program_that_ends_in_a_loss_is_read_as_a_training_step() -> None:
+    graph = read_graph(saved(TwoLayers()), "two_layers.pt2")
+    assert graph.name == "two_layers"
+    assert step_checks.saved_bytes(graph) == step_checks.saved_bytes(step())
+
+
+def test_a_saved_program_without_a_loss_is_read_as_inference() -> None:
+    graph = read_graph(saved(nn.Linear(8, 4)), "linear.pt2")
+    assert [each.phase for each in graph.nodes] == ["forward"] * len(graph.nodes)
+
+
+def test_the_program_in_the_test_data_is_read() -> None:
+    assert len(read_graph_file(SAVED_PROGRAM).nodes) == len(step().nodes)
