@@ -10,8 +10,10 @@ from app import words
 from app.markup import PERSISTENT_COLOUR, ROLE_COLOURS, definition_list, esc
 from tmmu_core.liveness.why import REFUSAL_WORDS, Event, Explanation, explain
 from tmmu_core.plan.engine import Solution
+from tmmu_core.plan.metrics import peak
 from tmmu_core.plan.model import Plan
 
+MOST_AT_PEAK = 12
 MOST = 6
 """Names listed before "and N more"."""
 
@@ -94,6 +96,24 @@ def details(plan: Plan, solution: Solution | None, tensor_id: str) -> str:
         f'<div class="tm tm-card" data-tensor="{esc(tensor_id)}"><h3>{esc(tensor_id)}</h3>'
         f'<div class="kind"><span class="swatch" style="background:{colour}"></span>{esc(row.role)}</div>'
         f"{definition_list(rows)}</div>"
+    )
+
+
+def largest_at_peak(plan: Plan, arena: str) -> str:
+    """The largest tensors alive at an arena's peak, views left out, as a short list."""
+    told = peak(plan, arena)
+    rows = [row for row in told.rows if plan.base_tensor_uids[row] is None]
+    items = [
+        f"<dt>{esc(words.short_bytes(int(plan.size[row])))}</dt>"
+        f'<dd><span class="swatch" style="background:{ROLE_COLOURS.get(plan.roles[row], PERSISTENT_COLOUR)}"></span> '
+        f"<code>{esc(words.shortened(plan.tensor_ids[row], 30))}</code></dd>"
+        for row in rows[:MOST_AT_PEAK]
+    ]
+    note = words.of(min(len(rows), MOST_AT_PEAK), len(rows), "tensor")
+    return (
+        f'<div class="tm tm-card"><h3>Largest at the peak</h3><div class="kind">{esc(arena)} at '
+        f"{esc(words.step(told.step, words.shortened(plan.node_at(told.step), 20)))}: {esc(note)}</div>"
+        f"<dl>{''.join(items)}</dl></div>"
     )
 
 

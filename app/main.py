@@ -46,7 +46,7 @@ def brought() -> tuple[tuple[str, ...], tuple[dict[str, object], ...]]:
     return tuple(opened), tuple(cards)
 
 
-st.set_page_config(page_title="TMMU Plan Explorer", page_icon=":material/stacked_bar_chart:", layout="wide")
+st.set_page_config(page_title="TMMU Plan Explorer", page_icon=style.ICON, layout="wide")
 style.apply()
 if state.begin(brought()[0]):
     for refusal in brought()[1]:

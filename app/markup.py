@@ -57,9 +57,10 @@ def empty(title: str, sentence: str) -> str:
 # --- the verdict strip -------------------------------------------------------------------------------------------
 
 
-def strip(arenas: Sequence[ArenaSummary], define: Mapping[str, str], reserve: Mapping[str, str] | None = None) -> str:
-    """One row per arena, all bars on one byte scale. ``define`` gives hover texts, ``reserve`` notes per arena."""
+def strip(arenas: Sequence[ArenaSummary], define: Mapping[str, str]) -> str:
+    """One row per arena, all bars on one byte scale. ``define`` gives hover texts."""
     scale = max([1, *(a.extent_bytes for a in arenas), *(a.capacity_bytes for a in arenas if _limited(a))])
+    paged = any(arena.page_size for arena in arenas)
     head = "".join(
         f"<th{' class=bar' if key == 'bar' else ''}>{help_on(label, define.get(key, ''))}</th>"
         for key, label in (
@@ -67,6 +68,7 @@ def strip(arenas: Sequence[ArenaSummary], define: Mapping[str, str], reserve: Ma
             ("bar", f"0 … {words.short_bytes(scale)}"),
             ("lower bound", "lower bound"),
             ("extent", "extent"),
+            *((("committed bytes", "committed"),) if paged else ()),
             ("gap", "gap"),
             ("capacity", "capacity"),
             ("headroom", "headroom"),
@@ -76,7 +78,7 @@ def strip(arenas: Sequence[ArenaSummary], define: Mapping[str, str], reserve: Ma
             ("certificate", "certificate"),
         )
     )
-    rows = "".join(_strip_row(arena, scale, (reserve or {}).get(arena.name, "")) for arena in arenas)
+    rows = "".join(_strip_row(arena, scale, paged) for arena in arenas)
     return f'<div class="tm tm-strip"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
 
 
@@ -89,7 +91,7 @@ def bound_of(arena: ArenaSummary) -> int:
     return arena.peak_live_bytes if arena.lower_bound_bytes is None else arena.lower_bound_bytes
 
 
-def _strip_row(arena: ArenaSummary, scale: int, note: str) -> str:
+def _strip_row(arena: ArenaSummary, scale: int, paged: bool) -> str:
     bound, extent = bound_of(arena), arena.extent_bytes
     headroom = (
         _exact(arena.capacity_bytes - extent) if _limited(arena) else '<span class="soft">no capacity given</span>'
@@ -98,13 +100,14 @@ def _strip_row(arena: ArenaSummary, scale: int, note: str) -> str:
     cells = [
         _exact(bound),
         _exact(extent),
+        *([_exact(arena.committed_bytes)] if paged else []),
         esc(words.gap(extent, bound)),
         _exact(arena.capacity_bytes) if _limited(arena) else '<span class="soft">unlimited</span>',
         headroom,
         esc(words.ratio(reuse_ratio(arena.slots, arena.storages))),
         esc(words.ratio(fragmentation_ratio(arena.peak_live_bytes, extent))),
         slots or f"{arena.slots:,} <span class=soft>({arena.max_live:,} live)</span>",
-        f'<span class="{esc(arena.status)}">{esc(arena.status)}</span>' + (f" {esc(note)}" if note else ""),
+        f'<span class="{esc(arena.status)}">{esc(arena.status)}</span>',
     ]
     tds = "".join(f"<td>{cell}</td>" for cell in cells)
     css = "" if extent else ' class="zero"'

@@ -19,7 +19,7 @@ ACCOUNT_COLOURS = {
     "slot_rounding": "#E69F00",
     "alignment_gaps": "#56B4E9",
     "holes": "#CC79A7",
-    "tail": "#B9C0C8",
+    "tail": "#AEB6BF",
 }
 ACCOUNT_NAMES = {
     "live": "live",
@@ -28,7 +28,7 @@ ACCOUNT_NAMES = {
     "holes": "holes",
     "tail": "tail",
 }
-ACCOUNT_PATTERNS = {"live": "", "slot_rounding": "\\", "alignment_gaps": "|", "holes": "/", "tail": "."}
+ACCOUNT_PATTERNS = {"live": "", "slot_rounding": "\\", "alignment_gaps": "|", "holes": "/", "tail": ""}
 CONFIG = {"displaylogo": False, "modeBarButtonsToRemove": ["lasso2d", "select2d", "autoScale2d"], "scrollZoom": True}
 """Passed to ``st.plotly_chart``."""
 

@@ -6,7 +6,11 @@ import pandas as pd
 import streamlit as st
 
 from app import markup, words, work
+from app.jobs import Job
 from app.work import Shown
+
+SHORT = 0.5
+"""Seconds that a page waits for the judge before it is drawn without the verdict."""
 
 
 def chips(shown: Shown) -> list[str]:
@@ -21,8 +25,8 @@ def chips(shown: Shown) -> list[str]:
 
 def _verdict(shown: Shown) -> list[str]:
     job = work.judgement(shown)
-    if not job.wait(work.PATIENCE):
-        return ["being verified"]
+    if not job.wait(SHORT):
+        return ["being verified …"]
     judged = job.answer()
     verified, lint = judged.verified, judged.lint
     tried = ", ".join(verified.checked)
@@ -40,9 +44,10 @@ def _verdict(shown: Shown) -> list[str]:
 
 
 def findings(shown: Shown) -> None:
-    """All findings, folded away unless one of them is an error."""
+    """All findings, folded away unless one of them is an error; until the judge is done, wait for it."""
     job = work.judgement(shown)
     if not job.finished:
+        _await(job)
         return
     judged = job.answer()
     told = [("verifier", f) for f in judged.verified.findings] + [("lint", f) for f in judged.lint.findings]
@@ -61,3 +66,12 @@ def findings(shown: Shown) -> None:
             height=min(280, 38 + 28 * len(told)),
             row_height=28,
         )
+
+
+def _await(job: Job[work.Judgement]) -> None:
+    @st.fragment(run_every=1.0)
+    def watch() -> None:
+        if job.finished:
+            st.rerun()
+
+    watch()

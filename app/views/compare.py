@@ -10,7 +10,7 @@ import streamlit as st
 from app import markup, state, words, work
 from app.charts import base
 from app.charts.compare import curves
-from app.parts import drawing, focus, frame, tensors
+from app.parts import drawing, focus, frame, selected, tensors
 from app.work import Shown
 from tmmu_core.errors import TmmuError
 from tmmu_core.plan.compare import KINDS, Comparison, Difference, TensorChange
@@ -224,11 +224,11 @@ def body(left: Shown, right: Shown, found: Comparison, handle: Any) -> None:
         st.plotly_chart(
             curves(left.plan, right.plan, arena), key=f"curves.{left.key}.{right.key}.{arena}", config=base.CONFIG
         )
-    changes(found)
+    changes(found, right)
     state.write_link()
 
 
-def changes(found: Comparison) -> None:
+def changes(found: Comparison, candidate: Shown) -> None:
     """What changed per tensor."""
     if not found.complete:
         st.html(markup.empty("No tensors to compare", "One side is a digest: it tells its tensors' hash only."))
@@ -252,7 +252,15 @@ def changes(found: Comparison) -> None:
             f"{words.of(len(listed), len(everything), 'change')}; baseline → candidate; a row selects",
         )
     )
-    tensors.selectable(pd.DataFrame([_row(c) for c in listed]), "changes", state.choice().selected, height=320)
+    table = pd.DataFrame([_row(c) for c in listed])
+    if not state.choice().selected:
+        tensors.selectable(table, "changes", "", height=320)
+        return
+    left, right = st.columns([0.68, 0.32], gap="small")
+    with left:
+        tensors.selectable(table, "changes", state.choice().selected, height=420)
+    with right:
+        selected.panel(candidate)
 
 
 def _row(change: TensorChange) -> dict[str, str]:

@@ -7,7 +7,7 @@ import streamlit as st
 
 from app import glossary, markup, state, words
 from app.charts import base, waste
-from app.parts import focus, frame, tensors, verdict
+from app.parts import focus, frame, selected, tensors, verdict
 from app.work import Shown
 from tmmu_core.plan.metrics import SlotReport, slot_reports
 from tmmu_core.plan.waste import ACCOUNTS, WasteLedger, waste_ledger
@@ -114,6 +114,8 @@ def slots(shown: Shown, arena: str) -> None:
             markup.heading("Slot by slot", "byte-steps: unused bytes × steps alive; a click selects the largest tenant")
         )
         _slot_table(shown, found)
+        if state.choice().selected:
+            selected.panel(shown)
 
 
 def _slot_table(shown: Shown, found: tuple[SlotReport, ...]) -> None:

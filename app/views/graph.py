@@ -7,7 +7,7 @@ import streamlit as st
 
 from app import markup, state, words, work
 from app.charts.neighbourhood import dot
-from app.parts import focus, frame, tensors
+from app.parts import focus, frame, selected, tensors
 from app.work import Shown
 from tmmu_core.graph.model import INPUTS_STEP
 from tmmu_core.liveness.model import Liveness
@@ -151,6 +151,8 @@ def body(shown: Shown) -> None:
             why = "around the selection" if tensor is not None else "around the peak; select a row for another"
             st.html(markup.heading(f"{index.node_ids[node]} and its neighbours", why))
             st.graphviz_chart(dot(timeline.graph, index, node, name, work.place_of(shown)), width="content")
+        if chosen.selected:
+            selected.panel(shown)
     state.write_link()
 
 

@@ -10,7 +10,7 @@ from app import markup, state, words, work
 from app.charts import base
 from app.charts.alive import treemap
 from app.charts.live import live_curve
-from app.parts import focus, frame, tensors, verdict
+from app.parts import focus, frame, selected, tensors, verdict
 from app.work import Shown
 from tmmu_core.plan.metrics import alive_at, live_bytes
 
@@ -63,6 +63,8 @@ def body(shown: Shown) -> None:
             st.caption(f"{drawn:,} of {words.count(len(own), 'tensor')} drawn one by one, the largest ones.")
     with right:
         _list(shown, rows, own)
+        if state.choice().selected:
+            selected.panel(shown)
     state.write_link()
 
 

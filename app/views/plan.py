@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import streamlit as st
 
-from app import details, glossary, markup, state, words
+from app import glossary, markup, state
 from app.canvas.component import PlanHandle
-from app.parts import drawing, focus, frame, tensors, verdict
+from app.parts import drawing, focus, frame, selected, tensors, verdict
 from app.work import Shown
 
 
@@ -27,37 +27,10 @@ def body(shown: Shown, handle: PlanHandle) -> None:
     with left:
         drawing.canvas(handle, height=540)
     with right:
-        selected(shown)
+        selected.panel(shown)
     chosen = state.choice()
     tensors.table(shown.plan, shown.key, focus.drawn(shown.plan), search=chosen.search, selected=chosen.selected)
     state.write_link()
-
-
-def selected(shown: Shown) -> None:
-    """The details of the selected tensor, and the way along its slot."""
-    plan, name = shown.plan, state.choice().selected
-    if not name:
-        st.html(details.nothing_selected())
-        return
-    if name not in plan.row_of:
-        st.html(markup.empty("Not in this plan", f"{words.shortened(name)} is no tensor of this plan."))
-        return
-    st.html(details.details(plan, shown.solution, name))
-    near = details.neighbours(plan, name)
-    with st.container(horizontal=True, gap="small"):
-        for label, target, end in (
-            ("‹ slot before", near.before, "It is the first tenant of its slot."),
-            ("slot after ›", near.after, "It is the last tenant of its slot."),
-        ):
-            st.button(
-                label,
-                key=f"near.{label}",
-                disabled=target is None,
-                help=target or end,
-                on_click=state.choose,
-                kwargs={"selected": target or name},
-            )
-        st.button("Let go", key="let-go", type="tertiary", on_click=state.choose, kwargs={"selected": ""})
 
 
 page()

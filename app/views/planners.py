@@ -60,11 +60,9 @@ def results(shown: Shown) -> tuple[dict[str, Shown], dict[str, TmmuError]]:
     for name in work.planners_for(shown.opened):
         target = state.choice().but(planner=name)
         job = work.desk().known(("plan", *target.problem))
-        if name == shown.choice.planner:
-            answers[name] = shown
-        elif job is not None and job.finished:
+        if job is not None and job.finished:
             try:
-                answers[name] = work.plan_job(target).answer()
+                answers[name] = job.answer()
             except TmmuError as error:
                 refusals[name] = error
     return answers, refusals

@@ -1,0 +1,39 @@
+"""The details of the selected tensor, and the way along its slot."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from app import details, markup, state, words
+from app.parts import focus
+from app.work import Shown
+
+
+def panel(shown: Shown) -> None:
+    """The card of the selected tensor; how to select where none is."""
+    plan, name = shown.plan, state.choice().selected
+    if not name:
+        st.html(details.nothing_selected())
+        arena = focus.arena(shown)
+        if arena and plan.arena_of[arena].peak_live_bytes:
+            st.html(details.largest_at_peak(plan, arena))
+        return
+    if name not in plan.row_of:
+        st.html(markup.empty("Not in this plan", f"{words.shortened(name)} is no tensor of this plan."))
+        return
+    st.html(details.details(plan, shown.solution, name))
+    near = details.neighbours(plan, name)
+    with st.container(horizontal=True, gap="small"):
+        for label, target, end in (
+            ("‹ slot before", near.before, "It is the first tenant of its slot."),
+            ("slot after ›", near.after, "It is the last tenant of its slot."),
+        ):
+            st.button(
+                label,
+                key=f"near.{label}",
+                disabled=target is None,
+                help=target or end,
+                on_click=state.choose,
+                kwargs={"selected": target or name},
+            )
+        st.button("Let go", key="let-go", type="tertiary", on_click=state.choose, kwargs={"selected": ""})
