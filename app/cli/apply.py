@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from app import words
-from app.cli.console import FINE, Column, UsageFault, say, say_json, table
-from app.cli.options import AsJson, PlanRequest, Source, planning, resolve
+from app.cli.console import FINE, Column, say, say_json, table
+from app.cli.options import AsJson, PlanRequest, Source, planning, resolve, whole
 
 Security = Annotated[
     str, typer.Option(metavar="WORD", help="standard, or confidential or regulated, which forbid debug fill.")
@@ -31,9 +31,7 @@ def command(
     from tmmu_core.runtime.commit import commit_execution
 
     found = resolve(plan, request)
-    if found.trace is not None and not found.trace.complete:
-        raise UsageFault(f"{plan} is a digest: it does not tell its tensors.", "Apply the plan, or a whole trace.")
-    applied = apply_plan(found.plan, security=security)
+    applied = apply_plan(whole(found), security=security)
     if debug_fill is not None:
         for tensor_id in found.plan.tensor_ids:
             applied.debug_fill(tensor_id, debug_fill)

@@ -8,7 +8,7 @@ import typer
 
 from app.cli.console import FINE, UsageFault, write_output
 from app.cli.judge import AgainstGraph, resolve_with_graph, solved_like
-from app.cli.options import AsJson, PlanRequest, Source, planning
+from app.cli.options import AsJson, PlanRequest, Source, planning, whole
 from tmmu_core.graph import document
 from tmmu_core.plan.checkpoint import checkpoint
 
@@ -23,10 +23,9 @@ def command(graph: Source, request: PlanRequest, output: To, of: AgainstGraph = 
         raise UsageFault(
             f"{graph} does not say which node makes a tensor.", "Give the graph, or the plan's graph by --graph."
         )
-    solved = solved_like(found, against)
-    assert solved.solution is not None
+    solved = solved_like(found, against, request)
     if found.plan.ir_hash != solved.plan.ir_hash:
         raise UsageFault(f"{graph} is not a plan of {of}: their ir_hash differs.", "Give the graph it was made from.")
-    data = checkpoint(found.plan, solved.solution.liveness)
+    data = checkpoint(whole(found), solved.liveness)
     write_output(output, document.pack(data) if output.endswith(".gz") else data, "the checkpoint")
     return FINE

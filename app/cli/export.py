@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from app.cli.console import FINE, STREAM, UsageFault, write_output
-from app.cli.options import AsJson, Out, PlanRequest, Source, planning, resolve
+from app.cli.options import AsJson, Out, PlanRequest, Source, planning, resolve, whole
 from tmmu_core.graph import document
 from tmmu_core.plan import files, trace
 from tmmu_core.plan.model import Plan
@@ -37,9 +37,7 @@ def command(
     if arena is not None and to != "instance":
         raise UsageFault(f"--arena has no effect on the format {to}.", "It holds all arenas.")
     found = resolve(plan, request)
-    if found.trace is not None and not found.trace.complete:
-        raise UsageFault(f"{plan} is a digest: it does not tell its tensors.", "Export the plan, or a whole trace.")
-    data = files.to_instance(found.plan, arena) if to == "instance" else EXPORTERS[to](found.plan)
+    data = files.to_instance(whole(found), arena) if to == "instance" else EXPORTERS[to](whole(found))
     name = output or STREAM
     write_output(name, document.pack(data) if name.endswith(".gz") else data, f"the plan as {to}")
     return FINE

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from app import words
 from app.cli.console import FINDING, FINE, Column, UsageFault, say, say_json, table
-from app.cli.options import PlanRequest, Resolved, open_any, resolve, resolve_opened
+from app.cli.options import PlanRequest, Resolved, open_any, resolve_opened
 from tmmu_core.graph.model import Graph
+from tmmu_core.plan.engine import Solution
+from tmmu_core.plan.model import Plan
+from tmmu_core.plan.trace import Trace
 
 if TYPE_CHECKING:
     from tmmu_core.judge.finding import Finding
@@ -22,8 +25,13 @@ AgainstGraph = Annotated[
 
 
 def resolve_with_graph(name: str, graph: str | None, request: PlanRequest) -> tuple[Resolved, Graph | None]:
-    """The plan to judge and the graph to judge it against, where there is one."""
-    found = resolve(name, request)
+    """The plan to judge and the graph to judge it against, where there is one.
+
+    With a finished plan, ``--dims`` and ``--arenas`` say under what it was made; nothing else has a meaning there.
+    """
+    opened = open_any(name)
+    finished = isinstance(opened, Plan | Trace)
+    found = resolve_opened(opened, name, replace(request, dims=None, arenas=None) if finished else request)
     if graph is None:
         return found, found.graph
     if found.graph is not None:
@@ -34,16 +42,17 @@ def resolve_with_graph(name: str, graph: str | None, request: PlanRequest) -> tu
     return found, against
 
 
-def solved_like(found: Resolved, graph: Graph) -> Resolved:
-    """The graph's own solution under the plan's mode, preset, planner and order, for what only liveness knows."""
+def solved_like(found: Resolved, graph: Graph, request: PlanRequest) -> Solution:
+    """The graph's own solution under the plan's mode, preset and order, for what only liveness knows."""
     plan = found.plan
     if found.solution is not None:
-        return found
+        return found.solution
     own = {node.node_id for node in graph.nodes}
     order = tuple(node for node in plan.execution_order if node in own)
-    return resolve_opened(
-        graph, found.name, PlanRequest(mode=plan.mode, preset=plan.preset, order=order, token=plan.replay_token)
-    )
+    asked = PlanRequest(mode=plan.mode, preset=plan.preset, order=order, token=plan.replay_token, dims=request.dims)
+    solution = resolve_opened(graph, found.name, asked).solution
+    assert solution is not None
+    return solution
 
 
 def tell(findings: Sequence[Finding], headline: str, as_json: bool, **more: Any) -> int:

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 from app import words
-from app.cli.console import UsageFault
-from app.cli.judge import AgainstGraph, resolve_with_graph, solved_like, tell
-from app.cli.options import AsJson, PlanRequest, Source, planning
+from app.cli.judge import AgainstGraph, resolve_with_graph, tell
+from app.cli.options import AsJson, PlanRequest, Source, planning, whole
 
 
 @planning
-def command(graph: Source, request: PlanRequest, of: AgainstGraph = None, json: AsJson = False) -> int:
-    """Lint a graph and its plan: slots, lifetimes, addresses, hand-offs through an undeclared default.
+def command(plan: Source, request: PlanRequest, graph: AgainstGraph = None, json: AsJson = False) -> int:
+    """Lint a graph's plan, or a finished one: slots, lifetimes, addresses, hand-offs through an undeclared default.
 
+    With a finished plan, --graph gives the graph that lifetimes and hand-offs are checked against.
     Exit code: 0 no error (warnings may be), 1 an error.
     """
-    from tmmu_core.judge import lint
+    from tmmu_core.judge.lint import lint_verdict
 
-    found, against = resolve_with_graph(graph, of, request)
-    if against is None:
-        raise UsageFault(f"{graph} does not hold a graph.", "Give the graph, or the plan's graph by --graph.")
-    solved = solved_like(found, against)
-    assert solved.solution is not None
-    findings = list(lint(against, found.plan, solved.solution.liveness))
-    errors = sum(finding.severity == "error" for finding in findings)
-    headline = f"{words.count(errors, 'error')}, {words.count(len(findings) - errors, 'warning')}"
-    return tell(findings, headline, json)
+    found, against = resolve_with_graph(plan, graph, request)
+    verdict = lint_verdict(whole(found), against, dims=request.dims)
+    errors, warnings = words.count(len(verdict.errors), "error"), words.count(len(verdict.warnings), "warning")
+    headline = f"{errors}, {warnings}; rules: {', '.join(verdict.checked)}"
+    return tell(verdict.findings, headline, json, checked=list(verdict.checked))

@@ -301,6 +301,13 @@ def resolve_either(name: str, request: PlanRequest) -> Resolved:
     return resolve_opened(opened, name, PlanRequest() if isinstance(opened, Plan | Trace) else request)
 
 
+def whole(found: Resolved) -> Plan:
+    """The plan, which must tell its tensors. Raises :class:`UsageFault` for a digest."""
+    if found.trace is not None and not found.trace.complete:
+        raise UsageFault(f"{found.name} is a digest: it does not tell its tensors.", "Give the plan, or a whole trace.")
+    return found.plan
+
+
 def _refuse_idle_options(name: str, request: PlanRequest) -> None:
     idle = [f.name for f in fields(request) if getattr(request, f.name) != getattr(PlanRequest(), f.name)]
     if idle:

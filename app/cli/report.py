@@ -6,19 +6,24 @@ from typing import Annotated
 
 import typer
 
-from app.cli.console import FINE, UsageFault, write_output
-from app.cli.options import AsJson, PlanRequest, Source, planning, resolve
+from app.cli.console import FINE, write_output
+from app.cli.options import AsJson, PlanRequest, Source, planning, resolve, resolve_either, whole
 
 To = Annotated[str, typer.Option("-o", "--output", metavar="FILE", help="Write to this file; - for standard output.")]
+Against = Annotated[
+    str | None, typer.Option(metavar="FILE", help="A plan, trace or graph to tell the difference from.")
+]
+Title = Annotated[str, typer.Option(metavar="TEXT", help="The report's title [the graph's name].")]
 
 
 @planning
-def command(plan: Source, request: PlanRequest, output: To, json: AsJson = False) -> int:
+def command(
+    plan: Source, request: PlanRequest, output: To, baseline: Against = None, title: Title = "", json: AsJson = False
+) -> int:
     """Write the report of a plan (or of a graph's plan) as one HTML file without outside references."""
-    from app.report import render
+    from app.report.build import build_report
 
     found = resolve(plan, request)
-    if found.trace is not None and not found.trace.complete:
-        raise UsageFault(f"{plan} is a digest: it does not tell its tensors.", "Report the plan, or a whole trace.")
-    write_output(output, render(found.plan, found.solution).encode(), "the report")
+    before = None if baseline is None else whole(resolve_either(baseline, request))
+    write_output(output, build_report(found.solution or whole(found), baseline=before, title=title), "the report")
     return FINE

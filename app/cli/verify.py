@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from app import words
-from app.cli.console import UsageFault
 from app.cli.judge import AgainstGraph, resolve_with_graph, tell
-from app.cli.options import AsJson, PlanRequest, Source, planning
+from app.cli.options import AsJson, PlanRequest, Source, planning, whole
 
 
 @planning
@@ -15,16 +14,10 @@ def command(plan: Source, request: PlanRequest, graph: AgainstGraph = None, json
     A graph is planned first. With a finished plan, --graph gives the graph to check its live ranges against.
     Exit code: 0 nothing found, 1 a finding.
     """
-    from tmmu_core.judge import verify_plan
+    from tmmu_core.judge.verifier import verify_plan
 
     found, against = resolve_with_graph(plan, graph, request)
-    if found.trace is not None and not found.trace.complete:
-        raise UsageFault(f"{plan} is a digest: it does not tell its tensors.", "Verify the plan, or a whole trace.")
-    verdict = verify_plan(against, found.plan)
+    verdict = verify_plan(whole(found), against, dims=request.dims, arenas=request.arenas)
     checked = words.count(len(verdict.checked), "rule")
-    return tell(
-        verdict.findings,
-        f"{verdict}; {checked} checked: {', '.join(verdict.checked)}",
-        json,
-        checked=list(verdict.checked),
-    )
+    headline = f"{verdict}; {checked} checked: {', '.join(verdict.checked)}"
+    return tell(verdict.findings, headline, json, checked=list(verdict.checked))
