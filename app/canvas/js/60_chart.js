@@ -323,8 +323,11 @@ class Chart {
       let a = (birth[i] - w.t0) * st, b = (death[i] - w.t0) * st, c = (v0[i] - w.v0) * sx, d = (v1[i] - w.v0) * sx;
       if (b <= 0 || a >= along || d <= 0 || c >= across) continue;
       count++;
-      if (map && isView[i]) continue;
       const wide = b - a, high = d - c;
+      if (map && isView[i]) {
+        if (wide * high > 900 * scale * scale) big.push(i);
+        continue;
+      }
       if (wide >= 3 && high >= 3) {
         a = Math.round(a); b = Math.round(b); c = Math.round(c); d = Math.round(d);
         if (wide >= 5 && high >= 5) { b -= 1; d -= 1; } // a hairline tells neighbours apart
@@ -391,17 +394,28 @@ class Chart {
     for (const row of rows) {
       const at = this.clipped(maps.box(plan.birth[row], plan.death[row], s.v0[row], s.v1[row]));
       const w = at[2] - at[0], h = at[3] - at[1];
-      if (w >= 44 && h >= 13) places.push([w * h, row, at]);
+      if (w >= 44 && h >= 13 && !(s.view === "slots" && plan.isView[row])) places.push([w * h, row, at]);
     }
     places.sort((a, b) => b[0] - a[0] || a[1] - b[1]);
+    const twins = new Map(); // tensors of one storage may have one box: the first is named, the others are counted
+    const placeOf = ([x0, y0, x1, y1]) => [x0, y0, x1, y1].map(Math.round).join();
+    for (const [, , at] of places) twins.set(placeOf(at), (twins.get(placeOf(at)) ?? 0) + 1);
     pen.textBaseline = "middle";
     pen.textAlign = "left";
-    for (const [, row, [x0, y0, x1, y1]] of places.slice(0, 400)) {
+    for (const [, row, at] of places.slice(0, 400)) {
+      const [x0, y0, x1, y1] = at, same = twins.get(placeOf(at));
+      if (!same) continue;
+      twins.set(placeOf(at), 0);
+      const more = same > 1 ? ` +${same - 1}` : "";
       const colour = this.paints.table[this.paints.codes[row]];
       if (this.hits && !this.hits[row]) pen.fillStyle = look.soft;
       else pen.fillStyle = luminance(colour) > 0.22 ? "#000" : "#fff";
-      const y = Math.min((y0 + y1) / 2, y0 + 60);
-      pen.fillText(shortened(plan.ids.at(row), Math.floor((x1 - x0 - 9) / letter)), x0 + 4, y + 0.5);
+      const y = Math.min((y0 + y1) / 2, y0 + 60), text = shortened(plan.ids.at(row), Math.floor((x1 - x0 - 9) / letter) - more.length) + more;
+      // A view's name stands at the right, its base's at the left.
+      const view = s.view === "map" && plan.isView[row];
+      if (view) pen.fillStyle = "#111";
+      pen.textAlign = view ? "right" : "left";
+      pen.fillText(text, view ? x1 - 5 : x0 + 4, y + 0.5);
     }
   }
 
@@ -508,7 +522,9 @@ class Chart {
   ticks(pen, maps) {
     const { plan, win: w, scene: s, plot: p } = this, down = this.state.transposed;
     const time = [], space = [];
-    const room = down ? 22 : Math.min(128, Math.max(74, p.w / 7));
+    let longest = 0;
+    for (let k = 0; k < 24; k++) longest = Math.max(longest, plan.nodes.at(Math.floor(w.t0 + (k / 24) * (w.t1 - w.t0))).length);
+    const room = down ? 22 : Math.min(132, Math.max(64, p.w / 14, 6.2 * (longest + String(plan.steps).length + 4)));
     const every = tens(room / maps.kt);
     for (let t = Math.max(0, Math.ceil(w.t0 / every - 1e-9) * every); t < Math.min(plan.steps, w.t1); t += every) {
       const px = maps.time(t + (maps.kt > 30 ? 0.5 : 0));
@@ -598,7 +614,7 @@ class Chart {
     const { strip: q, plan, win: w } = this, arena = plan.arenas[this.curve], down = this.state.transposed;
     if (!arena || !plan.steps) return;
     const extent = Number(arena.extent), capacity = arena.capacity === null ? 0 : Number(arena.capacity);
-    const top = Math.max(1, extent, Number(arena.peak), capacity <= 1.5 * extent ? capacity : 0) * 1.08;
+    const top = Math.max(1, extent, Number(arena.peak), capacity <= 1.5 * extent ? capacity : 0) * 1.17;
     const size = down ? q.w : q.h, length = down ? q.h : q.w, kb = size / top;
     pen.save();
     pen.beginPath();
