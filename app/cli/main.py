@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import wraps
 from importlib import import_module
 
 import typer
@@ -35,6 +36,23 @@ COMMANDS = (
 INTERRUPTED = 130
 
 
+class NobodyReads(Exception):
+    """Whoever read our output has closed it. Not an ``OSError``, of which typer would make exit code 1."""
+
+
+def _until_nobody_reads(command: Callable[..., int]) -> Callable[..., int]:
+    @wraps(command)
+    def guarded(**given: object) -> int:
+        try:
+            code = command(**given)
+            sys.stdout.flush()
+            return code
+        except BrokenPipeError as error:
+            raise NobodyReads from error
+
+    return guarded
+
+
 def build() -> typer.Typer:
     """The command line as a typer application."""
     app = typer.Typer(
@@ -47,7 +65,7 @@ def build() -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     for name in COMMANDS:
-        app.command(name)(import_module(f"app.cli.{name}").command)
+        app.command(name)(_until_nobody_reads(import_module(f"app.cli.{name}").command))
 
     @app.callback(invoke_without_command=True)
     def whole(
@@ -71,16 +89,14 @@ def run(arguments: Sequence[str]) -> int:
     """Run one command line; its exit code. Nothing is raised."""
     as_json = "--json" in arguments
     try:
-        code = build()(list(arguments), standalone_mode=False, prog_name="tmmu")
-        sys.stdout.flush()
-        return int(code or FINE)
+        return int(build()(list(arguments), standalone_mode=False, prog_name="tmmu") or FINE)
     except TmmuError as error:
         fault(error, as_json=as_json)
         return BAD_INPUT
     except TyperException as error:
         fault(_usage(error), as_json=as_json)
         return BAD_INPUT
-    except BrokenPipeError:
+    except (NobodyReads, BrokenPipeError):
         # Whoever read us has seen enough. Standard output is closed for good, lest Python complain on its way out.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FINE

@@ -1,0 +1,414 @@
+"""Each command on real samples: what it says, what it writes, how it ends."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from app.cli.main import run
+from tmmu_core.graph.model import Graph
+from tmmu_core.plan.compare import same_plan
+from tmmu_core.plan.engine import plan_graph
+from tmmu_core.plan.files import to_json
+from tmmu_core.plan.model import Plan
+from tmmu_core.plan.reading import read_any
+from tmmu_core.plan.trace import Trace
+
+SAMPLES = Path(__file__).resolve().parents[2] / "sample_graphs"
+CHAIN = str(SAMPLES / "linear_chain.tmmu.json")
+NONE = str(SAMPLES / "linear_chain_none.tmmu.json")
+VIEWS = str(SAMPLES / "views.tmmu.json")
+TRAINING = str(SAMPLES / "training_step.tmmu.json")
+ARENAS = str(SAMPLES / "two_arenas.tmmu.json")
+
+
+def graph_of(name: str) -> Graph:
+    found = read_any(Path(name).read_bytes(), name)
+    assert isinstance(found, Graph)
+    return found
+
+
+def plan_file(tmp_path: Path, name: str, *options: str, as_file: str = "plan.json") -> str:
+    path = tmp_path / as_file
+    assert run(["plan", name, *options, "-o", str(path)]) == 0
+    return str(path)
+
+
+@pytest.fixture
+def told(capsysbinary: pytest.CaptureFixture[bytes]) -> Any:
+    """``told(*arguments) -> (exit code, stdout, stderr)``."""
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        capsysbinary.readouterr()
+        code = run(arguments)
+        out, err = capsysbinary.readouterr()
+        return code, out.decode(), err.decode()
+
+    return call
+
+
+# --- plan --------------------------------------------------------------------------------------------------------
+
+
+def test_a_chain_of_element_wise_nodes_takes_one_slot(told: Any) -> None:
+    code, out, _ = told("plan", CHAIN, "--json")
+    assert code == 0
+    assert json.loads(out)["arenas"]["activations"]["slots"] == 1
+
+
+def test_the_same_chain_without_hand_offs_takes_two(told: Any) -> None:
+    _, out, _ = told("plan", NONE, "--json")
+    assert json.loads(out)["arenas"]["activations"]["slots"] == 2
+
+
+def test_in_a_pipe_the_table_has_no_frame_and_its_sizes_have_units(told: Any) -> None:
+    _, out, err = told("plan", CHAIN)
+    assert "64.0 KiB (65,536 B)" in out
+    assert not set(out) & set("─│┌┐└┘━┃╭╮╰╯")
+    assert "\x1b" not in out
+    assert err == ""
+
+
+def test_long_names_are_not_cut_in_a_pipe(told: Any, tmp_path: Path) -> None:
+    name = "a" * 300
+    document = json.loads(Path(CHAIN).read_text())
+    path = tmp_path / "long.json"
+    path.write_text(json.dumps(document).replace('"t3"', f'"{name}"'))
+    _, out, _ = told("compare", CHAIN, str(path), "--limit", "100")
+    assert any(line.startswith(name + " ") for line in out.splitlines())
+
+
+def test_json_is_the_plan_file(told: Any) -> None:
+    _, out, _ = told("plan", VIEWS, "--json")
+    found = read_any(out.encode())
+    assert isinstance(found, Plan)
+    assert same_plan(found, plan_graph(graph_of(VIEWS)).plan) == ()
+
+
+@pytest.mark.parametrize("ending", [".json", ".cbor", ".parquet", ".json.gz", ".cbor.gz"])
+def test_a_plan_is_written_in_the_format_of_its_ending(tmp_path: Path, ending: str) -> None:
+    path = plan_file(tmp_path, VIEWS, as_file="plan" + ending)
+    found = read_any(Path(path).read_bytes(), path)
+    assert isinstance(found, Plan)
+    assert same_plan(found, plan_graph(graph_of(VIEWS)).plan) == ()
+
+
+def test_a_plan_as_csv_has_its_rows(tmp_path: Path) -> None:
+    path = plan_file(tmp_path, VIEWS, as_file="plan.csv")
+    assert len(list(csv.DictReader(io.StringIO(Path(path).read_text())))) == len(plan_graph(graph_of(VIEWS)).plan)
+
+
+def test_standard_output_takes_the_plan_and_nothing_else(told: Any) -> None:
+    _, out, _ = told("plan", CHAIN, "-o", "-")
+    assert isinstance(read_any(out.encode()), Plan)
+
+
+def test_standard_input_is_read(told: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(Path(CHAIN).read_bytes())))
+    code, out, _ = told("plan", "-", "--json")
+    assert code == 0
+    assert json.loads(out)["ir_name"] == "linear_chain"
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (("--mode", "forward"), {"mode": "forward", "preset": "train_full"}),
+        (("--mode", "backward", "--preset", "remat_enabled"), {"mode": "backward", "preset": "remat_enabled"}),
+        (("--planner", "naive"), {"planner": "naive"}),
+        (("--rank", "1", "--world-size", "4"), {"rank": 1, "world_size": 4}),
+        (("--token", "ab" * 32), {"replay_token": "ab" * 32}),
+    ],
+)
+def test_options_reach_the_plan(told: Any, options: tuple[str, ...], expected: dict[str, object]) -> None:
+    _, out, _ = told("plan", CHAIN, *options, "--json")
+    document = json.loads(out)
+    assert {key: document[key] for key in expected} == expected
+
+
+def test_a_graph_with_backward_nodes_is_planned_backward(told: Any) -> None:
+    assert json.loads(told("plan", TRAINING, "--json")[1])["mode"] == "backward"
+
+
+def test_arenas_come_from_a_file(told: Any, tmp_path: Path) -> None:
+    config = tmp_path / "arenas.json"
+    config.write_text('{"activations": {"alignment_bytes": 64, "page_size": 4096, "capacity_bytes": 99999}}')
+    arena = json.loads(told("plan", CHAIN, "--arenas", str(config), "--json")[1])["arenas"]["activations"]
+    assert (arena["alignment_bytes"], arena["capacity_bytes"], arena["committed_bytes"]) == (64, 99999, 65536)
+
+
+@pytest.mark.parametrize("text", ['["{}"]', "{}\n"])
+def test_an_order_is_read_as_json_or_as_lines(told: Any, tmp_path: Path, text: str) -> None:
+    ids = json.loads(told("plan", CHAIN, "--json")[1])["execution_order"]
+    order = tmp_path / "order"
+    order.write_text(json.dumps(ids) if text.startswith("[") else "\n".join(ids) + "\n")
+    code, out, _ = told("plan", CHAIN, "--order", str(order), "--json")
+    assert code == 0
+    assert json.loads(out)["execution_order"] == ids
+
+
+def test_dims_set_a_point(told: Any) -> None:
+    dynamic = str(SAMPLES / "dynamic_batch.tmmu.json")
+    dim = next(iter(graph_of(dynamic).dims))
+    small = json.loads(told("plan", dynamic, "--dims", f"{dim}=1", "--json")[1])
+    large = json.loads(told("plan", dynamic, "--json")[1])
+    assert small["metrics"]["extent_bytes"] < large["metrics"]["extent_bytes"]
+    assert small["ir_hash"] == large["ir_hash"]
+
+
+def test_an_instance_is_one_arena(told: Any, tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("id,lower,upper,size\na,0,2,100\nb,2,4,60\n")
+    document = json.loads(told("plan", str(path), "--json")[1])
+    assert list(document["arenas"]) == ["arena"]
+    assert document["arenas"]["arena"]["extent_bytes"] == 100
+
+
+def test_a_finished_instance_is_looked_at_as_it_is_unless_a_planner_is_named(told: Any, tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("id,lower,upper,size,offset\na,0,2,100,0\nb,2,4,60,500\n")
+    assert json.loads(told("plan", str(path), "--json")[1])["arenas"]["arena"]["extent_bytes"] == 560
+    assert json.loads(told("plan", str(path), "--planner", "slots", "--json")[1])["metrics"]["extent_bytes"] == 100
+
+
+def test_hashed_addresses_are_told_as_such(told: Any) -> None:
+    code, out, _ = told("plan", CHAIN, "--addressing", "blake3_sparse")
+    assert code == 0
+    assert "blake3_sparse" in out
+
+
+# --- trace, compare ----------------------------------------------------------------------------------------------
+
+
+def test_a_trace_goes_to_standard_output_as_json_lines(told: Any) -> None:
+    code, out, _ = told("trace", CHAIN)
+    assert code == 0
+    assert json.loads(out.splitlines()[0])["record"] == "allocation_header"
+    assert isinstance(read_any(out.encode()), Trace)
+
+
+def test_a_trace_of_a_plan_is_the_trace_of_its_graph(told: Any, tmp_path: Path) -> None:
+    assert told("trace", plan_file(tmp_path, VIEWS))[1] == told("trace", VIEWS)[1]
+
+
+def test_a_trace_is_written_as_a_cbor_sequence(tmp_path: Path) -> None:
+    path = tmp_path / "t.cborseq"
+    assert run(["trace", VIEWS, "-o", str(path)]) == 0
+    assert isinstance(read_any(path.read_bytes()), Trace)
+
+
+def test_identical_plans_end_with_0(told: Any, tmp_path: Path) -> None:
+    code, out, _ = told("compare", plan_file(tmp_path, CHAIN), CHAIN)
+    assert code == 0
+    assert out.startswith("identical")
+
+
+def test_diverged_plans_end_with_1_and_say_where(told: Any, tmp_path: Path) -> None:
+    code, out, _ = told("compare", CHAIN, plan_file(tmp_path, CHAIN, "--planner", "naive"))
+    assert code == 1
+    assert "first divergence at $.tensors['t1'].logical_slot: 0 → 1" in out
+    assert "+512 KiB" in out
+
+
+def test_incomparable_plans_end_with_3_and_say_why(told: Any, tmp_path: Path) -> None:
+    code, out, _ = told("compare", CHAIN, plan_file(tmp_path, CHAIN, "--seed", "5"))
+    assert code == 3
+    assert "not comparable: another replay token" in out
+
+
+def test_the_json_of_a_comparison_has_the_same_keys_whatever_the_verdict(told: Any) -> None:
+    same, other = (json.loads(told("compare", CHAIN, b, "--json")[1]) for b in (CHAIN, NONE))
+    assert list(same) == list(other)
+    assert (same["identical"], other["identical"], other["comparable"]) == (True, False, False)
+
+
+def test_a_golden_trace_compares_with_its_sample(told: Any) -> None:
+    golden = SAMPLES / "golden" / "linear_chain.inference.trace.jsonl"
+    assert told("compare", str(golden), CHAIN)[0] == 0
+
+
+# --- verify, lint, gate ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sample", [CHAIN, VIEWS, TRAINING, ARENAS])
+def test_samples_verify(told: Any, sample: str) -> None:
+    code, out, _ = told("verify", sample)
+    assert code == 0
+    assert out.startswith("verified")
+
+
+def test_a_moved_offset_is_found_in_a_plan_file(told: Any, tmp_path: Path) -> None:
+    path = Path(plan_file(tmp_path, VIEWS))
+    document = json.loads(path.read_text())
+    document["tensors"][-1]["offset_bytes"] += 1
+    path.write_text(json.dumps(document))
+    code, out, _ = told("verify", str(path), "--json")
+    assert code == 1
+    found = json.loads(out)
+    assert not found["ok"]
+    assert "alignment" in [finding["rule"] for finding in found["findings"]]
+
+
+def test_a_shortened_range_is_found_with_the_graph_at_hand(told: Any, tmp_path: Path) -> None:
+    path = Path(plan_file(tmp_path, NONE))
+    document = json.loads(path.read_text())
+    document["tensors"][1]["death"] -= 1
+    path.write_text(json.dumps(document))
+    assert told("verify", str(path), "--graph", NONE)[0] == 1
+
+
+def test_lint_tells_what_an_undeclared_default_did(told: Any, tmp_path: Path) -> None:
+    document = json.loads(Path(CHAIN).read_text())
+    for node in document["nodes"]:
+        node.pop("inplace", None)
+    path = tmp_path / "bare.json"
+    path.write_text(json.dumps(document))
+    code, out, _ = told("lint", str(path), "--json")
+    assert code == 0
+    found = json.loads(out)
+    assert found["ok"]
+    assert {finding["rule"] for finding in found["findings"]} == {"undeclared_inplace"}
+
+
+@pytest.mark.parametrize(
+    ("limits", "code"),
+    [
+        (("--max-extent", "64KiB"), 0),
+        (("--max-extent", "65535"), 1),
+        (("--max-extent", "activations=1MiB"), 0),
+        (("--max-peak", "65535"), 1),
+        (("--max-gap", "0"), 0),
+        (("--min-reuse", "88%"), 0),
+        (("--min-reuse", "89%"), 1),
+        (("--max-extent", "64KiB", "--max-peak", "1"), 1),
+        (("--baseline", CHAIN), 0),
+        (("--baseline", CHAIN, "--max-growth", "5%"), 0),
+    ],
+)
+def test_a_gate_is_green_or_red(told: Any, limits: tuple[str, ...], code: int) -> None:
+    assert told("gate", CHAIN, *limits)[0] == code
+
+
+def test_growth_over_a_baseline_is_red_at_the_byte(told: Any) -> None:
+    assert told("gate", NONE, "--baseline", CHAIN, "--max-growth", "65536")[0] == 0
+    assert told("gate", NONE, "--baseline", CHAIN, "--max-growth", "65535")[0] == 1
+    assert told("gate", NONE, "--baseline", CHAIN, "--max-growth", "100%")[0] == 0
+    assert told("gate", NONE, "--baseline", CHAIN, "--max-growth", "99.9%")[0] == 1
+
+
+def test_the_gap_of_a_gate_is_held_exactly(told: Any, tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("id,lower,upper,size,offset\na,0,1,1000,125\n")
+    assert told("gate", str(path), "--max-gap", "12.5")[0] == 0
+    assert told("gate", str(path), "--max-gap", "12.49")[0] == 1
+
+
+# --- export, report, convert, checkpoint, restore, sweep, apply --------------------------------------------------
+
+
+@pytest.mark.parametrize("format_", ["json", "cbor", "parquet", "trace", "trace-cbor"])
+def test_an_export_is_read_back(tmp_path: Path, format_: str) -> None:
+    path = tmp_path / "out"
+    assert run(["export", plan_file(tmp_path, VIEWS), "--to", format_, "-o", str(path)]) == 0
+    found = read_any(path.read_bytes())
+    plan = found.plan if isinstance(found, Trace) else found
+    assert isinstance(plan, Plan)
+    assert same_plan(plan, plan_graph(graph_of(VIEWS)).plan) == ()
+
+
+def test_an_arena_exports_as_an_instance_that_plans_to_the_same_extent(told: Any, tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    assert run(["export", VIEWS, "--to", "instance", "--arena", "activations", "-o", str(path)]) == 0
+    extent = json.loads(told("plan", VIEWS, "--json")[1])["arenas"]["activations"]["extent_bytes"]
+    assert json.loads(told("plan", str(path), "--json")[1])["arenas"]["arena"]["extent_bytes"] == extent
+
+
+def test_a_report_is_one_file_without_outside_references(tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    assert run(["report", VIEWS, "-o", str(path)]) == 0
+    text = path.read_text()
+    assert text.lstrip().lower().startswith("<!doctype html>")
+    assert "<script src=" not in text
+    assert "<link " not in text
+
+
+def test_a_model_is_converted_and_planned_alike(told: Any, tmp_path: Path) -> None:
+    source, path = str(SAMPLES / "node_centric.json"), tmp_path / "graph.tmmu.cbor.gz"
+    assert run(["convert", source, "-o", str(path)]) == 0
+    one, other = (json.loads(told("plan", name, "--json")[1]) for name in (source, str(path)))
+    assert one["layout_hash"] == other["layout_hash"]
+
+
+def test_a_checkpoint_restores_to_the_plan(told: Any, tmp_path: Path) -> None:
+    path = tmp_path / "c.tmmu-checkpoint"
+    assert run(["checkpoint", TRAINING, "--seed", "3", "-o", str(path)]) == 0
+    code, out, _ = told("restore", str(path), "--json")
+    assert code == 0
+    assert same_plan(read_any(out.encode()), plan_graph(graph_of(TRAINING), seed=3).plan) == ()  # type: ignore[arg-type]
+
+
+def test_a_finished_plan_is_checkpointed_with_its_graph(tmp_path: Path) -> None:
+    plan, one, other = plan_file(tmp_path, TRAINING), tmp_path / "1", tmp_path / "2"
+    assert run(["checkpoint", plan, "--graph", TRAINING, "-o", str(one)]) == 0
+    assert run(["checkpoint", TRAINING, "-o", str(other)]) == 0
+    assert one.read_bytes() == other.read_bytes()
+
+
+def test_a_damaged_checkpoint_is_refused(told: Any, tmp_path: Path) -> None:
+    path = tmp_path / "c"
+    run(["checkpoint", CHAIN, "-o", str(path)])
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(bytes(data))
+    code, _, err = told("restore", str(path), "--json")
+    assert code == 2
+    assert json.loads(err)["code_id"] == "UNREADABLE_INPUT"
+
+
+def test_a_sweep_has_a_row_for_each_combination(told: Any) -> None:
+    arguments = ("--planners", "slots,naive", "--modes", "inference,forward", "--alignments", "64,128")
+    code, out, _ = told("sweep", CHAIN, *arguments, "--json")
+    assert code == 0
+    rows = json.loads(out)["rows"]
+    assert [(row["mode"], row["alignment"], row["planner"]) for row in rows] == [
+        (mode, alignment, planner)
+        for mode in ("inference", "forward")
+        for alignment in (64, 128)
+        for planner in ("slots", "naive")
+    ]
+
+
+def test_a_row_of_a_sweep_that_cannot_be_planned_tells_its_code(told: Any) -> None:
+    code, out, _ = told("sweep", CHAIN, "--planners", "slots", "--alignments", "48,64")
+    assert code == 0
+    assert "ALIGNMENT_VIOLATION" in out
+
+
+def test_a_sweep_without_any_plan_is_bad_input(told: Any) -> None:
+    assert told("sweep", CHAIN, "--planners", "slots", "--alignments", "48")[0] == 2
+
+
+def test_a_plan_is_applied_to_real_memory(told: Any) -> None:
+    code, out, _ = told("apply", TRAINING, "--json")
+    assert code == 0
+    found = json.loads(out)
+    assert found["tensors_bound"] == len(plan_graph(graph_of(TRAINING)).plan)
+    assert told("apply", TRAINING, "--json")[1] == out
+
+
+def test_debug_fill_is_refused_under_regulation(told: Any) -> None:
+    assert told("apply", CHAIN, "--debug-fill", "1")[0] == 0
+    assert told("apply", CHAIN, "--debug-fill", "1", "--security", "regulated")[0] == 2
+
+
+def test_a_plan_written_twice_is_one_document_but_for_the_time(tmp_path: Path) -> None:
+    one, other = (msgspec.json.decode(to_json(plan_graph(graph_of(VIEWS)).plan)) for _ in range(2))
+    for document in (one, other):
+        del document["metrics"]["allocation_time_ns"]
+    assert one == other

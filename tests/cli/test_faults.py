@@ -1,0 +1,208 @@
+"""Bad input and bad usage: a sentence with code, place and way out, or one JSON record; always exit code 2."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.cli.main import COMMANDS, run
+
+SAMPLES = Path(__file__).resolve().parents[2] / "sample_graphs"
+CHAIN = str(SAMPLES / "linear_chain.tmmu.json")
+RECORD = {
+    *("code_id", "numeric_code", "severity", "subsystem", "t", "rank", "failure_operator", "replay_token"),
+    *("message", "retryable", "diagnostics"),
+}
+
+
+@pytest.fixture
+def told(capsysbinary: pytest.CaptureFixture[bytes]) -> Any:
+    """``told(*arguments) -> (exit code, stdout, stderr)``."""
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        capsysbinary.readouterr()
+        code = run(arguments)
+        out, err = capsysbinary.readouterr()
+        return code, out.decode(), err.decode()
+
+    return call
+
+
+def _graph(change: Callable[[dict[str, Any]], None]) -> str:
+    document = json.loads(Path(CHAIN).read_text())
+    change(document)
+    return json.dumps(document)
+
+
+def _tensor(**fields: Any) -> Callable[[dict[str, Any]], None]:
+    return lambda document: document["tensors"][2].update(fields)
+
+
+def _cycle(document: dict[str, Any]) -> None:
+    document["nodes"][0]["inputs"] = [document["nodes"][-1]["outputs"][0]]
+
+
+BAD_GRAPHS: dict[str, tuple[str, str]] = {
+    "a cycle": (_graph(_cycle), "LIVENESS_CYCLE"),
+    "an unknown tensor": (_graph(lambda d: d["nodes"][1].update(inputs=["nobody"])), "INVALID_IR_SHAPES"),
+    "a negative shape": (_graph(_tensor(shape=[-1])), "INVALID_IR_SHAPES"),
+    "an overflowing shape": (_graph(_tensor(shape=[2**33, 2**33])), "ALLOCATION_OVERFLOW"),
+    "a wrong dtype": (_graph(_tensor(dtype="float33")), "INVALID_IR_SHAPES"),
+    "a short order": (_graph(lambda d: d.update(execution_order=["relu1"])), "INVALID_IR_SHAPES"),
+    "a wrong type": (_graph(_tensor(shape="4")), "INVALID_IR_SHAPES"),
+    "a truncated file": (Path(CHAIN).read_text()[:200], "UNREADABLE_INPUT"),
+    "a text": ("this is a text\n", "UNREADABLE_INPUT"),
+    "nothing": ("", "UNREADABLE_INPUT"),
+}
+
+
+@pytest.mark.parametrize("what", BAD_GRAPHS)
+def test_bad_input_is_told_in_a_sentence_and_as_one_record(told: Any, tmp_path: Path, what: str) -> None:
+    text, expected = BAD_GRAPHS[what]
+    path = tmp_path / "model.onnx"
+    path.write_text(text)
+    code, out, err = told("plan", str(path))
+    assert (code, out) == (2, "")
+    assert err.startswith("tmmu: ")
+    assert "Traceback" not in err
+    code, out, err = told("plan", str(path), "--json")
+    assert (code, out) == (2, "")
+    record = json.loads(err)
+    assert record["code_id"] == expected
+    if expected == "UNREADABLE_INPUT":
+        assert record["source"]
+        assert record["hint"]
+    else:
+        assert set(record) == RECORD
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        ({"activations": {"alignment_bytes": 48}}, "ALIGNMENT_VIOLATION"),
+        ({"activations": {"capacity_bytes": 100}}, "ARENA_TOO_SMALL"),
+        ({"elsewhere": {}}, "ARENA_TOO_SMALL"),
+        ({"activations": {"capacity_bytes": "much"}}, "INVALID_IR_SHAPES"),
+        ({"activations": 5}, "UNREADABLE_INPUT"),
+        ([], "UNREADABLE_INPUT"),
+    ],
+)
+def test_a_bad_arena_configuration(told: Any, tmp_path: Path, config: object, expected: str) -> None:
+    path = tmp_path / "arenas.json"
+    path.write_text(json.dumps(config))
+    code, _, err = told("plan", CHAIN, "--arenas", str(path), "--json")
+    assert code == 2
+    assert json.loads(err)["code_id"] == expected
+
+
+def test_a_broken_quota_is_told(told: Any) -> None:
+    code, _, err = told("plan", CHAIN, "--budget", "1KiB", "--json")
+    assert code == 2
+    assert json.loads(err)["numeric_code"] == 1302
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (),
+        ("plan",),
+        ("nonsense",),
+        ("plan", CHAIN, "--nonsense"),
+        ("plan", CHAIN, "--mode", "sideways"),
+        ("plan", CHAIN, "--planner", "magic"),
+        ("plan", CHAIN, "--option", "colour=blue"),
+        ("plan", CHAIN, "--option", "colour"),
+        ("plan", CHAIN, "--token", "abc"),
+        ("plan", CHAIN, "--token", "ab" * 32, "--seed", "1"),
+        ("plan", CHAIN, "--seed", "-1"),
+        ("plan", CHAIN, "--seed", "x"),
+        ("plan", CHAIN, "--rank", "4", "--world-size", "4"),
+        ("plan", CHAIN, "--dims", "B"),
+        ("plan", CHAIN, "--dims", "B=many"),
+        ("plan", CHAIN, "--budget", "lots"),
+        ("plan", CHAIN, "--addressing", "magic"),
+        ("plan", CHAIN, "-o", "plan.docx"),
+        ("plan", CHAIN, "-o", "/no/such/folder/plan.json"),
+        ("plan", "/no/such/file.json"),
+        ("plan", str(SAMPLES)),
+        ("plan", str(SAMPLES / "golden" / "linear_chain.inference.trace.jsonl")),
+        ("plan", CHAIN, "--arenas", "/no/such/file.json"),
+        ("trace", str(SAMPLES / "golden" / "linear_chain.inference.trace.jsonl"), "--mode", "forward"),
+        ("compare", CHAIN),
+        ("compare", "-", "-"),
+        ("gate", CHAIN),
+        ("gate", CHAIN, "--max-growth", "1"),
+        ("gate", CHAIN, "--max-gap", "-1"),
+        ("gate", CHAIN, "--max-extent", "nowhere=5"),
+        ("sweep", CHAIN, "--planner", "slots"),
+        ("sweep", CHAIN, "--alignments", "many"),
+        ("export", CHAIN, "--to", "docx"),
+        ("export", CHAIN, "--to", "json", "--arena", "activations"),
+        ("export", str(SAMPLES / "two_arenas.tmmu.json"), "--to", "instance"),
+        ("convert", str(SAMPLES / "golden" / "linear_chain.inference.trace.jsonl")),
+        ("verify", CHAIN, "--graph", CHAIN),
+        ("checkpoint", CHAIN),
+        ("restore", CHAIN),
+        ("explore", "/no/such/file.json"),
+        ("explore", "-"),
+        ("explore", "--port", "0"),
+    ],
+    ids=" ".join,
+)
+def test_bad_usage_ends_with_2_and_writes_no_result(told: Any, arguments: tuple[str, ...]) -> None:
+    code, out, err = told(*arguments)
+    assert code == 2
+    assert "Traceback" not in err
+    if arguments:
+        assert out == ""
+        assert err.startswith("tmmu: ")
+
+
+def test_bad_usage_is_one_record_with_json(told: Any) -> None:
+    code, _, err = told("plan", "--json")
+    assert code == 2
+    assert json.loads(err)["code_id"] == "USAGE"
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help(told: Any, command: str) -> None:
+    code, out, _ = told(command, "--help")
+    assert code == 0
+    assert f"tmmu {command}" in out
+
+
+def test_a_fault_of_ours_is_told_apart_from_every_verdict(told: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise AssertionError("ours")
+
+    monkeypatch.setattr("app.cli.plan.resolve", broken)
+    code, _, err = told("plan", CHAIN)
+    assert code == 70
+    assert "fault of the program" in err
+
+
+def test_the_console_script_ends_with_the_code() -> None:
+    tmmu = [sys.executable, "-m", "app.cli.main"]
+    assert subprocess.run([*tmmu, "plan", CHAIN], capture_output=True, check=False).returncode == 0
+    assert subprocess.run([*tmmu, "plan", "/no/file"], capture_output=True, check=False).returncode == 2
+
+
+def test_a_reader_that_has_seen_enough_is_no_fault() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        [sys.executable, "-m", "app.cli.main", "trace", str(SAMPLES / "resnet50.tmmu.json.gz")],
+        stdout=write,
+        stderr=subprocess.PIPE,
+        check=False,
+    )
+    os.close(write)
+    assert (done.returncode, done.stderr) == (0, b"")
