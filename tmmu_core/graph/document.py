@@ -6,9 +6,12 @@ What is no JSON or CBOR at all is ``UnreadableInput`` with line, column and byte
 
 from __future__ import annotations
 
+import gc
 import io
 import re
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import cbor2
@@ -25,6 +28,21 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 UNPACKED_LIMIT = 1 << 32
 """Bytes that a gzipped file may unpack to: a graph of a million tensors takes a twentieth of it."""
+
+
+@contextmanager
+def many_small_values() -> Iterator[None]:
+    """Let the garbage collector rest while a document becomes values or the reverse.
+
+    Plain values hold no circles, so there is nothing to find; without this a million rows are walked dozens of times.
+    """
+    resting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if resting:
+            gc.enable()
 
 
 def unpack(data: bytes, source: str = "") -> bytes:
@@ -76,7 +94,8 @@ def fields(data: bytes, source: str = "") -> dict[str, Any]:
     """The top-level fields of a document, their values still unread in JSON. Raises ``UnreadableInput``."""
     if kind(data) == "json":
         return _decode_json(data, dict[str, msgspec.Raw], source)
-    value = _load_cbor(data, source)
+    with many_small_values():
+        value = _load_cbor(data, source)
     return {key: inner for key, inner in value.items() if isinstance(key, str)} if isinstance(value, dict) else {}
 
 
@@ -87,9 +106,10 @@ def decode(data: bytes, shape: type[T], source: str = "", noun: str = "graph") -
     ``wrong_type``, ``unknown_field``, ``missing_field``, ``unknown_value``; ``path`` is the JSON path).
     """
     try:
-        if kind(data) == "cbor":
-            return msgspec.convert(_load_cbor(data, source), shape)
-        return _decode_json(data, shape, source)
+        with many_small_values():
+            if kind(data) == "cbor":
+                return msgspec.convert(_load_cbor(data, source), shape)
+            return _decode_json(data, shape, source)
     except msgspec.ValidationError as error:
         raise _wrong_field(error, data, source, noun) from error
 

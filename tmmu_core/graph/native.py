@@ -135,7 +135,8 @@ def _plain(graph: Graph) -> dict[str, Any]:
     Structs omit a word only where it is the very object that is the default, not where it is merely equal: a dtype
     that was read from a file, or put together, would stay.
     """
-    plain: dict[str, Any] = msgspec.to_builtins(_declared(graph))
+    with document.many_small_values():
+        plain: dict[str, Any] = msgspec.to_builtins(_declared(graph))
     for field, words in DEFAULT_WORDS.items():
         for row in plain.get(field, ()):
             for key, default in words:

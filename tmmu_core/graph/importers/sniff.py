@@ -26,14 +26,16 @@ def not_native(data: bytes) -> str:
         return f"the document is of the schema {_text(fields['schema'])}, not a graph"
     if not any(field in fields for field in NATIVE_FIELDS):
         return "the document has none of the fields " + ", ".join(NATIVE_FIELDS)
-    return "its nodes hold shapes and ports, as the node-centric dialect has them" if not not_ports(data) else ""
+    return "its nodes hold shapes and ports, as the node-centric dialect has them" if not _not_ports(fields) else ""
 
 
 def not_ports(data: bytes) -> str:
     """Why this is no graph in the node-centric dialect (contract §8)."""
     fields = _fields(data)
-    if not isinstance(fields, dict):
-        return fields
+    return _not_ports(fields) if isinstance(fields, dict) else fields
+
+
+def _not_ports(fields: dict[str, Any]) -> str:
     if "tensors" in fields:
         return "the document has a list of tensors"
     if "nodes" not in fields:
