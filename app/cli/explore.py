@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from app.cli.console import FINE, STREAM, UsageFault
+from app.cli.console import STREAM, UsageFault
 
 MAIN = Path(__file__).resolve().parents[1] / "main.py"
 
@@ -34,7 +34,8 @@ def command(
     for name in names:
         if not Path(name).is_file():
             raise UsageFault(f"there is no file {name}.", "Check the name.")
-    return FINE if subprocess.call(arguments(names, no_browser, port, address)) == 0 else 70
+    # Replaced, not called: whoever stops this process stops the server.
+    os.execv(sys.executable, arguments(names, no_browser, port, address))
 
 
 def arguments(names: list[str], no_browser: bool, port: int | None, address: str) -> list[str]:

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from app.cli.explore import arguments
+
+CHAIN = str(Path(__file__).resolve().parents[2] / "sample_graphs" / "linear_chain.tmmu.json")
+
+
+def free_port() -> int:
+    with socket.socket() as held:
+        held.bind(("localhost", 0))
+        port: int = held.getsockname()[1]
+        return port
+
+
+def healthy(port: int) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://localhost:{port}/_stcore/health", timeout=2) as answer:
+            return bool(answer.read() == b"ok")
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+def test_files_are_handed_over_behind_the_dashes() -> None:
+    asked = arguments(["/a.json", "/b.json"], True, 9000, "localhost")
+    assert asked[asked.index("--") + 1 :] == ["/a.json", "/b.json"]
+    assert asked[asked.index("--server.port") + 1] == "9000"
+    assert asked[asked.index("--server.headless") + 1] == "true"
+
+
+def test_without_a_port_the_server_finds_a_free_one() -> None:
+    assert "--server.port" not in arguments([], False, None, "localhost")
+
+
+def test_the_explorer_serves_until_it_is_stopped() -> None:
+    port = free_port()
+    command = [sys.executable, "-m", "app.cli.main", "explore", CHAIN, "--no-browser", "--port", str(port)]
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        for _ in range(240):
+            if healthy(port) or server.poll() is not None:
+                break
+            time.sleep(0.25)
+        assert healthy(port)
+    finally:
+        server.terminate()
+        server.wait(30)
+    assert not healthy(port)
