@@ -34,12 +34,24 @@ def charts() -> None:
         if event.how != "compare":
             st.query_params["tensor"] = event.tensor_id or ""
 
+    def seen(window: tuple[int, int]) -> None:
+        st.query_params["window"] = f"{window[0]},{window[1]}"
+
     now = st.query_params.get("tensor") or None
     plan_canvas(
-        handle, view=view, selected=now, key="one", height=560, on_select=selected, arena=st.query_params.get("arena")
+        handle,
+        view=view,
+        selected=now,
+        key="one",
+        height=560,
+        on_select=selected,
+        on_window=seen if "window" in st.query_params else None,
+        arena=st.query_params.get("arena"),
     )
     if two:
         plan_canvas(handle, view="lifetimes", selected=now, key="two", height=300, on_select=selected)
+    if "window" in st.query_params:
+        st.text(f"window {st.query_params['window']}")
     st.text(f"selected {now}")
 
 

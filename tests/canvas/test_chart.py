@@ -343,6 +343,16 @@ def test_a_choice_made_here_stays_until_the_page_changes_its_own(draw: Draw) -> 
     assert told(page, "view") == ["slots"]
 
 
+def test_what_is_chosen_elsewhere_comes_into_the_window(draw: Draw) -> None:
+    page = draw(plan_of(nodes=tuple("bcdefghi")), view="map")
+    page.evaluate("() => { Object.assign(charts[0].win, { t0: 5, t1: 8 }); charts[0].moved(); }")
+    settle(page)
+    assert page.locator(".tmmu-canvas").evaluate("(e) => e.tmmuPixelOf('a')") is None
+    page.evaluate("() => charts[0].update({ selected: 'a' })")
+    settle(page)
+    assert page.locator(".tmmu-canvas").evaluate("(e) => e.tmmuPixelOf('a')") is not None
+
+
 def test_an_answer_to_an_older_click_does_not_undo_a_newer_one(draw: Draw) -> None:
     page = draw(plan_of(), view="map")
     page.mouse.click(*pixel(page, "a"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import subprocess
 import sys
@@ -72,11 +73,29 @@ def test_a_click_reaches_python_and_every_view_without_losing_the_zoom(server: s
     at = charts.first.evaluate("(e, id) => e.tmmuPixelOf(id)", tensor)
     page.mouse.move(at["x"], at["y"])
     page.mouse.wheel(0, -200)
-    page.wait_for_function("() => true")
     page.mouse.click(at["x"], at["y"])
     page.get_by_text(f"selected {tensor}", exact=True).wait_for()
     page.locator(f'.tmmu-canvas[data-selected="{tensor}"]').nth(1).wait_for()
     low, high = map(float, (charts.first.get_attribute("data-window") or "").split(","))
     assert high - low < 56
     assert charts.count() == 2
+    page.close()
+
+
+@pytest.mark.browser
+def test_the_window_of_steps_reaches_python_when_it_is_asked_for(server: str, browser: Browser) -> None:
+    page = browser.new_page(viewport={"width": 1200, "height": 1100})
+    page.goto(f"{server}/?boxes=500&window=none")
+    chart = page.locator(".tmmu-canvas[data-paintings]")
+    chart.wait_for()
+    page.get_by_text("window none", exact=True).wait_for()
+    at = chart.evaluate("(e) => e.tmmuPixelOf('conv_0000072:out')")
+    page.mouse.move(at["x"], at["y"])
+    page.mouse.wheel(0, -300)
+    said = page.get_by_text(re.compile(r"^window \d+,\d+$"))
+    said.wait_for()
+    low, high = map(int, said.inner_text().removeprefix("window ").split(","))
+    shown = [float(edge) for edge in (chart.get_attribute("data-window") or "").split(",")]
+    assert low <= shown[0] < shown[1] <= high
+    assert high - low < 56
     page.close()

@@ -103,7 +103,10 @@ class Chart {
       }
       fresh[name] = value;
     }
+    const before = this.selected;
     this.apply(fresh);
+    // What was chosen elsewhere on the page must be seen here.
+    if ("selected" in fresh && this.selected >= 0 && this.selected !== before && this.scene && this.win) this.reveal(this.selected, true);
   }
 
   setPack(pack) {
@@ -115,6 +118,7 @@ class Chart {
     this.selected = this.compared = this.hovered = -1;
     this.scene = this.paints = this.hits = null;
     if (!keep) this.win = null;
+    else this.win.v0 = this.win.v1 = NaN; // the same steps, but other slots and bytes
     this.root.classList.remove("waiting");
     this.fillMenus();
     this.apply({ ...this.state });
@@ -279,7 +283,6 @@ class Chart {
     pen.lineWidth = 1;
     pen.strokeRect(p.x - 0.5, p.y - 0.5, p.w + 1, p.h + 1);
     if (!plan.n) { pen.fillStyle = look.ink; pen.textAlign = "center"; pen.fillText("This plan places no tensor.", p.x + p.w / 2, p.y + p.h / 2); }
-    this.told.drawn = drawn.count;
     this.showFoot(drawn);
     Object.assign(this.root.dataset, { drawn: drawn.count, total: plan.n, window: [this.win.t0, this.win.t1].join(","), paintMs: (performance.now() - began).toFixed(1) });
     this.paintings = (this.paintings ?? 0) + 1;

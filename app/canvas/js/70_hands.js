@@ -242,7 +242,7 @@ Object.assign(Chart.prototype, {
   },
 
   /** Bring a row into the window without changing how far one has zoomed. */
-  reveal(row) {
+  reveal(row, quiet = false) {
     const { win: w, plan, scene: s } = this;
     const bring = (a, b, low, high) => {
       const span = w[b] - w[a];
@@ -253,7 +253,7 @@ Object.assign(Chart.prototype, {
     };
     bring("t0", "t1", plan.birth[row], plan.death[row]);
     bring("v0", "v1", s.v0[row], s.v1[row]);
-    this.moved();
+    this.moved(quiet);
   },
 
   goStep(step, tell) {
