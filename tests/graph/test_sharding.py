@@ -1,0 +1,283 @@
+"""Shard specs and the graphs that ranks run."""
+
+from math import prod
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.build import chain, graph, node, tensor, view
+from tmmu_core.errors import InvalidIrShapes
+from tmmu_core.graph.dtypes import tensor_bytes
+from tmmu_core.graph.index import index_graph
+from tmmu_core.graph.model import Dim, Graph, Node, Shard, Tensor, View
+from tmmu_core.graph.sharding import local_graph, read_spec, rows_of, shard
+
+TP4 = {"mesh": {"tp": 4}}
+
+
+def spec(mesh=None, **rest):
+    return read_spec({"mesh": mesh or {"tp": 4}, **rest})
+
+
+def split(axis, mesh="tp"):
+    return {"axis": axis, "mesh": mesh}
+
+
+def linear(rows=10, columns=8):
+    tensors = [
+        Tensor("x", (2, rows), role="input"),
+        Tensor("w", (rows, columns), role="parameter"),
+        Tensor("y", (2, columns)),
+    ]
+    return Graph(tuple(tensors), (Node("n", "MATMUL", ("x", "w"), ("y",)),), ("x",), ("y",))
+
+
+def shapes(graph_, spec_, **how):
+    return [
+        {t.id: t.shape for t in local_graph(graph_, spec_, rank, **how).tensors} for rank in range(spec_.world_size)
+    ]
+
+
+def refusal(call):
+    with pytest.raises(InvalidIrShapes) as caught:
+        call()
+    return caught.value.diagnostics["reason"]
+
+
+# --- splits
+
+
+def test_an_uneven_split_gives_the_remainder_to_the_first_ranks():
+    assert [local["w"] for local in shapes(linear(), spec(tensors={"w": split(0)}))] == [(3, 8), (3, 8), (2, 8), (2, 8)]
+
+
+@given(st.integers(0, 1000), st.integers(1, 50))
+def test_shares_add_up_and_differ_by_one_row_at_most(rows, parts):
+    shares = [rows_of(rows, parts, part) for part in range(parts)]
+    assert sum(shares) == rows
+    assert shares == sorted(shares, reverse=True)
+    assert shares[0] - shares[-1] <= 1
+
+
+def test_what_nobody_speaks_of_is_whole_on_every_rank():
+    assert shapes(linear(), spec())[3] == {"x": (2, 10), "w": (10, 8), "y": (2, 8)}
+
+
+def test_one_tensor_may_be_split_over_two_mesh_axes():
+    both = spec([{"name": "dp", "size": 2}, {"name": "tp", "size": 2}], tensors={"w": [split(0, "dp"), split(1)]})
+    assert [local["w"] for local in shapes(linear(), both)] == [(5, 4)] * 4
+
+
+def test_ranks_run_through_the_mesh_from_the_slowest_axis_to_the_fastest():
+    mesh = spec([{"name": "b", "size": 2}, {"name": "a", "size": 3}])
+    assert [tuple(mesh.place(rank)[name] for name in "ba") for rank in range(6)] == [
+        (0, 0),
+        (0, 1),
+        (0, 2),
+        (1, 0),
+        (1, 1),
+        (1, 2),
+    ]
+
+
+def test_a_mesh_written_as_an_object_is_taken_by_name():
+    assert spec({"tp": 2, "dp": 3}).mesh == (("dp", 3), ("tp", 2))
+
+
+# --- who speaks
+
+
+def test_a_pattern_reaches_all_that_fit_and_the_first_rule_wins():
+    rules = [{"match": "w", **split(1)}, {"match": "[wy]", **split(0)}]
+    assert refusal(lambda: shapes(linear(), spec(rules=rules))) == "shard_too_small"  # y has two rows
+    assert shapes(linear(), spec(tensors={"y": None}, rules=rules))[0]["w"] == (10, 2)
+
+
+def test_an_id_speaks_louder_than_a_pattern_and_null_means_whole():
+    assert shapes(linear(), spec(tensors={"w": None}, rules=[{"match": "*", **split(1)}]))[0]["w"] == (10, 8)
+
+
+def test_a_tensors_own_field_is_read():
+    ir = Graph((Tensor("w", (8,), role="parameter", shard=Shard(0, "tp")),))
+    assert shapes(ir, spec())[0] == {"w": (2,)}
+
+
+@pytest.mark.parametrize(
+    ("kind", "role"),
+    [("parameters", "parameter"), ("activations", "activation"), ("gradients", "gradient"), ("optimizer_state",) * 2],
+)
+def test_a_contract_speaks_for_a_kind(kind, role):
+    ir = graph([tensor("x", 8, role="input"), tensor("t", 8, role=role)], [node("n", "x", "t")], "x", "t")
+    local = shapes(ir, spec(contracts={kind: split(0)}))[0]
+    assert (local["t"], local["x"]) == ((2,), (2,) if kind == "activations" else (8,))
+
+
+def test_a_contract_passes_over_what_is_too_small_for_it():
+    ir = Graph(
+        (
+            Tensor("scale", (), role="parameter"),
+            Tensor("b", (3,), role="parameter"),
+            Tensor("w", (4, 4), role="parameter"),
+        )
+    )
+    assert shapes(ir, spec(contracts={"parameters": split(0)}))[0] == {"scale": (), "b": (3,), "w": (1, 4)}
+
+
+def test_a_gradient_is_split_like_its_tensor():
+    ir = Graph((Tensor("w", (8,), role="parameter"), Tensor("w@grad", (8,), role="gradient")))
+    assert shapes(ir, spec(tensors={"w": split(0)}))[0] == {"w": (2,), "w@grad": (2,)}
+
+
+# --- named dimensions
+
+
+def test_a_named_dimension_is_split_at_its_point():
+    ir = Graph((Tensor("x", ("B", "S"), role="input"),), (), ("x",), ("x",), dims={"B": Dim(1, 8), "S": Dim(1, 5)})
+    by_batch = spec(tensors={"x": split(0)})
+    assert shapes(ir, by_batch)[0] == {"x": (2, "S")}
+    assert [local["x"][0] for local in shapes(ir, by_batch, dims={"B": 6})] == [2, 2, 1, 1]
+
+
+# --- views
+
+
+def reshaped(base, shape, **rest):
+    tensors = (Tensor("x", base, role="input"), Tensor("v", shape, view=View("x", **rest)), Tensor("y", (1,)))
+    return Graph(tensors, (Node("n", "", ("v",), ("y",)),), ("x",), ("y",))
+
+
+def test_a_view_of_the_whole_follows_its_base():
+    local = local_graph(reshaped((8, 6), (8, 2, 3)), spec(tensors={"x": split(0)}), 0)
+    assert (local.tensors[1].shape, local.tensors[1].view.byte_length) == ((2, 2, 3), 48)
+
+
+def test_a_view_with_its_axes_elsewhere_is_split_where_the_bytes_agree():
+    assert shapes(reshaped((8, 6), (3, 16)), spec(tensors={"x": split(0)}))[0]["v"] == (3, 4)
+
+
+def test_a_part_that_runs_across_the_split_keeps_its_relative_place():
+    local = local_graph(reshaped((4, 8), (2, 8), byte_offset=64), spec(tensors={"x": split(1)}), 1)
+    assert (local.tensors[1].shape, local.tensors[1].view) == ((2, 2), View("x", 16, 16))
+
+
+def test_a_part_of_the_rows_that_are_dealt_out_is_refused():
+    assert refusal(lambda: shapes(reshaped((8, 4), (2, 4)), spec(tensors={"x": split(0)}))) == "shard_view"
+
+
+def test_a_view_that_no_axis_lets_follow_is_refused():
+    assert refusal(lambda: shapes(reshaped((8, 3), (3, 2, 2, 2)), spec(tensors={"x": split(0)}))) == "shard_view"
+
+
+def test_a_view_of_a_view_follows_to_the_root():
+    tensors = [
+        Tensor("x", (8, 6), role="input"),
+        Tensor("v", (8, 2, 3), view=View("x")),
+        Tensor("u", (48,), view=View("v")),
+    ]
+    ir = Graph((*tensors, Tensor("y", (1,))), (Node("n", "", ("u",), ("y",)),), ("x",), ("y",))
+    assert shapes(ir, spec(tensors={"x": split(0)}))[0] == {"x": (2, 6), "v": (2, 2, 3), "u": (12,), "y": (1,)}
+
+
+def test_an_expanded_view_follows_along_an_axis_that_it_stores():
+    ir = reshaped((8,), (3, 8), byte_length=32, stride_desc=(0, 1))
+    assert shapes(ir, spec(tensors={"x": split(0)}))[0]["v"] == (3, 2)
+
+
+@given(st.integers(4, 12), st.integers(1, 5), st.integers(1, 5), st.integers(2, 4))
+def test_a_view_that_follows_has_just_its_bases_bytes(rows, a, b, parts):
+    ir = reshaped((rows, a * b), (rows, a, b))
+    mesh = spec({"tp": parts}, tensors={"x": split(0)})
+    for rank in range(parts):
+        local = local_graph(ir, mesh, rank)
+        assert tensor_bytes(local.tensors[0].shape, "float32") == tensor_bytes(local.tensors[1].shape, "float32")
+        index_graph(local)
+
+
+# --- refusals
+
+
+@pytest.mark.parametrize(
+    ("broken", "reason"),
+    [
+        ({"meshes": {}}, "shard_spec"),
+        ({"mesh": {"tp": 0}}, "shard_spec"),
+        ({"mesh": [{"name": "tp"}]}, "shard_spec"),
+        ({"mesh": 4}, "shard_spec"),
+        ({**TP4, "tensors": {"w": {"axis": 0}}}, "shard_spec"),
+        ({**TP4, "tensors": {"w": {"axis": -1, "mesh": "tp"}}}, "shard_spec"),
+        ({**TP4, "tensors": {"w": [split(0), split(1)]}}, "shard_spec"),
+        ({**TP4, "tensors": {"w": split(0, "pp")}}, "shard_mesh"),
+        ({**TP4, "rules": [{"axis": 0, "mesh": "tp"}]}, "shard_spec"),
+        ({**TP4, "contracts": {"weights": split(0)}}, "shard_spec"),
+    ],
+)
+def test_a_spec_that_says_nothing_sensible_is_refused(broken, reason):
+    assert refusal(lambda: read_spec(broken)) == reason
+
+
+def test_an_axis_that_the_tensor_has_not_is_refused():
+    assert refusal(lambda: shapes(linear(), spec(tensors={"w": split(2)}))) == "shard_axis"
+
+
+def test_fewer_rows_than_parts_are_refused():
+    assert refusal(lambda: shapes(linear(), spec(tensors={"x": split(0)}))) == "shard_too_small"
+
+
+def test_a_tensor_that_is_not_there_is_refused():
+    assert refusal(lambda: shapes(linear(), spec(tensors={"ww": split(0)}))) == "unknown_tensor"
+
+
+def test_a_field_with_an_unknown_mesh_axis_is_refused():
+    ir = Graph((Tensor("w", (8,), role="parameter", shard=Shard(0, "pp")),))
+    assert refusal(lambda: shapes(ir, spec())) == "shard_mesh"
+
+
+def test_a_world_that_is_not_the_mesh_is_refused():
+    assert refusal(lambda: local_graph(linear(), spec(), 0, 8)) == "shard_world_size"
+
+
+@pytest.mark.parametrize("rank", [-1, 4])
+def test_a_rank_outside_the_world_is_refused(rank):
+    assert refusal(lambda: local_graph(linear(), spec(), rank)) == "shard_rank"
+
+
+# --- classes
+
+
+@given(st.integers(8, 40), st.integers(8, 40), st.integers(1, 8))
+def test_ranks_of_one_class_run_one_graph(rows, columns, parts):
+    mesh = spec(
+        [{"name": "dp", "size": 2}, {"name": "tp", "size": parts}],
+        tensors={"w": [split(0, "dp"), split(1)], "x": split(1)},
+    )
+    ir = linear(rows, columns)
+    sharding = shard(ir, mesh)
+    graphs = {}
+    for rank in range(mesh.world_size):
+        local = local_graph(ir, mesh, rank)
+        assert graphs.setdefault(sharding.class_of(rank), local) == local
+
+
+def test_an_even_split_makes_one_class():
+    sharding = shard(chain(3, floats=64), spec({"tp": 16}, contracts={"activations": split(0)}))
+    assert len({sharding.class_of(rank) for rank in range(16)}) == 1
+
+
+def test_the_shares_of_all_ranks_add_up_to_the_tensor():
+    locals_ = shapes(
+        linear(10, 7),
+        spec([{"name": "a", "size": 3}, {"name": "b", "size": 2}], tensors={"w": [split(0, "a"), split(1, "b")]}),
+    )
+    assert sum(prod(local["w"]) for local in locals_) == 70
+
+
+def test_the_base_of_a_view_that_is_split_by_itself_must_be_split_too():
+    assert (
+        refusal(
+            lambda: shapes(
+                graph([tensor("x", 8, role="input"), view("v", "x", 8)], [], "x", "x"), spec(tensors={"v": split(0)})
+            )
+        )
+        == "shard_view"
+    )
