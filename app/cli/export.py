@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated
 
+import msgspec
 import typer
 
 from app.cli.console import FINE, STREAM, UsageFault, write_output
@@ -12,14 +13,29 @@ from app.cli.options import AsJson, Out, PlanRequest, Source, planning, resolve,
 from tmmu_core.graph import document
 from tmmu_core.plan import files, trace
 from tmmu_core.plan.model import Plan
+from tmmu_core.plan.render import build_render_plan, residency
+from tmmu_core.plan.render_c import c_header, c_source
 
 EXPORTERS: dict[str, Callable[[Plan], bytes]] = {
     **files.WRITERS,
     "trace": trace.to_json_lines,
     "trace-cbor": trace.to_cbor_sequence,
     "instance": files.to_instance,
+    "residency": lambda plan: _residency(plan),
+    "c-header": lambda plan: c_header(build_render_plan(plan, module_prefix=_prefix(plan))).encode(),
+    "c-source": lambda plan: c_source(build_render_plan(plan, module_prefix=_prefix(plan))).encode(),
 }
-"""Format word → writer."""
+"""Format word → writer; the last three are the render plan."""
+
+
+def _residency(plan: Plan) -> bytes:
+    told = residency(build_render_plan(plan, module_prefix=_prefix(plan)))
+    return msgspec.json.format(msgspec.json.encode(told), indent=2) + b"\n"
+
+
+def _prefix(plan: Plan) -> str:
+    return plan.ir_name or "model"
+
 
 To = Annotated[str, typer.Option("--to", metavar="FORMAT", help=f"One of: {', '.join(EXPORTERS)}.")]
 OfArena = Annotated[
@@ -31,7 +47,7 @@ OfArena = Annotated[
 def command(
     plan: Source, request: PlanRequest, to: To, output: Out = STREAM, arena: OfArena = None, json: AsJson = False
 ) -> int:
-    """Write a plan (or a graph's plan) as JSON, CBOR, CSV, parquet, trace, or as the field's packing instance."""
+    """Write a plan (or a graph's plan) as a table, a trace, the field's packing instance, or for a code generator."""
     if to not in EXPORTERS:
         raise UsageFault(f"there is no format {to!r}.", f"Choose one of: {', '.join(EXPORTERS)}.")
     if arena is not None and to != "instance":

@@ -329,6 +329,12 @@ def test_an_arena_exports_as_an_instance_that_plans_to_the_same_extent(told: Any
     assert json.loads(told("plan", str(path), "--json")[1])["arenas"]["arena"]["extent_bytes"] == extent
 
 
+def test_a_plan_exports_for_a_code_generator(told: Any) -> None:
+    assert json.loads(told("export", VIEWS, "--to", "residency")[1])["schema"] == "tmmu_residency/1"
+    assert "_Static_assert" in told("export", VIEWS, "--to", "c-header")[1]
+    assert '#include "views_memory.h"' in told("export", VIEWS, "--to", "c-source")[1]
+
+
 def test_a_report_is_one_file_without_outside_references(tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     assert run(["report", VIEWS, "-o", str(path)]) == 0
