@@ -46,6 +46,7 @@ def brought() -> tuple[tuple[str, ...], tuple[dict[str, object], ...]]:
     return tuple(opened), tuple(cards)
 
 
+sys.setswitchinterval(0.001)  # a planner in a thread must not make a click wait its whole turn
 st.set_page_config(page_title="TMMU Plan Explorer", page_icon=style.ICON, layout="wide")
 style.apply()
 if state.begin(brought()[0]):

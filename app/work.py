@@ -20,11 +20,9 @@ import streamlit as st
 from app import words
 from app.choice import Choice, arena_config, has_defaults
 from app.jobs import Desk, Job
+from app.judging import Judgement, judge_politely
 from tmmu_core.errors import TmmuError, UnreadableInput
 from tmmu_core.graph.model import Graph
-from tmmu_core.judge.finding import Verdict
-from tmmu_core.judge.lint import lint_verdict
-from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.liveness.timeline import default_mode, default_preset
 from tmmu_core.plan.compare import Comparison, compare
 from tmmu_core.plan.engine import Solution, plan_graph
@@ -396,24 +394,10 @@ def _places(key: str, _shown: Shown) -> dict[str, str]:
 # --- judging and comparing ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Judgement:
-    """What the verifier and the lint say."""
-
-    verified: Verdict
-    lint: Verdict
-
-
 def judgement(shown: Shown) -> Job[Judgement]:
     """The job that judges a plan as it is, whoever made it."""
-
-    def judge(_: Progress) -> Judgement:
-        dims = dict(shown.choice.dims) or None
-        return Judgement(
-            verify_plan(shown.plan, shown.graph, dims=dims), lint_verdict(shown.plan, shown.graph, dims=dims)
-        )
-
-    return desk().job(("judge", shown.key), "judging", judge)
+    dims = dict(shown.choice.dims) or None
+    return desk().job(("judge", shown.key), "judging", lambda _: judge_politely(shown.plan, shown.graph, dims))
 
 
 def compared(left: Shown, right: Shown) -> Comparison:

@@ -7,6 +7,7 @@ import streamlit as st
 
 from app import markup, words, work
 from app.jobs import Job
+from app.judging import Judgement
 from app.work import Shown
 
 SHORT = 0.5
@@ -68,7 +69,7 @@ def findings(shown: Shown) -> None:
         )
 
 
-def _await(job: Job[work.Judgement]) -> None:
+def _await(job: Job[Judgement]) -> None:
     @st.fragment(run_every=1.0)
     def watch() -> None:
         if job.finished:

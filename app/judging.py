@@ -1,0 +1,62 @@
+"""The judge in a process of its own: ``python -m app.judging`` reads a pickled question and writes a pickled answer.
+
+The judge is plain Python and takes its time on a large plan. In a thread of the server it would take turns with every
+click, so large plans are judged outside, politely. Both ends of the pipe are this file.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tmmu_core.graph.model import Graph
+from tmmu_core.judge.finding import Verdict
+from tmmu_core.judge.lint import lint_verdict
+from tmmu_core.judge.verifier import verify_plan
+from tmmu_core.plan.model import Plan
+
+OUTSIDE_FROM = 5_000
+"""Tensors from which a plan is judged outside; below, starting a process takes longer than judging."""
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What the verifier and the lint say."""
+
+    verified: Verdict
+    lint: Verdict
+
+
+def judge(plan: Plan, graph: Graph | None, dims: Mapping[str, int] | None) -> Judgement:
+    """Judge here, now."""
+    return Judgement(verify_plan(plan, graph, dims=dims), lint_verdict(plan, graph, dims=dims))
+
+
+def judge_politely(plan: Plan, graph: Graph | None, dims: Mapping[str, int] | None) -> Judgement:
+    """The same; a large plan in a process of its own."""
+    if len(plan) < OUTSIDE_FROM:
+        return judge(plan, graph, dims)
+    question = pickle.dumps((plan, graph, dims), protocol=pickle.HIGHEST_PROTOCOL)
+    told = subprocess.run([sys.executable, "-m", "app.judging"], input=question, capture_output=True, check=False)
+    assert told.returncode == 0, told.stderr.decode(errors="replace")
+    answer = pickle.loads(told.stdout)
+    assert isinstance(answer, Judgement)
+    return answer
+
+
+def main() -> None:
+    """Answer the question on standard input."""
+    os.nice(10)
+    question = pickle.load(sys.stdin.buffer)
+    # As a script this file is ``__main__``; the answer must name the module that the asker knows.
+    from app import judging
+
+    sys.stdout.buffer.write(pickle.dumps(judging.judge(*question), protocol=pickle.HIGHEST_PROTOCOL))
+
+
+if __name__ == "__main__":
+    main()
