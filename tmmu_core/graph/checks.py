@@ -6,7 +6,7 @@ here *what*: these functions may be slow, they run at most once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import NoReturn
 
 from tmmu_core.errors import AlignmentViolation, AllocationOverflow, InvalidIrShapes, LivenessCycle
@@ -369,7 +369,7 @@ def resolve_dims(graph: Graph, dims: Mapping[str, int] | None) -> dict[str, int]
     return point
 
 
-def check_safepoints(graph: Graph, known: dict[str, int]) -> None:
+def check_safepoints(graph: Graph, known: Set[str]) -> None:
     """Refuse a safepoint that is no node."""
     for j, name in enumerate(graph.safepoints):
         if name not in known:

@@ -9,6 +9,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
+from operator import eq
 from typing import Any
 
 import numpy as np
@@ -99,8 +100,7 @@ def index_graph(graph: Graph, dims: Mapping[str, int] | None = None) -> GraphInd
     if len(tensor_of) != len(tensor_ids):
         checks.refuse_duplicate(tensor_ids, "duplicate_tensor")
     node_ids = tuple([node.node_id for node in nodes])
-    node_of = dict(zip(node_ids, range(len(node_ids)), strict=True))
-    if len(node_of) != len(node_ids):
+    if len(set(node_ids)) != len(node_ids):
         checks.refuse_duplicate(node_ids, "duplicate_node")
     roles = [tensor.role for tensor in tensors]
     if not (set(roles) <= set(ROLES) and {node.phase for node in nodes} <= set(PHASES)):
@@ -108,9 +108,11 @@ def index_graph(graph: Graph, dims: Mapping[str, int] | None = None) -> GraphInd
     is_persistent = np.fromiter(map(PERSISTENT_ROLES.__contains__, roles), np.bool_, len(roles))
 
     shapes, nbytes = _sizes(graph, checks.resolve_dims(graph, dims))
-    in_ptr, in_idx = _operands(graph, tensor_of, "inputs")
-    out_ptr, out_idx = _operands(graph, tensor_of, "outputs")
     is_input, is_output = _ends(graph, tensor_of, "inputs"), _ends(graph, tensor_of, "outputs")
+    in_ptr, in_idx = _operands(graph, tensor_of, "inputs")
+    # Most graphs list what is produced in the order of production: then nothing need be looked up.
+    guess = np.flatnonzero(~(is_input | is_persistent))
+    out_ptr, out_idx = _operands(graph, tensor_of, "outputs", guess, tensor_ids)
 
     if len(out_idx) and np.bincount(out_idx).max() > 1:
         checks.refuse_second_producer(graph)
@@ -126,7 +128,7 @@ def index_graph(graph: Graph, dims: Mapping[str, int] | None = None) -> GraphInd
     for i in np.flatnonzero(unmade)[:1]:
         checks.refuse_unmade(graph, tensor_ids[i])
 
-    _check_marks(graph, tensor_of, node_of, (np.diff(in_ptr), np.diff(out_ptr)))
+    _check_marks(graph, tensor_of, (np.diff(in_ptr), np.diff(out_ptr)))
     index = GraphIndex(
         graph=graph,
         tensor_ids=tensor_ids,
@@ -143,8 +145,7 @@ def index_graph(graph: Graph, dims: Mapping[str, int] | None = None) -> GraphInd
         out_ptr=out_ptr,
         out_idx=out_idx,
     )
-    # Both maps are at hand: the cached properties need not make them again.
-    index.__dict__["tensor_of"], index.__dict__["node_of"] = tensor_of, node_of
+    index.__dict__["tensor_of"] = tensor_of  # at hand: the cached property need not make it again
     return index
 
 
@@ -174,11 +175,17 @@ def _codes(values: Sequence[Hashable]) -> tuple[I64, list[Any]]:
     return np.fromiter(map(number.__getitem__, values), np.int64, len(values)), list(distinct)
 
 
-def _operands(graph: Graph, tensor_of: dict[str, int], side: str) -> tuple[I64, I64]:
-    """The nodes' ``inputs`` or ``outputs`` as CSR ``(ptr, idx)``."""
+def _operands(
+    graph: Graph, tensor_of: dict[str, int], side: str, guess: I64 | None = None, tensor_ids: tuple[str, ...] = ()
+) -> tuple[I64, I64]:
+    """The nodes' ``inputs`` or ``outputs`` as CSR ``(ptr, idx)``; ``guess`` is tried as the ``idx`` first."""
     names = [node.inputs for node in graph.nodes] if side == "inputs" else [node.outputs for node in graph.nodes]
     ptr = np.zeros(len(names) + 1, np.int64)
     np.cumsum(np.fromiter(map(len, names), np.int64, len(names)), out=ptr[1:])
+    if guess is not None and len(guess) == ptr[-1]:
+        guessed = map(tensor_ids.__getitem__, guess.tolist())
+        if all(map(eq, guessed, chain.from_iterable(names))):
+            return ptr, guess
     try:
         idx = np.fromiter(map(tensor_of.__getitem__, chain.from_iterable(names)), np.int64, int(ptr[-1]))
     except KeyError:
@@ -213,7 +220,7 @@ def _bases(graph: Graph, tensor_of: dict[str, int], nbytes: U64, shapes: tuple[t
     return base
 
 
-def _check_marks(graph: Graph, tensor_of: dict[str, int], node_of: dict[str, int], arity: tuple[I64, I64]) -> None:
+def _check_marks(graph: Graph, tensor_of: dict[str, int], arity: tuple[I64, I64]) -> None:
     """Alignments, shards, ``must_not_alias``, operand pairs and safepoints."""
     for i, tensor in enumerate(graph.tensors):
         if tensor.alignment is not None:
@@ -226,7 +233,8 @@ def _check_marks(graph: Graph, tensor_of: dict[str, int], node_of: dict[str, int
     _check_pairs(graph, "inplace", [node.inplace or () for node in nodes], arity)
     _check_pairs(graph, "in_place_write", [node.in_place_write for node in nodes], arity)
     _check_pairs(graph, "grad_edges", [node.grad_edges for node in nodes], arity)
-    checks.check_safepoints(graph, node_of)
+    if graph.safepoints:
+        checks.check_safepoints(graph, {node.node_id for node in nodes})
 
 
 def _check_pairs(graph: Graph, field: str, values: list[Inplace], arity: tuple[I64, I64]) -> None:
