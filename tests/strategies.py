@@ -136,7 +136,12 @@ def _view_of(draw: Any, sketch: _Sketch, base: str) -> Tensor:
         id=sketch.name(draw),
         shape=(length,),
         dtype=dtype,
-        view=View(base, start * grid, draw(st.sampled_from([None, length * grid])), draw(st.sampled_from([None, (1,)]))),
+        view=View(
+            base,
+            start * grid,
+            draw(st.sampled_from([None, length * grid])),
+            draw(st.sampled_from([None, (1,)])),
+        ),
         saved_for_backward=draw(RARELY),
         remat=draw(RARELY),
         alignment=draw(st.sampled_from([None] * 8 + [1, 2])),
@@ -161,7 +166,8 @@ def _add_node(draw: Any, sketch: _Sketch, phase: str) -> None:
         if kind == "view":
             writes.append(sketch.add(_view_of(draw, sketch, reads[0])))
             continue
-        role = "gradient" if phase == "backward" else draw(st.sampled_from(["activation"] * 5 + ["workspace", "output"]))
+        forward_role = draw(st.sampled_from(["activation"] * 5 + ["workspace", "output"]))
+        role = "gradient" if phase == "backward" else forward_role
         tensor = _tensor(draw, sketch, role)
         if kind == "in_place":
             i = draw(st.integers(0, len(reads) - 1))

@@ -1,0 +1,408 @@
+"""Faults to put into a plan: each kind is a function from a plan (and a choice) to a broken one, or to ``None`` where
+the plan has no place for it. Hashes are made anew afterwards unless the fault is in them, so that what finds a moved
+offset is not merely a hash that no longer fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from tmmu_core.judge.canonical import hash_of, layout_hash, plan_hash
+from tmmu_core.judge.facts import PlanFacts
+from tmmu_core.plan.model import ArenaSummary, Plan
+
+Fault = Callable[[Plan, Random], Plan | None]
+
+
+def rehashed(plan: Plan) -> Plan:
+    """The plan with the hashes that its content has now."""
+    facts = PlanFacts(plan)
+    names = [arena.name for arena in plan.arenas]
+    places = zip(plan.tensor_ids, plan.arena.tolist(), plan.logical_slot.tolist(), strict=True)
+    slot_rows = [(tensor, names[arena], slot) for tensor, arena, slot in places]
+    starts = zip(facts.slots.arena.tolist(), facts.slots.number.tolist(), facts.slots.start.tolist(), strict=True)
+    addresses = [(names[arena], slot, start) for arena, slot, start in starts]
+    order_hash = hash_of(list(plan.execution_order))
+    header: list[Any] = [plan.ir_hash, plan.mode, plan.arena_config_hash, order_hash]
+    header += [plan.rank, plan.world_size, plan.shard_spec_hash]
+    return replace(
+        plan,
+        execution_order_hash=order_hash,
+        layout_hash=layout_hash(slot_rows, addresses),
+        tmmu_plan_hash=plan_hash(header, plan.replay_token, slot_rows, addresses),
+    )
+
+
+def changed(plan: Plan, column: str, row: int, value: int) -> Plan:
+    """One cell of one column changed."""
+    values = getattr(plan, column).copy()
+    values[row] = value
+    return replace(plan, **{column: values})
+
+
+def refigured(plan: Plan) -> Plan:
+    """Every arena's figures counted anew, as an honest but wrong planner would tell them."""
+    facts = PlanFacts(plan)
+    arenas = []
+    for number, arena in enumerate(plan.arenas):
+        here = facts.arena == number
+        extent = int((facts.start + np.maximum(facts.size, np.uint64(1)))[here].max(initial=0))
+        arenas.append(
+            replace(
+                arena,
+                slots=int((facts.slots.arena == number).sum()),
+                max_live=int(facts.live_counts(number).max(initial=0)),
+                storages=int(here.sum()),
+                peak_live_bytes=facts.peak_live_bytes(number),
+                extent_bytes=extent,
+                committed_bytes=-(-extent // arena.page_size) * arena.page_size if arena.page_size else extent,
+                lower_bound_bytes=None,
+            )
+        )
+    return replace(plan, arenas=tuple(arenas))
+
+
+def _row(plan: Plan, choice: Random) -> int | None:
+    return choice.randrange(len(plan)) if len(plan) else None
+
+
+def _arena(plan: Plan, choice: Random, **changes: Callable[[ArenaSummary], int]) -> Plan | None:
+    if not plan.arenas:
+        return None
+    at = choice.randrange(len(plan.arenas))
+    arena = replace(plan.arenas[at], **{name: change(plan.arenas[at]) for name, change in changes.items()})
+    return replace(plan, arenas=(*plan.arenas[:at], arena, *plan.arenas[at + 1 :]))
+
+
+# --- rows --------------------------------------------------------------------------------------------------------
+
+
+def offset_moved_up(plan: Plan, choice: Random) -> Plan | None:
+    """One row lies a grid step higher."""
+    row = _row(plan, choice)
+    return None if row is None else changed(plan, "offset", row, int(plan.offset[row] + plan.alignment[row]))
+
+
+def offset_moved_down(plan: Plan, choice: Random) -> Plan | None:
+    """One row lies a grid step lower."""
+    rows = np.flatnonzero(plan.offset >= plan.alignment)
+    if not len(rows):
+        return None
+    row = int(choice.choice(rows))
+    return changed(plan, "offset", row, int(plan.offset[row] - plan.alignment[row]))
+
+
+def offset_moved_one_byte(plan: Plan, choice: Random) -> Plan | None:
+    """One row lies a byte higher."""
+    row = _row(plan, choice)
+    return None if row is None else changed(plan, "offset", row, int(plan.offset[row]) + 1)
+
+
+def storage_moved(plan: Plan, choice: Random) -> Plan | None:
+    """A whole storage lies where another one of its arena is."""
+    row, other = _row(plan, choice), _row(plan, choice)
+    if row is None or other is None or plan.arena[row] != plan.arena[other]:
+        return None
+    members = plan.storage == plan.storage[row]
+    shift = int(plan.offset[other]) - int(plan.offset[members].min())
+    if shift == 0:
+        return None
+    offset = plan.offset.copy()
+    offset[members] = [int(o) + shift for o in offset[members]]
+    return replace(plan, offset=offset)
+
+
+def death_brought_forward(plan: Plan, choice: Random) -> Plan | None:
+    """One range ends a step too early."""
+    rows = np.flatnonzero(plan.death - plan.birth > 1)
+    return None if not len(rows) else changed(plan, "death", row := int(choice.choice(rows)), int(plan.death[row]) - 1)
+
+
+def death_put_off(plan: Plan, choice: Random) -> Plan | None:
+    """One range ends a step too late."""
+    rows = np.flatnonzero(plan.death < plan.steps)
+    return None if not len(rows) else changed(plan, "death", row := int(choice.choice(rows)), int(plan.death[row]) + 1)
+
+
+def birth_put_off(plan: Plan, choice: Random) -> Plan | None:
+    """One range begins a step too late."""
+    rows = np.flatnonzero(plan.death - plan.birth > 1)
+    return None if not len(rows) else changed(plan, "birth", row := int(choice.choice(rows)), int(plan.birth[row]) + 1)
+
+
+def birth_brought_forward(plan: Plan, choice: Random) -> Plan | None:
+    """One range begins a step too early."""
+    rows = np.flatnonzero(plan.birth > 0)
+    return None if not len(rows) else changed(plan, "birth", row := int(choice.choice(rows)), int(plan.birth[row]) - 1)
+
+
+def range_emptied(plan: Plan, choice: Random) -> Plan | None:
+    """One range is empty."""
+    row = _row(plan, choice)
+    return None if row is None else changed(plan, "death", row, int(plan.birth[row]))
+
+
+def size_grown(plan: Plan, choice: Random) -> Plan | None:
+    """One row is a byte larger."""
+    row = _row(plan, choice)
+    return None if row is None else changed(plan, "size", row, int(plan.size[row]) + 1)
+
+
+def size_shrunk(plan: Plan, choice: Random) -> Plan | None:
+    """One row is a byte smaller."""
+    rows = np.flatnonzero(plan.size > 0)
+    return None if not len(rows) else changed(plan, "size", row := int(choice.choice(rows)), int(plan.size[row]) - 1)
+
+
+def alignment_odd(plan: Plan, choice: Random) -> Plan | None:
+    """One row asks for 48 bytes."""
+    row = _row(plan, choice)
+    return None if row is None else changed(plan, "alignment", row, 48)
+
+
+def arena_swapped(plan: Plan, choice: Random) -> Plan | None:
+    """One row says another arena."""
+    row = _row(plan, choice)
+    if row is None or len(plan.arenas) < 2:
+        return None
+    return changed(plan, "arena", row, (int(plan.arena[row]) + 1) % len(plan.arenas))
+
+
+def generation_changed(plan: Plan, choice: Random) -> Plan | None:
+    """One row says another generation."""
+    row = _row(plan, choice)
+    return None if row is None else changed(plan, "generation", row, int(plan.generation[row]) + 1)
+
+
+def storages_joined(plan: Plan, choice: Random) -> Plan | None:
+    """Two storages are said to be one, so that their overlap would be no overlap."""
+    if not len(plan) or plan.storage.max() < 1:
+        return None
+    a, b = choice.sample(range(int(plan.storage.max()) + 1), 2)
+    storage = np.where(plan.storage == max(a, b), min(a, b), plan.storage)
+    return replace(plan, storage=np.where(storage > max(a, b), storage - 1, storage))
+
+
+def storage_split(plan: Plan, choice: Random) -> Plan | None:
+    """A member leaves its storage."""
+    shared = np.flatnonzero(np.bincount(plan.storage)[plan.storage] > 1) if len(plan) else np.zeros(0, np.int64)
+    if not len(shared):
+        return None
+    return changed(plan, "storage", int(choice.choice(shared)), int(plan.storage.max()) + 1)
+
+
+def row_lost(plan: Plan, choice: Random) -> Plan | None:
+    """One tensor has no row."""
+    row = _row(plan, choice)
+    if row is None or (plan.storage == plan.storage[row]).sum() == 1:
+        # A storage that loses its only row leaves a hole in the numbers as well: found for that already.
+        return None
+    keep = np.arange(len(plan)) != row
+    columns: dict[str, Any] = {
+        name: getattr(plan, name)[keep]
+        for name in ("arena", "logical_slot", "offset", "size", "alignment", "birth", "death", "generation", "storage")
+    }
+    for name in ("tensor_ids", "roles", "dtypes", "shapes", "alias_group_ids", "base_tensor_uids"):
+        columns[name] = tuple(value for value, kept in zip(getattr(plan, name), keep, strict=True) if kept)
+    return replace(plan, **columns)
+
+
+def wrong_view(plan: Plan, choice: Random) -> Plan | None:
+    """A view looks at other bytes of its storage."""
+    views = [i for i, base in enumerate(plan.base_tensor_uids) if base is not None and plan.size[i]]
+    if not views:
+        return None
+    row = choice.choice(views)
+    first = int(plan.offset[plan.storage == plan.storage[row]].min())
+    other = first if int(plan.offset[row]) != first else first + int(plan.alignment[row])
+    return changed(plan, "offset", row, other)
+
+
+def wrong_base(plan: Plan, choice: Random) -> Plan | None:
+    """A view names another base."""
+    views = [i for i, base in enumerate(plan.base_tensor_uids) if base is not None]
+    if not views:
+        return None
+    row = choice.choice(views)
+    others = [name for name in plan.tensor_ids if name not in (plan.tensor_ids[row], plan.base_tensor_uids[row])]
+    if not others:
+        return None
+    bases = list(plan.base_tensor_uids)
+    bases[row] = choice.choice(others)
+    return replace(plan, base_tensor_uids=tuple(bases))
+
+
+# --- slots -------------------------------------------------------------------------------------------------------
+
+
+def slot_merged(plan: Plan, choice: Random) -> Plan | None:
+    """A storage moves into another slot of its arena in which somebody lives at the same time, figures made anew."""
+    facts = PlanFacts(plan)
+    pairs = [
+        (a, b)
+        for a in range(facts.storages)
+        for b in range(facts.storages)
+        if facts.arena[a] == facts.arena[b]
+        and facts.slot[a] != facts.slot[b]
+        and max(facts.birth[a], facts.birth[b]) < min(facts.death[a], facts.death[b])
+    ]
+    if not pairs:
+        return None
+    a, b = choice.choice(pairs)
+    members = plan.storage == a
+    offset, slot, generation = plan.offset.copy(), plan.logical_slot.copy(), plan.generation.copy()
+    shift = int(facts.start[b]) - int(facts.start[a])
+    offset[members] = [int(o) + shift for o in offset[members]]
+    slot[members] = facts.slot[b]
+    generation[members] = plan.generation[plan.storage == b][0] + 1
+    return refigured(replace(plan, offset=offset, logical_slot=slot, generation=generation))
+
+
+def slot_opened(plan: Plan, choice: Random) -> Plan | None:
+    """A storage moves out of a shared slot into a new one behind all others: safe, but a slot too many."""
+    facts = PlanFacts(plan)
+    shared = [s for s in range(facts.storages) if facts.slots.tenants[facts.slot_of[s]] > 1]
+    if not shared:
+        return None
+    moved = choice.choice(shared)
+    arena = plan.arenas[facts.arena[moved]]
+    members = plan.storage == moved
+    offset, slot, generation = plan.offset.copy(), plan.logical_slot.copy(), plan.generation.copy()
+    start = -(-arena.extent_bytes // 4096) * 4096
+    offset[members] = [int(o) - int(facts.start[moved]) + start for o in offset[members]]
+    slot[members] = arena.slots
+    generation[members] = 0
+    later = (plan.arena == facts.arena[moved]) & (plan.logical_slot == facts.slot[moved]) & ~members
+    generation[later & (plan.generation > plan.generation[members][0])] -= 1
+    return refigured(replace(plan, offset=offset, logical_slot=slot, generation=generation))
+
+
+# --- what the plan says of itself --------------------------------------------------------------------------------
+
+
+def handoff_dropped(plan: Plan, choice: Random) -> Plan | None:
+    """A hand-off that the ranges need is not listed."""
+    if not plan.handoffs:
+        return None
+    at = choice.randrange(len(plan.handoffs))
+    return replace(plan, handoffs=plan.handoffs[:at] + plan.handoffs[at + 1 :])
+
+
+def handoff_invented(plan: Plan, choice: Random) -> Plan | None:
+    """A hand-off is listed that nobody granted; the ranges follow it."""
+    granted = {(x, y) for _, x, y in plan.handoffs}
+    pairs = [
+        (i, j)
+        for i in range(len(plan))
+        for j in range(len(plan))
+        if plan.death[i] == plan.birth[j] + 1
+        and plan.birth[i] < plan.birth[j]
+        and plan.storage[i] != plan.storage[j]
+        and (plan.tensor_ids[i], plan.tensor_ids[j]) not in granted
+    ]
+    if not pairs:
+        return None
+    i, j = choice.choice(pairs)
+    step = int(plan.birth[j])
+    listed = (*plan.handoffs, (step, plan.tensor_ids[i], plan.tensor_ids[j]))
+    return changed(replace(plan, handoffs=listed), "death", i, step)
+
+
+def order_swapped(plan: Plan, choice: Random) -> Plan | None:
+    """Two steps change places."""
+    if len(plan.execution_order) < 2:
+        return None
+    a, b = sorted(choice.sample(range(len(plan.execution_order)), 2))
+    order = list(plan.execution_order)
+    order[a], order[b] = order[b], order[a]
+    return replace(plan, execution_order=tuple(order))
+
+
+def a_step_more(plan: Plan, choice: Random) -> Plan | None:
+    """T is one too many."""
+    return replace(plan, steps=plan.steps + 1)
+
+
+def extent_shrunk(plan: Plan, choice: Random) -> Plan | None:
+    """An arena says a smaller extent."""
+    return _arena(plan, choice, extent_bytes=lambda a: a.extent_bytes - 1)
+
+
+def capacity_too_small(plan: Plan, choice: Random) -> Plan | None:
+    """An arena holds a byte less than its plan needs."""
+    used = [i for i, arena in enumerate(plan.arenas) if arena.extent_bytes]
+    if not used:
+        return None
+    at = choice.choice(used)
+    arena = replace(plan.arenas[at], capacity_bytes=plan.arenas[at].extent_bytes - 1)
+    return replace(plan, arenas=(*plan.arenas[:at], arena, *plan.arenas[at + 1 :]))
+
+
+def peak_understated(plan: Plan, choice: Random) -> Plan | None:
+    """An arena says a smaller peak."""
+    return _arena(plan, choice, peak_live_bytes=lambda a: a.peak_live_bytes - 1)
+
+
+def slots_understated(plan: Plan, choice: Random) -> Plan | None:
+    """An arena says a slot less."""
+    return _arena(plan, choice, slots=lambda a: a.slots - 1)
+
+
+def max_live_overstated(plan: Plan, choice: Random) -> Plan | None:
+    """An arena says one more alive."""
+    return _arena(plan, choice, max_live=lambda a: a.max_live + 1)
+
+
+def committed_understated(plan: Plan, choice: Random) -> Plan | None:
+    """An arena commits a byte less."""
+    return _arena(plan, choice, committed_bytes=lambda a: a.committed_bytes - 1)
+
+
+def _altered(name: str) -> Fault:
+    def alter(plan: Plan, choice: Random) -> Plan | None:
+        digest = bytearray(getattr(plan, name))
+        digest[choice.randrange(len(digest))] ^= 1 << choice.randrange(8)
+        return replace(plan, **{name: bytes(digest)})
+
+    return alter
+
+
+def _mode_changed(plan: Plan, choice: Random) -> Plan | None:
+    return replace(plan, mode="inference" if plan.mode != "inference" else "forward")
+
+
+def _rank_changed(plan: Plan, choice: Random) -> Plan | None:
+    return replace(plan, rank=plan.rank + 1)
+
+
+IN_HASHES: dict[str, Fault] = {
+    **{
+        f"{name}_altered": _altered(name)
+        for name in (
+            *("ir_hash", "arena_config_hash", "execution_order_hash", "shard_spec_hash"),
+            *("layout_hash", "tmmu_plan_hash", "replay_token"),
+        )
+    },
+    "mode_changed": _mode_changed,
+    "rank_changed": _rank_changed,
+}
+"""Found because a hash does not fit; not hashed anew."""
+
+IN_CONTENT: dict[str, Fault] = {
+    fault.__name__: fault
+    for fault in (
+        *(offset_moved_up, offset_moved_down, offset_moved_one_byte, storage_moved),
+        *(death_brought_forward, death_put_off, birth_put_off, birth_brought_forward, range_emptied),
+        *(size_grown, size_shrunk, alignment_odd, arena_swapped, generation_changed),
+        *(storages_joined, storage_split, row_lost, wrong_view, wrong_base),
+        *(slot_merged, slot_opened, handoff_dropped, handoff_invented, order_swapped, a_step_more),
+        *(extent_shrunk, capacity_too_small, peak_understated, slots_understated, max_live_overstated),
+        committed_understated,
+    )
+}
+"""Found although every hash fits."""

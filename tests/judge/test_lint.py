@@ -1,0 +1,68 @@
+"""The seed's lint rules (VII.A) by name, and the contract's warnings."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.build import chain, graph, node, residual, tensor
+from tests.judge.faults import changed, refigured, rehashed
+from tmmu_core.judge.lint import RULES, lint_plan, lint_verdict
+from tmmu_core.plan.engine import plan_graph
+
+
+def test_a_plan_without_hand_offs_has_nothing_to_tell() -> None:
+    assert lint_plan(plan_graph(residual()).plan, residual()) == ()
+
+
+def test_a_hand_off_through_an_undeclared_default_is_a_warning() -> None:
+    verdict = lint_verdict(plan_graph(chain(2)).plan, chain(2))
+    assert verdict.ok
+    assert [(f.rule, f.severity, f.tensor, f.other) for f in verdict.findings] == [
+        ("undeclared_inplace", "warning", "t0", "t1"),
+        ("undeclared_inplace", "warning", "t1", "t2"),
+    ]
+
+
+def test_a_declared_hand_off_is_none() -> None:
+    assert lint_plan(plan_graph(chain(2, "any")).plan, chain(2, "any")) == ()
+
+
+def test_a_synthesised_step_says_what_its_forward_node_says() -> None:
+    g = chain(2)
+    found = lint_plan(plan_graph(g, mode="backward", preset="train_full").plan, g)
+    assert any(f.rule == "undeclared_inplace" and "@grad" in f.message for f in found)
+
+
+def test_slots_over_the_optimum_are_a_warning_where_pairs_ask_for_them() -> None:
+    g = graph(
+        [tensor("x", role="input"), tensor("a"), tensor("b", must_not_alias=("x",))],
+        [node("n0", "x", "a", inplace="none"), node("n1", "a", "b", inplace="none")],
+        "x",
+        "b",
+    )
+    assert [(f.rule, f.severity) for f in lint_plan(plan_graph(g).plan, g)] == [("slots_over_optimal", "warning")]
+
+
+def test_a_shortened_range_breaks_the_lifetimes_rule() -> None:
+    g = residual()
+    plan = plan_graph(g).plan
+    short = rehashed(refigured(changed(plan, "death", plan.row_of["x"], 4)))
+    assert {f.rule for f in lint_plan(short, g) if f.severity == "error"} == {"lifetimes"}
+
+
+def test_a_backward_plan_that_forgets_what_was_saved_breaks_the_lifetimes_rule() -> None:
+    g = chain(3, "none")
+    plan = plan_graph(g, mode="backward", preset="train_full").plan
+    row = plan.row_of["t1"]
+    forgotten = rehashed(refigured(changed(plan, "death", row, 3)))
+    assert "lifetimes" in {f.rule for f in lint_plan(forgotten, g)}
+
+
+def test_a_hash_that_does_not_fit_breaks_the_addresses_rule() -> None:
+    plan = plan_graph(residual()).plan
+    assert {f.rule for f in lint_plan(replace(plan, layout_hash=bytes(32)))} == {"addresses"}
+
+
+def test_every_rule_says_where_it_comes_from() -> None:
+    assert all(rule.says.endswith(".") and rule.source for rule in RULES)
+    assert lint_verdict(plan_graph(residual()).plan, residual()).checked == tuple(rule.name for rule in RULES)

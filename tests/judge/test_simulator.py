@@ -1,0 +1,187 @@
+"""The reference simulator on problems that can be worked out by hand: the contract's sentences, one at a time."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.build import chain, graph, node, residual, tensor, view
+from tmmu_core.errors import AllocationFailure, ArenaTooSmall, ContractError, InvalidIrShapes, LivenessCycle
+from tmmu_core.graph.model import Graph
+from tmmu_core.judge.simulator import SimulatedPlan, simulate
+
+
+def played(g: Graph, mode: str = "inference", preset: str = "inference", **how: object) -> SimulatedPlan:
+    return simulate(g, mode=mode, preset=preset, **how)  # type: ignore[arg-type]
+
+
+def lives(plan: SimulatedPlan) -> dict[str, tuple[int, int]]:
+    return {row.tensor_id: (row.birth, row.death) for row in plan.rows}
+
+
+@pytest.mark.parametrize("length", [1, 3, 30])
+def test_a_chain_uses_one_slot(length: int) -> None:
+    assert played(chain(length)).arenas[0].slots == 1
+
+
+@pytest.mark.parametrize("length", [1, 3, 30])
+def test_a_chain_that_permits_nothing_uses_two(length: int) -> None:
+    assert played(chain(length, "none")).arenas[0].slots == 2
+
+
+def test_loading_is_step_0_and_the_first_node_runs_at_step_1() -> None:
+    assert lives(played(chain(2, "none"))) == {"t0": (0, 2), "t1": (1, 3), "t2": (2, 3)}
+
+
+def test_a_residual_block_holds_its_skip() -> None:
+    plan = played(residual())
+    assert lives(plan) == {"x": (0, 5), "a": (1, 3), "b": (2, 4), "c": (3, 5), "y": (4, 5)}
+    assert plan.arenas[0].slots == plan.arenas[0].max_live == 3
+
+
+def test_slots_lie_at_aligned_prefix_sums() -> None:
+    g = graph([tensor("w", 1, "parameter"), tensor("v", 40, "parameter"), tensor("u", 1, "buffer")], [])
+    plan = played(g, arenas={"parameters": {"alignment_bytes": 64}})
+    assert plan.logical_address_table == (("parameters", 0, 0), ("parameters", 1, 192), ("parameters", 2, 256))
+    assert [row.tensor_id for row in sorted(plan.rows, key=lambda row: row.logical_slot)] == ["v", "u", "w"]
+
+
+def test_a_zero_sized_tensor_is_backed_by_one_byte() -> None:
+    plan = played(graph([tensor("a", 0, "parameter"), tensor("b", 0, "parameter")], []))
+    assert [row.offset_bytes for row in plan.rows] == [0, 128]
+    assert plan.arenas[0].extent_bytes == 129
+
+
+def test_the_waste_ledger_accounts_for_every_byte() -> None:
+    g = graph(
+        [tensor("x", 100, "input"), tensor("a", 10), tensor("b", 3), tensor("y", 50)],
+        [node("n0", "x", "a", inplace="none"), node("n1", "a", "b", inplace="none"), node("n2", "a b", "y")],
+        "x",
+        "y",
+    )
+    plan = played(g)
+    # b takes x's slot of 400 bytes, y a's, which grows to 200: [0, 400), a gap, [512, 712).
+    assert plan.arenas[0].extent_bytes == 712
+    assert plan.waste("activations", 2) == {
+        "live": 12 + 40,
+        "alignment_gaps": 112,
+        "slot_rounding": (400 - 12) + (200 - 40),
+        "holes": 0,
+        "tail": 0,
+    }
+    assert plan.waste("activations", 0) == {
+        "live": 400,
+        "alignment_gaps": 0,
+        "slot_rounding": 0,
+        "holes": 0,
+        "tail": 312,
+    }
+
+
+def test_a_view_lies_in_its_base_and_keeps_it_alive() -> None:
+    g = graph(
+        [tensor("x", 8, "input"), view("v", "x", 4, 16), tensor("y")],
+        [node("n0", "v", "y", inplace="none")],
+        "x",
+        "y",
+    )
+    plan = played(g)
+    rows = {row.tensor_id: row for row in plan.rows}
+    assert rows["v"].offset_bytes == rows["x"].offset_bytes + 16
+    assert lives(plan) == {"x": (0, 1), "v": (0, 2), "y": (1, 2)}
+    assert plan.lives.storages["x"].death == 2
+
+
+def test_an_in_place_write_joins_its_inputs_storage() -> None:
+    g = graph(
+        [tensor("x", role="input"), tensor("y"), tensor("z")],
+        [node("n0", "x", "y", in_place_write=((0, 0),)), node("n1", "y", "z", inplace="none")],
+        "x",
+        "z",
+    )
+    plan = played(g)
+    assert plan.lives.storages["x"].members == ("x", "y")
+    assert lives(plan) == {"x": (0, 1), "y": (1, 3), "z": (2, 3)}
+
+
+def test_one_input_cannot_be_overwritten_by_two_outputs() -> None:
+    g = graph(
+        [tensor("x", role="input"), tensor("y"), tensor("z")],
+        [node("n0", "x", "y z", in_place_write=((0, 0), (0, 1)))],
+        "x",
+        "y z",
+    )
+    with pytest.raises(InvalidIrShapes) as refused:
+        played(g)
+    assert refused.value.diagnostics["condition"] == "refcount"
+
+
+def test_storages_that_must_not_alias_never_share_a_slot() -> None:
+    tensors = [tensor("x", role="input"), tensor("a"), tensor("b", must_not_alias=("x",))]
+    g = graph(tensors, [node("n0", "x", "a", inplace="none"), node("n1", "a", "b", inplace="none")], "x", "b")
+    plan = played(g)
+    slot = {row.tensor_id: row.logical_slot for row in plan.rows}
+    assert slot == {"x": 0, "a": 1, "b": 2}
+
+
+def test_backward_steps_are_synthesised_in_reverse() -> None:
+    plan = played(chain(2), "backward", "train_full")
+    assert plan.execution_order == ("n000", "n001", "n001@grad", "n000@grad")
+    # RELU's gradient reads its output; the loss's gradient is written by the last node's own step.
+    assert lives(plan)["t1"] == (1, 5)
+    assert lives(plan)["t2@grad"] == (3, 4)
+
+
+def test_marked_tensors_are_recomputed_before_their_first_backward_reader() -> None:
+    g = chain(3)
+    marked = tuple(tensor("t1", remat=True) if t.id == "t1" else t for t in g.tensors)
+    plan = played(Graph(tensors=marked, nodes=g.nodes, inputs=g.inputs, outputs=g.outputs), "backward", "remat_enabled")
+    assert plan.execution_order[-3:] == ("n001@grad", "n000@remat", "n000@grad")
+    assert "t1@remat" in lives(plan)
+
+
+def test_a_tensor_may_only_name_an_arena_that_is_there() -> None:
+    with pytest.raises(ArenaTooSmall) as refused:
+        played(graph([tensor("x", role="input", arena="sram")], [], "x"))
+    assert refused.value.diagnostics["capacity"] == 0
+
+
+def test_a_capacity_below_the_extent_is_refused() -> None:
+    with pytest.raises(ArenaTooSmall) as refused:
+        played(chain(3, "none"), arenas={"activations": {"capacity_bytes": 143}})
+    assert refused.value.diagnostics["required"] == 144
+
+
+def test_a_budget_below_the_sum_of_extents_is_refused() -> None:
+    with pytest.raises(AllocationFailure):
+        played(chain(3), budget=15)
+
+
+@pytest.mark.parametrize(
+    ("order", "reason"),
+    [
+        (("n000",), "order_missing_node"),
+        (("n000", "n001", "n001"), "order_duplicate_node"),
+        (("n000", "n001", "n2"), "order_unknown_node"),
+    ],
+)
+def test_an_order_is_a_permutation(order: tuple[str, ...], reason: str) -> None:
+    with pytest.raises(InvalidIrShapes) as refused:
+        played(chain(2), order=order)
+    assert refused.value.diagnostics["reason"] == reason
+
+
+def test_an_order_that_reads_before_it_writes_names_the_first_offender() -> None:
+    with pytest.raises(LivenessCycle) as refused:
+        played(chain(3), order=("n000", "n002", "n001"))
+    assert refused.value.diagnostics["node_id"] == "n002"
+
+
+def test_another_token_gives_another_plan_hash_and_the_same_layout() -> None:
+    one, other = played(chain(2), token=bytes(32)), played(chain(2), token=bytes([1] * 32))
+    assert one.layout_hash == other.layout_hash
+    assert one.tmmu_plan_hash != other.tmmu_plan_hash == one.bound_to(bytes([1] * 32))
+
+
+def test_a_whole_graph_is_asked_for() -> None:
+    with pytest.raises(ContractError):
+        played(graph([tensor("x")], [node("n", "x", "y")], "x"))

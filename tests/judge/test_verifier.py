@@ -1,0 +1,209 @@
+"""The verifier's rules one at a time, on plans that are wrong in one way."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.build import chain, graph, node, residual, tensor, view
+from tests.judge.faults import changed, refigured, rehashed
+from tmmu_core.graph.model import Dim, Graph, Tensor
+from tmmu_core.judge.verifier import RULES, verify_plan
+from tmmu_core.plan.engine import plan_graph
+from tmmu_core.plan.model import Plan
+
+
+def rules(plan: Plan, g: Graph | None = None, **how: object) -> set[str]:
+    return {finding.rule for finding in verify_plan(plan, g, **how).errors}  # type: ignore[arg-type]
+
+
+def test_a_good_plan_is_verified_with_and_without_its_graph() -> None:
+    g = residual()
+    plan = plan_graph(g).plan
+    assert verify_plan(plan).ok
+    assert verify_plan(plan, g).ok
+    assert str(verify_plan(plan, g)) == "verified"
+
+
+def test_without_the_graph_its_rules_are_not_said_to_be_checked() -> None:
+    plan = plan_graph(residual()).plan
+    assert "dead_access" not in verify_plan(plan).checked
+    assert verify_plan(plan, residual()).checked == tuple(RULES)
+
+
+def test_two_tensors_in_one_place_at_one_time_are_both_named() -> None:
+    plan = plan_graph(residual()).plan
+    a, b = plan.row_of["a"], plan.row_of["b"]
+    slot, offset = int(plan.logical_slot[a]), int(plan.offset[a])
+    merged = rehashed(refigured(changed(changed(plan, "logical_slot", b, slot), "offset", b, offset)))
+    (finding,) = [f for f in verify_plan(merged).errors if f.rule == "overlap"]
+    assert {finding.tensor, finding.other} == {"a", "b"}
+    assert finding.step == 2
+
+
+def test_a_range_that_ends_before_its_last_read_is_a_dead_access() -> None:
+    g = residual()
+    plan = plan_graph(g).plan
+    short = rehashed(refigured(changed(plan, "death", plan.row_of["x"], 4)))
+    assert {"dead_access", "live_range"} <= rules(short, g)
+    (finding,) = [f for f in verify_plan(short, g).errors if f.rule == "dead_access"]
+    assert (finding.tensor, finding.step) == ("x", 4)
+
+
+def two_residents() -> Graph:
+    return graph([tensor("v", role="parameter"), tensor("w", role="parameter")], [])
+
+
+def test_an_offset_off_the_prefix_sum_is_found_though_nothing_overlaps() -> None:
+    plan = plan_graph(two_residents()).plan
+    assert plan.offset.tolist() == [0, 128]
+    assert rules(rehashed(refigured(changed(plan, "offset", 1, 256)))) == {"slot_offset"}
+
+
+def test_a_planner_that_places_bytes_needs_no_prefix_sums() -> None:
+    plan = replace(plan_graph(two_residents()).plan, planner="bytes")
+    assert rules(rehashed(refigured(changed(plan, "offset", 1, 256)))) == set()
+
+
+def two_step_bytes(offset_of_b: int, size_of_b: int) -> tuple[Graph, Plan]:
+    """``a → n → b``, b handed a's place: by a planner of bytes that puts b at ``offset_of_b``."""
+    g = graph(
+        [tensor("a", 64, "input"), tensor("b", size_of_b // 4), tensor("c", 64, "input")],
+        [node("n", "a", "b"), node("m", "b c", "")],
+        "a c",
+    )
+    plan = plan_graph(g, arenas={"activations": {"alignment_bytes": 1}}).plan
+    place = {"a": 0, "b": offset_of_b, "c": 512}
+    slot = {"a": 0, "b": 1, "c": 2} if offset_of_b < 512 else {"a": 0, "c": 1, "b": 2}
+    return g, rehashed(
+        refigured(
+            replace(
+                plan,
+                planner="bytes",
+                offset=np.array([place[name] for name in plan.tensor_ids], np.uint64),
+                logical_slot=np.array([slot[name] for name in plan.tensor_ids], np.int64),
+                generation=np.zeros(3, np.int64),
+            )
+        )
+    )
+
+
+def test_a_taker_exactly_in_the_givers_place_is_fine() -> None:
+    g, plan = two_step_bytes(0, 256)
+    assert plan.handoffs == ((1, "a", "b"),)
+    assert verify_plan(plan, g).ok
+
+
+def test_a_taker_partly_in_the_givers_place_overlaps_it_at_the_hand_off() -> None:
+    g, plan = two_step_bytes(64, 128)
+    assert {"overlap", "handoff"} <= rules(plan, g)
+
+
+def test_a_taker_larger_than_the_giver_overlaps_it_at_the_hand_off() -> None:
+    g, plan = two_step_bytes(0, 260)
+    assert {"overlap", "handoff"} <= rules(plan, g)
+
+
+def test_a_hand_off_that_its_node_forbids_is_illegal() -> None:
+    plan = plan_graph(chain(2)).plan
+    assert "illegal_handoff" in rules(plan, chain(2, "none"))
+
+
+def test_a_view_elsewhere_in_its_storage_is_found() -> None:
+    g = graph([tensor("x", 8, "input"), view("v", "x", 4, 16), tensor("y")], [node("n", "v", "y")], "x", "y")
+    plan = plan_graph(g).plan
+    row = plan.row_of["v"]
+    assert "address" in rules(rehashed(changed(plan, "offset", row, int(plan.offset[row]) - 4)), g)
+
+
+def test_storages_that_must_not_alias_are_kept_apart_though_disjoint_in_time() -> None:
+    apart = graph([tensor("x", role="input"), tensor("y", must_not_alias=("x",))], [node("n", "x", "y")], "x", "y")
+    free = graph([tensor("x", role="input"), tensor("y")], [node("n", "x", "y")], "x", "y")
+    assert "must_not_alias" in rules(plan_graph(free).plan, apart)
+
+
+def test_more_slots_than_ever_alive_are_an_error_unless_pairs_excuse_them() -> None:
+    nodes = [node("n0", "x", "a", inplace="none"), node("n1", "a", "b", inplace="none")]
+    free = graph([tensor("x", role="input"), tensor("a"), tensor("b")], nodes, "x", "b")
+    apart = graph([tensor("x", role="input"), tensor("a"), tensor("b", must_not_alias=("x",))], nodes, "x", "b")
+    plan = plan_graph(apart).plan
+    assert [finding.rule for finding in verify_plan(plan, apart).findings] == ["slots_over_optimal"]
+    assert "slots_max_live" in rules(plan, free)
+
+
+def test_the_plan_of_another_graph_is_not_this_graphs() -> None:
+    assert "graph" in rules(plan_graph(chain(3)).plan, chain(4))
+    assert "graph" in rules(plan_graph(chain(3)).plan, chain(3, floats=8))
+
+
+def test_the_capacity_is_held_against_the_configuration() -> None:
+    arenas = {"activations": {"capacity_bytes": 4096}}
+    plan = plan_graph(chain(3), arenas=arenas).plan
+    assert verify_plan(plan, arenas=arenas).ok
+    assert rules(plan, arenas={"activations": {"capacity_bytes": 8192}}) == {"hash", "capacity"}
+
+
+def test_named_dims_are_read_off_the_plan() -> None:
+    g = Graph(
+        tensors=(Tensor("x", ("B", 4), role="input"), Tensor("y", ("B", 4))),
+        nodes=(node("n", "x", "y"),),
+        inputs=("x",),
+        outputs=("y",),
+        dims={"B": Dim(1, 8)},
+    )
+    plan = plan_graph(g, dims={"B": 3}).plan
+    assert verify_plan(plan, g).ok
+    assert "tensors" in rules(plan, g, dims={"B": 4})
+
+
+@pytest.mark.parametrize("column", ["offset", "birth", "storage"])
+def test_columns_of_different_lengths_are_told_and_nothing_else_is_tried(column: str) -> None:
+    plan = plan_graph(chain(2)).plan
+    verdict = verify_plan(replace(plan, **{column: getattr(plan, column)[:-1]}))
+    assert {finding.rule for finding in verdict.findings} == {"columns"}
+
+
+def test_a_rule_broken_often_is_told_fifty_times_and_counted() -> None:
+    plan = plan_graph(chain(200, "none")).plan
+    verdict = verify_plan(replace(plan, alignment=np.full(len(plan), 48, np.uint64)))
+    told = [finding for finding in verdict.findings if finding.rule == "alignment"]
+    assert len(told) == 51
+    assert "more findings of this rule" in told[-1].message
+
+
+def test_a_hundred_thousand_rows_by_a_planner_of_bytes_are_swept() -> None:
+    n = 100_000
+    rng = np.random.default_rng(1)
+    birth = np.sort(rng.integers(0, n // 8, n))
+    plan = plan_graph(chain(1)).plan
+    lanes = rng.integers(0, 64, n)
+    big = replace(
+        plan,
+        planner="bytes",
+        tensor_ids=tuple(f"t{i:06}" for i in range(n)),
+        arena=np.zeros(n, np.int32),
+        logical_slot=np.lexsort((birth, lanes)).argsort(),
+        offset=(lanes * 128).astype(np.uint64),
+        size=np.full(n, 128, np.uint64),
+        alignment=np.full(n, 128, np.uint64),
+        birth=birth,
+        death=birth + 1,
+        generation=np.zeros(n, np.int64),
+        storage=np.lexsort((birth, lanes)).argsort(),
+        roles=("activation",) * n,
+        dtypes=("uint8",) * n,
+        shapes=((128,),) * n,
+        alias_group_ids=(None,) * n,
+        base_tensor_uids=(None,) * n,
+        handoffs=(),
+        steps=n + 1,
+        execution_order=(),
+    )
+    big = replace(big, arenas=(replace(big.arenas[0], alignment_bytes=128),))
+    at = np.lexsort((birth, lanes))
+    crowded = int(((birth[at][1:] == birth[at][:-1]) & (lanes[at][1:] == lanes[at][:-1])).sum())
+    told = [f for f in verify_plan(rehashed(refigured(big))).findings if f.rule == "overlap"]
+    assert crowded > 0
+    assert len(told) == min(crowded, 51)
