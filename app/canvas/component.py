@@ -80,6 +80,8 @@ def plan_canvas(
     height: int = 520,
     toolbar: bool = True,
     strip: bool = True,
+    heading: bool = True,
+    reach: int = 0,
     link: str = "page",
     on_select: Callable[[Selection], None] | None = None,
     on_step: Callable[[int | None], None] | None = None,
@@ -99,6 +101,8 @@ def plan_canvas(
     ``selected`` and ``compared``: tensor ids. ``step``: the chosen step. ``arena``: the one shown, ``None`` for all
     on one byte scale. ``show_baseline``: outline what differs in the handle's baseline; ``draw_baseline_itself``: draw
     the baseline instead of the plan (for two canvases side by side). ``strip``: the curve of live bytes above.
+    ``heading``: the claim above and the legend below. ``reach``: bytes that the map shows at least, so that several
+    small ones stand on one scale.
     ``link``: canvases with the same word share selection, chosen step and window of steps at once, without a server
     trip; an empty one stands alone.
     ``on_window`` asks the canvas to report its half-open window of steps (debounced); ``on_search`` likewise.
@@ -134,6 +138,8 @@ def plan_canvas(
         "height": height,
         "toolbar": toolbar,
         "strip": strip,
+        "heading": heading,
+        "reach": reach,
         "link": link,
         "report_window": on_window is not None,
         "events": sorted(listeners),

@@ -132,12 +132,20 @@ def _use(shown: Shown, names: list[str]) -> None:
 
 def maps(shown: Shown, answers: dict[str, Shown], arena: str) -> None:
     """All answers at one scale, small."""
-    st.html(markup.heading(f"Arena map of {arena}, every planner", "the same tensor is marked in all of them"))
+    st.html(
+        markup.heading(
+            f"Arena map of {arena}, every planner",
+            "one byte scale, but for what is over three times the smallest; the same tensor is marked in all of them",
+        )
+    )
     if len(shown.plan) > MOST_DRAWN:
         st.caption(
             f"{words.count(len(shown.plan), 'tensor')} are too many for small drawings; pick a planner, see Plan."
         )
         return
+    extents = sorted(a.plan.arena_of[arena].extent_bytes for a in answers.values() if arena in a.plan.arena_of)
+    # No reuse at all would make every other drawing flat: what is much larger than the rest stands on its own scale.
+    reach = max((extent for extent in extents if extent <= 3 * extents[0]), default=0)
     columns = st.columns(min(3, max(1, len(answers))), gap="small")
     for k, (name, answer) in enumerate(answers.items()):
         with columns[k % len(columns)]:
@@ -153,6 +161,8 @@ def maps(shown: Shown, answers: dict[str, Shown], arena: str) -> None:
                 selected=state.choice().selected if state.choice().selected in answer.plan.row_of else None,
                 toolbar=False,
                 strip=False,
+                heading=False,
+                reach=reach,
                 height=230,
                 link="planners",
                 on_select=lambda event: state.choose(selected=event.tensor_id or ""),

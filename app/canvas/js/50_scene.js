@@ -6,9 +6,10 @@ const VIEWS = { lifetimes: "Lifetimes", slots: "Slots", map: "Arena map" };
  * {v0, v1, bands, top, down}: per row its half-open range in v; per arena a band {arena, base, height, extent}.
  * Arenas are stacked on one scale, the first on top (sideways: first on the left), each with its own zero at its bottom
  * and room for its name above. A band is as high as what it must show: the extent, a capacity or the other plan's extent
- * unless they are so much greater that the plan itself would be small.
+ * unless they are so much greater that the plan itself would be small; never lower than `reach`, so that several charts
+ * can stand on one scale.
  */
-function scene(plan, view, shown, sideways, other) {
+function scene(plan, view, shown, sideways, other, reach = 0) {
   const n = plan.n, v0 = new Float64Array(n), v1 = new Float64Array(n), bands = [];
   if (view === "lifetimes") {
     let lane = 0;
@@ -23,7 +24,7 @@ function scene(plan, view, shown, sideways, other) {
     const twin = other?.arenas.find(({ name }) => name === arena.name);
     const used = (a) => (!a ? 0 : view === "slots" ? a.slots : Number(a.extent));
     const extent = Math.max(1, used(arena)), capacity = view === "slots" || arena.capacity === null ? 0 : Number(arena.capacity);
-    return Math.max(extent, capacity <= 2 * extent ? capacity : 0, used(twin) <= 3 * extent ? used(twin) : 0);
+    return Math.max(extent, capacity <= 2 * extent ? capacity : 0, used(twin) <= 3 * extent ? used(twin) : 0, view === "map" ? reach : 0);
   });
   const total = heights.reduce((sum, h, k) => sum + (shown[k] ? h : 0), 0);
   const room = 0.062 * total;

@@ -17,7 +17,7 @@ function el(tag, attributes = {}, ...children) {
 
 const DEFAULTS = {
   plan: null, view: "map", colour: null, selected: null, compared: null, search: "", step: null, arena: null, baseline: true,
-  transposed: false, toolbar: true, strip: true, height: 520, link: "", window: null, report_window: false, plan_index: 0,
+  transposed: false, toolbar: true, strip: true, height: 520, link: "", window: null, reach: 0, heading: true, report_window: false, plan_index: 0,
 };
 
 class Chart {
@@ -56,7 +56,8 @@ class Chart {
     this.legend = el("span", { class: "legend" });
     this.status = el("span", { class: "status" });
     this.live = el("span", { class: "unseen", "aria-live": "polite" });
-    this.root = el("div", { class: "tmmu-canvas" }, this.title, this.bar, this.stage, el("div", { class: "foot" }, this.legend, this.status), this.live);
+    this.foot = el("div", { class: "foot" }, this.legend, this.status);
+    this.root = el("div", { class: "tmmu-canvas" }, this.title, this.bar, this.stage, this.foot, this.live);
     this.root.tmmuPixelOf = (id) => this.pixelOf(id);
     parent.append(this.root);
   }
@@ -129,9 +130,10 @@ class Chart {
     const state = Object.assign(this.state, fresh);
     if ("height" in fresh) this.stage.style.height = `${state.height}px`;
     if ("toolbar" in fresh) this.bar.hidden = !state.toolbar;
+    if ("heading" in fresh) this.title.hidden = this.foot.hidden = !state.heading;
     if ("search" in fresh && this.find.value !== (state.search ?? "")) this.find.value = state.search ?? "";
     if (!this.plan) return;
-    if ("view" in fresh || "arena" in fresh || "transposed" in fresh || "baseline" in fresh) {
+    if ("view" in fresh || "arena" in fresh || "transposed" in fresh || "baseline" in fresh || "reach" in fresh) {
       const before = this.scene?.view, arena = this.shownArena;
       this.scene = null;
       if (this.win && (before !== state.view || arena !== state.arena)) this.win.v0 = this.win.v1 = NaN;
@@ -212,7 +214,7 @@ class Chart {
     const p = this.plot;
     this.strip = !state.strip ? null : down ? { x: p.x + p.w + MARGIN.gap, y: p.y, w: MARGIN.strip, h: p.h } : { x: p.x, y: 8, w: p.w, h: MARGIN.strip };
     Object.assign(this, { width, height, ratio });
-    if (!this.scene) this.scene = scene(plan, state.view, this.shownArenas(), state.transposed, state.baseline ? this.other : null);
+    if (!this.scene) this.scene = scene(plan, state.view, this.shownArenas(), state.transposed, state.baseline ? this.other : null, state.reach);
     this.full = { t0: 0, t1: Math.max(1, plan.steps), v0: 0, v1: this.scene.top };
     if (!this.win) this.win = { ...this.full };
     if (Number.isNaN(this.win.v0)) Object.assign(this.win, { v0: this.full.v0, v1: this.full.v1 });

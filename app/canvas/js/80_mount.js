@@ -59,7 +59,7 @@ const STYLE = `
   font-family: var(--st-font, system-ui, sans-serif); font-size: 13px; line-height: 1.35; }
 .tmmu-canvas .claim { font-weight: 600; font-size: 14px; margin: 0 0 6px; overflow-wrap: anywhere; }
 .tmmu-canvas .bar { display: flex; flex-wrap: wrap; gap: 6px 10px; align-items: center; margin-bottom: 6px; }
-.tmmu-canvas .bar[hidden], .tmmu-canvas .overlay[hidden] { display: none; }
+.tmmu-canvas .claim[hidden], .tmmu-canvas .foot[hidden], .tmmu-canvas .bar[hidden], .tmmu-canvas .overlay[hidden] { display: none; }
 .tmmu-canvas .bar label { opacity: 0.9; white-space: nowrap; }
 .tmmu-canvas .grow { flex: 1; }
 .tmmu-canvas button, .tmmu-canvas select, .tmmu-canvas input[type=search] { font: inherit; color: inherit; background: var(--st-secondary-background-color, rgba(128,128,128,0.12));
