@@ -159,6 +159,11 @@ def _units(
 def _from_below(p: Problem, order: Sequence[Unit], sizes: list[int], clash: list[list[bool]], best: int) -> int:
     at: dict[int, int] = {}
     pinned = {i: fixed for members, _, fixed in order if fixed >= 0 for i in members}
+    unit = {i: k for k, (members, _, _) in enumerate(order) for i in members}
+    for i, j in combinations(pinned, 2):
+        meet = pinned[i] < pinned[j] + sizes[j] and pinned[j] < pinned[i] + sizes[i]
+        if meet and clash[i][j] and unit[i] != unit[j]:
+            return best
     for members, grid, fixed in order:
         if fixed >= 0:
             continue

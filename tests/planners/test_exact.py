@@ -1,0 +1,196 @@
+"""exact: agrees with trying everything, proves what it says, keeps to its budget."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from packings import extent, faults, offsets, problem, problem_with, problems, smallest_extent
+
+from tmmu_core.errors import ArenaTooSmall
+from tmmu_core.planners.columns import columns
+from tmmu_core.planners.exact import exact, luby
+from tmmu_core.planners.exact.kernel import FOUND, INFEASIBLE
+from tmmu_core.planners.exact.model import build, chains, logarithm, ranker
+from tmmu_core.planners.exact.run import Searcher
+from tmmu_core.planners.greedy import greedy
+from tmmu_core.planners.instances import read_csv
+from tmmu_core.planners.portfolio import portfolio
+from tmmu_core.planners.problem import Problem
+
+DATA = Path(__file__).parent.parent / "data" / "dsa"
+SMALL = {"budget": 200_000}
+
+# The textbook case in which max live (12) can be had, and largest-first cannot find it.
+FIVE = problem((0, 3, 4), (3, 9, 4), (0, 9, 4), (9, 21, 4), (0, 21, 4))
+
+
+def instance(name: str) -> Problem:
+    return read_csv((DATA / f"{name}.csv").read_bytes()).problem
+
+
+def ring() -> Problem:
+    """Five storages of 8 bytes, each alive beside the next and the last, in its second life, beside the first.
+
+    Never more than two at a time, 16 bytes; but a ring of five needs three places, 24 bytes.
+    """
+    return problem((0, 5, 8), (0, 2, 8), (1, 3, 8), (2, 4, 8), (3, 5, 8), gaps=(((1, 4),), (), (), (), ()))
+
+
+def test_the_small_example_of_the_literature_is_packed_at_its_bound() -> None:
+    packing = exact(FIVE, {})
+    assert (extent(FIVE, packing.offset), packing.optimal, packing.lower_bound) == (12, True, 12)
+
+
+@settings(deadline=None)
+@given(problems(most=6))
+def test_it_agrees_with_trying_everything(p: Problem) -> None:
+    packing = exact(p, SMALL)
+    assert faults(p, offsets(packing)) == []
+    assert (extent(p, packing.offset), packing.optimal) == (smallest_extent(p), True)
+
+
+@settings(deadline=None)
+@given(problems(most=6, steps=6, largest=6, odd=False))
+def test_it_agrees_where_lives_are_crowded(p: Problem) -> None:
+    packing = exact(p, SMALL)
+    assert (extent(p, packing.offset), packing.optimal) == (smallest_extent(p), True)
+
+
+@settings(deadline=None)
+@given(problems(most=6), st.data())
+def test_it_agrees_with_fixed_offsets_too(p: Problem, data: st.DataObject) -> None:
+    lay = offsets(greedy(p, {"order": "birth"}))
+    keep = data.draw(st.lists(st.booleans(), min_size=len(p), max_size=len(p)))
+    q = problem_with(p, fixed=np.array([at if k else -1 for at, k in zip(lay, keep, strict=True)], dtype=np.int64))
+    packing = exact(q, SMALL)
+    assert faults(q, offsets(packing)) == []
+    assert (extent(q, packing.offset), packing.optimal) == (smallest_extent(q), True)
+
+
+@settings(deadline=None)
+@given(problems(most=6))
+def test_the_search_itself_finds_the_least_capacity_and_refuses_one_less(p: Problem) -> None:
+    if len(p) == 0:
+        return
+    least = smallest_extent(problem_with(p, handoff_from=None))
+    cols = columns(problem_with(p, handoff_from=None))
+    model = build(cols, chains(cols, ()) or ())
+    rank = ranker(model)((1, 1, 1, 1), None)
+    assert Searcher(model).ask(least, rank, 10**6)[0] == FOUND
+    assert Searcher(model).ask(least - 1, rank, 10**6)[0] == INFEASIBLE
+
+
+@settings(deadline=None, max_examples=30)
+@given(problems(most=25, steps=15))
+def test_it_is_never_worse_than_the_portfolio_nor_below_its_own_bound(p: Problem) -> None:
+    packing = exact(p, {"budget": 20_000})
+    assert faults(p, offsets(packing)) == []
+    assert (packing.lower_bound or 0) <= extent(p, packing.offset) <= extent(p, portfolio(p, {}).offset)
+
+
+def test_a_capacity_under_the_bound_is_proven_too_small() -> None:
+    with pytest.raises(ArenaTooSmall, match="proven") as caught:
+        exact(problem_with(FIVE, capacity=11), {})
+    assert (caught.value.diagnostics["proven"], caught.value.diagnostics["required"]) == (True, "12")
+
+
+def test_a_capacity_between_the_bound_and_the_least_extent_is_proven_too_small() -> None:
+    assert max(columns(ring()).live_bytes()) == 16
+    with pytest.raises(ArenaTooSmall, match="proven") as caught:
+        exact(problem_with(ring(), capacity=23), {})
+    assert caught.value.diagnostics["required"] == "24"
+
+
+def test_the_bound_is_raised_where_max_live_cannot_be_had() -> None:
+    packing = exact(ring(), {})
+    assert (extent(ring(), packing.offset), packing.lower_bound, packing.optimal) == (24, 24, True)
+
+
+def test_a_hand_off_that_costs_is_not_taken() -> None:
+    # Taking t0's place would pin t1 at the bottom under the tall t2; beside it there is room.
+    p = problem((0, 2, 4), (2, 4, 2), (0, 2, 1), (2, 4, 4), handoff_from=np.array([-1, -1, -1, 0]))
+    packing = exact(p, {})
+    assert faults(p, offsets(packing)) == []
+    assert (extent(p, packing.offset), packing.optimal) == (smallest_extent(p), True)
+
+
+def test_the_same_budget_gives_the_same_bytes() -> None:
+    p = instance("E.1048576")
+    one, two = exact(p, {"budget": 9_000}), exact(p, {"budget": 9_000})
+    assert offsets(one) == offsets(two)
+    assert one.notes == two.notes
+
+
+def test_a_larger_budget_is_never_worse() -> None:
+    p = instance("E.1048576")
+    assert extent(p, exact(p, {"budget": 40_000}).offset) <= extent(p, exact(p, {"budget": 4_000}).offset)
+
+
+def test_no_budget_is_greedy_with_a_bound() -> None:
+    p = instance("E.1048576")
+    packing = exact(p, {"budget": 0})
+    assert (offsets(packing), packing.optimal) == (offsets(portfolio(p, {})), False)
+
+
+def test_it_stops_when_told_and_keeps_the_best() -> None:
+    p = instance("D.1048576")
+    calls: list[tuple[str, int, int]] = []
+
+    def progress(what: str, done: int, of: int) -> bool:
+        calls.append((what, done, of))
+        return len(calls) < 3
+
+    packing = exact(p, {"budget": 100_000}, progress)
+    assert (packing.stopped, len(calls), faults(p, offsets(packing))) == (True, 3, [])
+    assert [done for _, done, _ in calls] == sorted(done for _, done, _ in calls)
+
+
+@pytest.mark.parametrize(
+    ("name", "least"), [("A", 1048576), ("B", 1048576), ("C", 1039360), ("E", 1048576), ("F", 1048576)]
+)
+def test_the_accelerator_instances_are_packed_at_their_bound_and_said_to_be(name: str, least: int) -> None:
+    p = instance(f"{name}.1048576")
+    packing = exact(p, {})
+    assert faults(p, offsets(packing)) == []
+    assert (extent(p, packing.offset), packing.optimal) == (least, True)
+
+
+def test_the_open_instance_fits_its_accelerator() -> None:
+    p = instance("D.1048576")
+    packing = exact(p, {"budget": 500_000})
+    assert faults(p, offsets(packing)) == []
+    assert extent(p, packing.offset) <= 1048576
+
+
+def test_a_second_process_takes_the_compiled_search_from_the_cache_and_agrees() -> None:
+    program = (
+        "import sys, json; from tmmu_core.planners.instances import read_csv;"
+        "from tmmu_core.planners.exact import exact;"
+        "p = read_csv(open(sys.argv[1], 'rb').read()).problem; print(json.dumps(exact(p, {}).offset.tolist()))"
+    )
+    runs = [
+        subprocess.run(
+            [sys.executable, "-c", program, str(DATA / "B.1048576.csv")], capture_output=True, text=True, check=True
+        ).stdout
+        for _ in range(2)
+    ]
+    assert json.loads(runs[0]) == json.loads(runs[1]) == offsets(exact(instance("B.1048576"), {}))
+
+
+def test_the_restart_sequence_is_lubys() -> None:
+    assert [luby(k) for k in range(1, 16)] == [1, 1, 2, 1, 1, 2, 4, 1, 1, 2, 1, 1, 2, 4, 8]
+
+
+@given(st.integers(1, 2**200))
+def test_the_logarithm_is_right_to_its_last_bit(x: int) -> None:
+    # 2^(k/4096) <= x < 2^((k+1)/4096), as whole powers: no float decides.
+    k = logarithm(x)
+    assert 0 <= k - 4096 * (x.bit_length() - 1) < 4096
+    assert x.bit_length() - 1 == k >> 12

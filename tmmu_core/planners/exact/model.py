@@ -1,0 +1,188 @@
+"""From columns to what the search works on: units, sections, and the ranks that steer it.
+
+A *section* is a set of storages that are pairwise in conflict: those alive at one moment, where no later moment holds
+them all; and every pair that time does not tell (must not alias, a hand-off not taken). A *unit* is what gets one
+offset: a storage, or a chain of storages in which each hands its place on to the next; it has a height per section.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import gcd
+
+import numpy as np
+
+from tmmu_core.planners.columns import HANDOFF, Columns
+from tmmu_core.planners.problem import I64
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """n units and m sections as ragged tables; see :class:`tmmu_core.planners.exact.kernel.Shape`."""
+
+    members: tuple[tuple[int, ...], ...]
+    """Per unit, its storages."""
+    entry_of: I64
+    section: I64
+    height: I64
+    sections: int
+    align: I64
+    fixed: I64
+    grain: int
+    """Every extent that can come about is a multiple of it."""
+    length: I64
+    """Steps of each unit's life."""
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    @property
+    def work(self) -> int:
+        """Entries that a search may have to keep on its trails."""
+        return len(self) * (len(self) + self.sections)
+
+
+def handoffs(cols: Columns) -> tuple[tuple[int, int], ...]:
+    """Pairs (i, j) where j may lie at i's very offset, as far as sizes and fixed offsets allow."""
+    pairs = []
+    giver = cols.problem.handoff_from
+    for j, i in enumerate(giver.tolist() if giver is not None else ()):
+        if i >= 0 and cols.odd is not None and (i, HANDOFF) in cols.odd[j]:
+            here = {at for at in (cols.fixed[i], cols.fixed[j]) if at >= 0}
+            grid = max(cols.align[i], cols.align[j])
+            if len(here) < 2 and all(at % grid == 0 for at in here):
+                pairs.append((i, j))
+    return tuple(pairs)
+
+
+def chains(cols: Columns, taken: Sequence[tuple[int, int]]) -> tuple[tuple[int, ...], ...] | None:
+    """Storages joined by the hand-offs taken, one tuple per unit; ``None`` where two of a unit conflict."""
+    group = list(range(len(cols)))
+    members = {i: [i] for i in group}
+    for i, j in taken:
+        one, two = group[i], group[j]
+        if one == two or any(_conflict(cols, a, b) for a in members[one] for b in members[two] if (a, b) != (i, j)):
+            return None
+        if len({cols.fixed[a] for a in (*members[one], *members[two]) if cols.fixed[a] >= 0}) > 1:
+            return None
+        members[one] += members.pop(two)
+        for a in members[one]:
+            group[a] = one
+    return tuple(tuple(sorted(members[g])) for g in sorted(members))
+
+
+def take_all(cols: Columns) -> tuple[tuple[int, int], ...]:
+    """As many hand-offs as can be taken one after another, by the taker's place in the normative order."""
+    taken: list[tuple[int, int]] = []
+    for pair in handoffs(cols):
+        if chains(cols, [*taken, pair]) is not None:
+            taken.append(pair)
+    return tuple(taken)
+
+
+def build(cols: Columns, units: tuple[tuple[int, ...], ...], *, pairs: bool = True) -> Model:
+    """The model for given units. ``pairs=False`` leaves hand-offs not taken free to overlap: a relaxation."""
+    unit_of = {i: u for u, unit in enumerate(units) for i in unit}
+    tables = [*_time_sections(cols), *_pair_sections(cols, unit_of, pairs)]
+    tables.sort(key=lambda table: table[0])
+    rows: list[list[tuple[int, int]]] = [[] for _ in units]
+    for s, (_, storages) in enumerate(tables):
+        for i in storages:
+            rows[unit_of[i]].append((s, cols.size[i]))
+    entry_of = np.zeros(len(units) + 1, dtype=np.int64)
+    entry_of[1:] = np.cumsum([len(row) for row in rows])
+    flat = np.asarray([pair for row in rows for pair in sorted(row)], dtype=np.int64).reshape(-1, 2)
+    life = (cols.problem.death - cols.problem.birth).tolist()
+    grain = gcd(*cols.size)
+    grain = gcd(grain, *(a for a in cols.align if grain % a), *(at for at in cols.fixed if at >= 0))
+    return Model(
+        units,
+        entry_of,
+        np.ascontiguousarray(flat[:, 0]),
+        np.ascontiguousarray(flat[:, 1]),
+        len(tables),
+        np.asarray([max(cols.align[i] for i in unit) for unit in units], dtype=np.int64),
+        np.asarray([max(cols.fixed[i] for i in unit) for unit in units], dtype=np.int64),
+        grain,
+        np.asarray([sum(life[i] for i in unit) for unit in units], dtype=np.int64),
+    )
+
+
+Section = tuple[tuple[int, int, int], tuple[int, ...]]
+"""Where it stands in time, and the storages in it."""
+
+
+def _time_sections(cols: Columns) -> list[Section]:
+    """One per moment at which somebody dies before anybody else is born: the maximal sets of storages alive."""
+    dies = np.zeros(len(cols.births) + 1, dtype=bool)
+    dies[cols.part_hi] = True
+    return [
+        ((column, 0, 0), tuple(int(i) for i in cols.alive_at(column)))
+        for column in range(len(cols.births))
+        if dies[column + 1]
+    ]
+
+
+def _pair_sections(cols: Columns, unit_of: Mapping[int, int], pairs: bool) -> list[Section]:
+    found: list[Section] = []
+    for i, row in enumerate(cols.odd if cols.odd is not None else ()):
+        for j, kind in row:
+            if i < j and unit_of[i] != unit_of[j] and (pairs or kind != HANDOFF):
+                later = int(max(cols.part_lo[cols.part_of[i]], cols.part_lo[cols.part_of[j]]))
+                found.append(((later, 1, len(found)), (i, j)))
+    return found
+
+
+def _conflict(cols: Columns, i: int, j: int) -> bool:
+    for a in range(cols.part_of[i], cols.part_of[i + 1]):
+        for b in range(cols.part_of[j], cols.part_of[j + 1]):
+            if cols.part_lo[a] < cols.part_hi[b] and cols.part_lo[b] < cols.part_hi[a]:
+                return True
+    return cols.odd is not None and any(other == j for other, _ in cols.odd[i])
+
+
+# ------------------------------------------------------------------------------------------------------------ ranks
+
+Weights = tuple[int, int, int, int]
+"""How much the logarithms of a unit's fullest section, sections, height and steps count."""
+
+
+def logarithm(x: int) -> int:
+    """log₂ of a whole number ≥ 1 in 1/4096ths, rounded down; integers only, so the same everywhere."""
+    whole = x.bit_length() - 1
+    scaled = (x << 62) >> whole  # in [2^62, 2^63)
+    bits = 0
+    for _ in range(12):
+        scaled = (scaled * scaled) >> 62
+        bits <<= 1
+        if scaled >> 63:
+            bits |= 1
+            scaled >>= 1
+    return (whole << 12) | bits
+
+
+def ranker(model: Model) -> Callable[[Weights, I64 | None], I64]:
+    """A function from weights (and noise per unit, in 1/4096ths) to ranks: 0 goes first among equal offsets."""
+    n = len(model)
+    total = np.zeros(model.sections, dtype=np.int64)
+    np.add.at(total, model.section, model.height)
+    fullest, tall = np.ones(n, dtype=np.int64), np.ones(n, dtype=np.int64)
+    unit = np.repeat(np.arange(n), np.diff(model.entry_of))
+    np.maximum.at(fullest, unit, total[model.section])
+    np.maximum.at(tall, unit, model.height)
+    wide = np.maximum(np.diff(model.entry_of), 1)
+    traits = [
+        np.asarray([logarithm(max(int(x), 1)) for x in column], dtype=np.int64)
+        for column in (fullest, wide, tall, model.length)
+    ]
+
+    def rank(weights: Weights, noise: I64 | None) -> I64:
+        key = np.zeros(n, dtype=np.int64) if noise is None else noise.copy()
+        for weight, trait in zip(weights, traits, strict=True):
+            key += weight * trait
+        ranks = np.empty(n, dtype=np.int64)
+        ranks[np.argsort(-key, kind="stable")] = np.arange(n)
+        return ranks
+
+    return rank
