@@ -167,3 +167,12 @@ def test_the_layout_hash_does_not_read_the_token_and_the_plan_hash_does() -> Non
     one, other = chain_plan(seed=1), chain_plan(seed=2)
     assert one.layout_hash == other.layout_hash
     assert one.tmmu_plan_hash != other.tmmu_plan_hash
+
+
+def test_params_nested_too_deeply_are_a_fault_of_the_graph() -> None:
+    deep: list[Any] = []
+    for _ in range(5000):
+        deep = [deep]
+    odd = graph([tensor("x"), tensor("y")], [node("n", "x", "y", params={"k": deep})], "x", "y")
+    with pytest.raises(InvalidIrShapes, match="nested too deeply"):
+        canonical.ir_hash(odd)

@@ -13,8 +13,9 @@ from __future__ import annotations
 import hashlib
 import math
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -105,6 +106,8 @@ def _head(major: int, n: int) -> bytes:
 
 
 _SMALL = tuple(_head(_UINT, n) for n in range(1024))
+_TEXT_HEADS, _ARRAY_HEADS, _MAP_HEADS = (tuple(_head(major, n) for n in range(256)) for major in (_TEXT, _ARRAY, _MAP))
+"""Heads that a graph needs a million times over, made once."""
 _KEYS: dict[str, bytes] = {}
 """Encoded map keys: a graph has a dozen of them, a million times over."""
 
@@ -114,7 +117,8 @@ def _text(value: str) -> bytes:
         raw = value.encode()
     except UnicodeEncodeError:
         raise NotCanonical(f"{value!r} is not text: it holds half a surrogate pair") from None
-    return _head(_TEXT, len(raw)) + raw
+    size = len(raw)
+    return (_TEXT_HEADS[size] if size < 256 else _head(_TEXT, size)) + raw
 
 
 def _key(key: object) -> bytes:
@@ -139,19 +143,19 @@ def _emit(x: Any, out: list[bytes]) -> None:
         else:
             out.append(_head(_UINT, x) if x >= 0 else _head(_NEGATIVE, -1 - x))
     elif kind is list or kind is tuple:
-        out.append(_head(_ARRAY, len(x)))
+        size = len(x)
+        out.append(_ARRAY_HEADS[size] if size < 256 else _head(_ARRAY, size))
         for item in x:
-            _emit(item, out)
+            if type(item) is str:
+                out.append(_text(item))
+            else:
+                _emit(item, out)
     elif kind is dict:
-        out.append(_head(_MAP, len(x)))
-        if len(x) == 1:
-            for key, value in x.items():
-                out.append(_key(key))
-                _emit(value, out)
-        else:
-            for encoded, value in sorted([(_key(key), value) for key, value in x.items()], key=_first):
-                out.append(encoded)
-                _emit(value, out)
+        size = len(x)
+        out.append(_MAP_HEADS[size] if size < 256 else _head(_MAP, size))
+        for encoded, key in _ordered(tuple(x)) if size <= 32 else _in_order(x):
+            out.append(encoded)
+            _emit(x[key], out)
     elif x is None:
         out.append(_NULL)
     elif kind is bool:
@@ -163,6 +167,15 @@ def _emit(x: Any, out: list[bytes]) -> None:
         out.append(_NAN if math.isnan(x) else b"\xfb" + struct.pack(">d", x))
     else:
         _emit(_plain(x), out)
+
+
+def _in_order(keys: Iterable[Any]) -> list[tuple[bytes, Any]]:
+    """The keys of a map with their encodings, in canonical order."""
+    return sorted([(_key(key), key) for key in keys], key=_first)
+
+
+_ordered = lru_cache(maxsize=4096)(_in_order)
+"""The same, kept: rows of one kind ask for the same keys a million times over."""
 
 
 def _first(pair: tuple[bytes, Any]) -> bytes:
@@ -333,12 +346,12 @@ def ir_hash(graph: Graph) -> bytes:
 
     Raises ``InvalidIrShapes`` (reason ``not_canonical``) when ``params`` hold what has no canonical form.
     """
-    return _of_user_value(normal_form(graph), "the graph")
+    return _of_user_value(lambda: normal_form(graph), "the graph")
 
 
 def arena_config_hash(config: Mapping[str, Any]) -> bytes:
     """``H(arena_config as given)``, that of ``{}`` when none was given."""
-    return _of_user_value(dict(config), "the arena configuration")
+    return _of_user_value(lambda: dict(config), "the arena configuration")
 
 
 def execution_order_hash(order: Iterable[str]) -> bytes:
@@ -348,15 +361,16 @@ def execution_order_hash(order: Iterable[str]) -> bytes:
 
 def shard_spec_hash(spec: Mapping[str, Any] | None) -> bytes:
     """``H(shard_spec)``, that of ``{}`` when there is none."""
-    return _of_user_value(dict(spec or {}), "the shard spec")
+    return _of_user_value(lambda: dict(spec or {}), "the shard spec")
 
 
-def _of_user_value(value: Any, what: str) -> bytes:
+def _of_user_value(value: Callable[[], Any], what: str) -> bytes:
     try:
-        return H(value)
-    except NotCanonical as error:
+        return H(value())
+    except (NotCanonical, RecursionError) as error:
+        told = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise InvalidIrShapes(
-            f"{what} cannot be hashed: {error}.",
+            f"{what} cannot be hashed: {told}.",
             reason="not_canonical",
             hint="Use text keys, texts, booleans, 64-bit integers and floats.",
         ) from error
