@@ -188,12 +188,17 @@ topology.
 """
 
 
+COLUMNS = (
+    *("model", "mode", "nodes", "tensors", "storages", "lower bound", "slots", "best", "by", "gap"),
+    *("read s", "slots s", "best s", "peer"),
+)
+
+
 def page(measured: list[Row]) -> str:
     """The page's text."""
     lines = [
         HEAD,
-        "| model | mode | nodes | tensors | storages | lower bound | slots | best | by | gap "
-        "| read s | slots s | best s | peer |",
+        "| " + " | ".join(COLUMNS) + " |",
         "|---|---|---:|---:|---:|---:|---:|---:|---|---:|---:|---:|---:|---|",
     ]
     for row in measured:

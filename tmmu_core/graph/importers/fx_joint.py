@@ -23,7 +23,9 @@ from torch._functorch._aot_autograd import descriptors
 from torch.utils._pytree import tree_leaves
 
 from tmmu_core.graph.importers import step_checks
-from tmmu_core.graph.model import Graph, Node, Phase, Role, Tensor, View
+from tmmu_core.graph.importers.fx_ends import ends_of
+from tmmu_core.graph.importers.fx_layout import as_view, is_dense, layout
+from tmmu_core.graph.model import Graph, Node, Phase, Role, Tensor
 
 TANGENT = "tangent"
 """The operator that stands for what comes before the backward pass: it makes the gradient of an output."""
@@ -98,7 +100,7 @@ class _Reading(torch.fx.Interpreter):
         self.backward = False
         self.mutated: dict[str, str] = {}
         """Buffer → what it is called after it was written in place."""
-        self.ends = _ends(joint)
+        self.ends = ends_of(joint)
 
     # -- what the interpreter calls ------------------------------------------------------------------------------
 
@@ -139,7 +141,7 @@ class _Reading(torch.fx.Interpreter):
     def _is_tied(self, value: Any) -> bool:
         """Whether a parameter is an earlier one under a second name; then it is known under the first."""
         known = self.storages.get(value.untyped_storage()._cdata)
-        if known is None or not known.layout or known.layout != _layout(value) or value.storage_offset():
+        if known is None or not known.layout or known.layout != layout(value) or value.storage_offset():
             return False
         self.id_of[id(value)] = known.base
         self.values.append(value)
@@ -222,26 +224,26 @@ class _Reading(torch.fx.Interpreter):
         own = math.prod(shape) * value.element_size()
         known = self.storages.get(key) if whole else None
         if known is None and whole <= own and not value.storage_offset():
-            layout = _layout(value) if _is_dense(value) else ()
-            self.storages[key] = _Storage(tensor_id, value, layout)
+            lies = layout(value) if is_dense(value) else ()
+            self.storages[key] = _Storage(tensor_id, value, lies)
             return Tensor(tensor_id, shape, dtype, role), None
         under = None
         if known is None:
             under = Tensor(f"{tensor_id}.storage", (whole,), "uint8", role)
             known = self.storages[key] = _Storage(under.id, value, ())
-        return _as_view(tensor_id, value, shape, dtype, role, known.base, own, whole), under
+        return as_view(tensor_id, value, shape, dtype, role, known.base, own, whole), under
 
     def _permission(self, n: Any, read: list[Any], written: list[Any], draft: _Draft) -> Any:
         """Inputs over which a pointwise operator may write: laid out as its result, element upon element."""
         if len(draft.outputs) != 1 or torch.Tag.pointwise not in getattr(n.target, "tags", ()):
             return "none"
-        layout = self.storages[written[0].untyped_storage()._cdata].layout
-        if not layout or self.tensors[draft.outputs[0]].view is not None:
+        wanted = self.storages[written[0].untyped_storage()._cdata].layout
+        if not wanted or self.tensors[draft.outputs[0]].view is not None:
             return "none"
         pairs = [
             (i, 0)
             for i, leaf in enumerate(read)
-            if _layout(leaf) == layout
+            if layout(leaf) == wanted
             and not leaf.storage_offset()
             and int(leaf.untyped_storage().nbytes()) == int(written[0].untyped_storage().nbytes())
         ]
@@ -300,7 +302,7 @@ class _Reading(torch.fx.Interpreter):
         for name, value in gradients[1:]:
             made = self._free(f"{parameter}.grad_sum")
             self.tensors[made] = msgspec.structs.replace(self.tensors[parameter], id=made, role="gradient", view=None)
-            alike = [_is_dense(each) and each.is_contiguous() for each in (first, value)]
+            alike = [is_dense(each) and each.is_contiguous() for each in (first, value)]
             pairs = tuple((i, 0) for i, same in enumerate(alike) if same)
             written = max(k for k, draft in enumerate(self.nodes) if {total, name} & set(draft.outputs))
             self.nodes.insert(
@@ -362,41 +364,6 @@ class _Reading(torch.fx.Interpreter):
         self.tensors = {names.get(tensor.id, tensor.id): _renamed(tensor, names) for tensor in self.tensors.values()}
 
 
-@dataclass(frozen=True)
-class _Ends:
-    """What leaves the joint graph: results, parameter gradients, new values of buffers."""
-
-    outputs: tuple[tuple[Any, Any], ...]
-    """(node, the descriptor of what it is the gradient of, or ``None``)."""
-    plain: dict[int, Any]
-    """Number of a plain output → its node."""
-    mutations: dict[tuple[str, int | None], Any]
-    """(node, which of its results) → the placeholder that it is to be copied into."""
-    node_of: dict[str, Any]
-    placeholder_of: dict[Any, Any]
-    """Descriptor → placeholder."""
-
-
-def _ends(joint: Any) -> _Ends:
-    end = next(node for node in joint.graph.nodes if node.op == "output")
-    values, whats = end.args[0], end.meta["desc"]
-    placeholders = {node.meta.get("desc"): node for node in joint.graph.nodes if node.op == "placeholder"}
-    outputs: list[tuple[Any, Any]] = []
-    plain: dict[int, Any] = {}
-    mutations: dict[tuple[str, int | None], Any] = {}
-    for value, what in zip(values, whats, strict=True):
-        if not isinstance(value, torch.fx.Node):
-            continue
-        if isinstance(what, descriptors.InputMutationAOTOutput):
-            source, item = (value.args[0], value.args[1]) if value.target is operator.getitem else (value, None)
-            mutations[source.name, item] = placeholders[what.mutated_input]
-            continue
-        if isinstance(what, descriptors.PlainAOTOutput):
-            plain[what.idx] = value
-        outputs.append((value, getattr(what, "grad_of", None)))
-    return _Ends(tuple(outputs), plain, mutations, {node.name: node for node in joint.graph.nodes}, placeholders)
-
-
 def _renamed(tensor: Tensor, names: Mapping[str, str]) -> Tensor:
     view = tensor.view
     if view is not None and view.base_tensor_uid in names:
@@ -412,38 +379,8 @@ def _is_tensor(value: Any) -> bool:
     return isinstance(value, torch.Tensor)
 
 
-def _is_dense(value: Any) -> bool:
-    """Whether its elements fill its storage, each in its own place."""
-    return int(value.untyped_storage().nbytes()) == value.numel() * value.element_size() and not _repeats(value)
-
-
-def _layout(value: Any) -> tuple[Any, ...]:
-    return tuple(value.shape), tuple(value.stride()), value.element_size()
-
-
-def _repeats(value: Any) -> bool:
-    return any(stride == 0 and dim > 1 for stride, dim in zip(value.stride(), value.shape, strict=True))
-
-
 def _same(before: Tensor, after: Tensor) -> bool:
     return (before.shape, before.dtype) == (after.shape, after.dtype)
-
-
-def _as_view(
-    tensor_id: str, value: Any, shape: tuple[int, ...], dtype: str, role: Role, base: str, own: int, whole: int
-) -> Tensor:
-    """``value`` as bytes of its storage. Windows that overlap without repeating are told as the bytes they cover."""
-    strides = tuple(int(stride) for stride in value.stride())
-    offset = int(value.storage_offset()) * value.element_size()
-    span = sum((dim - 1) * stride for dim, stride in zip(shape, strides, strict=True)) + 1 if own else 0
-    covered = span * value.element_size()
-    if _repeats(value):
-        return Tensor(tensor_id, shape, dtype, role, view=View(base, offset, min(own, covered), strides))
-    if own > covered or offset + own > whole:
-        return Tensor(tensor_id, (covered,), "uint8", role, view=View(base, offset))
-    return Tensor(
-        tensor_id, shape, dtype, role, view=View(base, offset, None, None if value.is_contiguous() else strides)
-    )
 
 
 def _saved(nodes: list[_Draft]) -> set[str]:

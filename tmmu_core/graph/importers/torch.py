@@ -201,7 +201,15 @@ def _trace(
 ) -> Any:
     """The joint graph (``fx_joint.Joint``), the module left in the mode it was in."""
     import torch
-    from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
+
+    try:
+        from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
+    except ImportError as error:
+        raise UnreadableInput(
+            f"PyTorch {torch.__version__} cannot give a joint graph with descriptors.",
+            source=name,
+            hint="Use a newer PyTorch; 2.13 is known to do.",
+        ) from error
 
     from tmmu_core.graph.importers.fx_joint import read_joint
 
