@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from app.cli.options import open_any
 from tmmu_core.errors import UnreadableInput
 from tmmu_core.graph.importers.xla import Buffer, companion, read
 from tmmu_core.plan.instance import plan_problem
@@ -117,6 +118,15 @@ def test_the_files_of_a_dump_find_each_other() -> None:
     assert companion("m.cpu-buffer-assignment.txt") == "m.cpu-live-range.txt"
     assert companion("m.cpu-live-range.txt") == "m.cpu-buffer-assignment.txt"
     assert companion("m.txt") is None
+
+
+def test_naming_one_file_of_a_dump_opens_both(tmp_path: Path) -> None:
+    (tmp_path / "m-buffer-assignment.txt").write_text(ASSIGNMENT)
+    (tmp_path / "m-live-range.txt").write_text(LIVE_RANGE)
+    for name in ("m-buffer-assignment.txt", "m-live-range.txt"):
+        instance = open_any(str(tmp_path / name))
+        assert isinstance(instance, PlainInstance)
+        assert len(instance.problem) == 7
 
 
 def opened() -> PlainInstance:
