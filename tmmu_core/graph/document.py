@@ -203,8 +203,11 @@ def _wrong_field(error: msgspec.ValidationError, data: bytes, source: str, noun:
     element = re.match(r"\$\.(tensors|nodes)\[(\d+)\]", path)
     if element:
         field, number = element.group(1), int(element.group(2))
-        document = _load_cbor(data, source) if kind(data) == "cbor" else _decode_json(data, dict[str, Any], source)
-        row = document[field][number]
+        try:
+            whole = _load_cbor(data, source) if kind(data) == "cbor" else _decode_json(data, dict[str, Any], source)
+        except msgspec.ValidationError:
+            return told  # a second fault further on: the place must do without a name
+        row = whole[field][number]
         name = row.get("id" if field == "tensors" else "node_id") if isinstance(row, dict) else None
         if isinstance(name, str):
             if field == "tensors":

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from itertools import chain
 from math import prod
 from pathlib import PurePath
 from typing import Any, NoReturn
@@ -63,12 +64,32 @@ def read(data: bytes, name: str = "", envelopes: Mapping[str, Dim] | None = None
     shape cannot be known (reason ``unknown_shape``) or an operand is nobody's (``unknown_tensor``).
     """
     model = _parse(data, name)
+    try:
+        return _read(model, name, dict(envelopes or {}))
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        _blame_the_model(data, name)
+        raise AssertionError("the ONNX importer failed on a model without a fault") from error
+
+
+def _read(model: onnx.ModelProto, name: str, envelopes: dict[str, Dim]) -> Graph:
     _drop_weights(model)
     model = _inline(model, name)
     _refuse_by_name(model, name)
-    dims = named_dims(model, dict(envelopes or {}))
+    dims = named_dims(model, envelopes)
     facts = infer(model, dims, name)
     return _Builder(model, facts, dims, name).build()
+
+
+def _blame_the_model(data: bytes, name: str) -> None:
+    """Raise ``UnreadableInput`` with what the onnx package's checker finds wrong; return if it finds nothing."""
+    try:
+        onnx.checker.check_model(data)
+    except Exception as error:  # ValidationError for a rule, but damaged bytes fail in many ways
+        raise UnreadableInput(
+            f"the ONNX model is not valid: {first_line(error)}",
+            source=name,
+            hint="Check the model with onnx.checker.check_model(model), and export it again.",
+        ) from error
 
 
 # --- the model ---------------------------------------------------------------------------------------------------
@@ -85,6 +106,13 @@ def _parse(data: bytes, name: str) -> onnx.ModelProto:
         ) from error
     if not model.HasField("graph") or not model.graph.node:
         raise UnreadableInput("the ONNX model has no nodes.", source=name, hint="Export the model again.")
+    texts = chain.from_iterable(
+        (node.op_type, node.domain, node.name, *node.input, *node.output) for node in model.graph.node
+    )
+    if not all(isinstance(text, str) for text in (model.graph.name, *texts)):
+        raise UnreadableInput(
+            "the ONNX model is damaged: a name in it is not UTF-8.", source=name, hint="Copy the file again."
+        )
     if not model.opset_import:
         raise UnreadableInput(
             "the ONNX model names no operator set (opset_import).", source=name, hint="Export the model again."

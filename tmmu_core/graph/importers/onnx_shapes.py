@@ -90,7 +90,7 @@ def infer(model: onnx.ModelProto, dims: dict[str, Dim], name: str) -> Facts:
         facts.shape[weight.name] = tuple(weight.dims)
         if weight.data_type not in DTYPES:
             raise UnreadableInput(
-                f'the weight "{weight.name}" holds elements of the type {TensorProto.DataType.Name(weight.data_type)}, '
+                f'the weight "{weight.name}" holds elements of the type {_type_name(weight.data_type)}, '
                 "which have no fixed size.",
                 source=name,
                 hint="Cut the model before its text processing.",
@@ -228,6 +228,11 @@ def first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
+def _type_name(element: int) -> str:
+    known = TensorProto.DataType.values()
+    return str(TensorProto.DataType.Name(element)) if element in known else f"number {element}"
+
+
 def refuse_type(value_info: onnx.ValueInfoProto, name: str) -> None:
     """Raise ``UnreadableInput`` for a value that is no tensor, or one of elements without a fixed size."""
     kind = value_info.type.WhichOneof("value")
@@ -243,8 +248,7 @@ def refuse_type(value_info: onnx.ValueInfoProto, name: str) -> None:
     element = value_info.type.tensor_type.elem_type
     if element and element not in DTYPES:
         raise UnreadableInput(
-            f'"{value_info.name}" holds elements of the type {TensorProto.DataType.Name(element)}, which have no fixed '
-            "size.",
+            f'"{value_info.name}" holds elements of the type {_type_name(element)}, which have no fixed size.',
             source=name,
             hint="Cut the model after its text processing.",
         )

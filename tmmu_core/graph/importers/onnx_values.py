@@ -47,11 +47,7 @@ def with_values(model: onnx.ModelProto, shapes: dict[str, tuple[int, ...]]) -> o
 
     ``shapes`` holds the fixed shapes known so far; what is not in it is computed only if it cannot grow.
     """
-    known = {
-        weight.name: numpy_helper.to_array(weight)
-        for weight in model.graph.initializer
-        if prod(weight.dims) <= KEPT_ELEMENTS and weight.data_location != TensorProto.EXTERNAL
-    }
+    known = {weight.name: array for weight in model.graph.initializer if (array := _values(weight)) is not None}
     kept: list[onnx.NodeProto] = []
     made: dict[str, Array] = {}
     counted: list[onnx.ValueInfoProto] = []
@@ -77,6 +73,16 @@ def with_values(model: onnx.ModelProto, shapes: dict[str, tuple[int, ...]]) -> o
     del smaller.graph.value_info[:]
     smaller.graph.value_info.extend(told)
     return smaller
+
+
+def _values(weight: TensorProto) -> Array | None:
+    """An initialiser's values where they are few, in the file, and whole."""
+    if prod(weight.dims) > KEPT_ELEMENTS or weight.data_location == TensorProto.EXTERNAL:
+        return None
+    try:
+        return numpy_helper.to_array(weight)
+    except (TypeError, ValueError):  # of no type, or with fewer bytes than its shape needs
+        return None
 
 
 def _carried_out(

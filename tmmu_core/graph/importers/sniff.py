@@ -103,7 +103,10 @@ def _fields(data: bytes) -> dict[str, Any] | str:
 
 def _has_ports(nodes: Any) -> bool:
     if isinstance(nodes, msgspec.Raw):
-        nodes = msgspec.json.decode(nodes)
+        try:
+            nodes = msgspec.json.decode(nodes)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return False  # damaged: the native reader says where
     if not isinstance(nodes, list):
         return False
     rows = [node for node in nodes if isinstance(node, dict)]
