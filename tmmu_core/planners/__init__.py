@@ -90,6 +90,26 @@ PLANNERS: dict[str, PlannerEntry] = {
             f"{_HERE}.portfolio",
             "portfolio",
         ),
+        PlannerEntry(
+            "search",
+            "local search on the order that greedy places in",
+            f"{_HERE}.search",
+            "search",
+            {"iterations": 400, "seed": 0},
+        ),
+        PlannerEntry(
+            "exact",
+            "branch and bound over canonical packings: any time, minimising, with a proven bound",
+            f"{_HERE}.exact",
+            "exact",
+            {"budget": 2_000_000},
+        ),
+        PlannerEntry(
+            "auto",
+            "picks by size, and says what it picked and why",
+            f"{_HERE}.auto",
+            "auto",
+        ),
     )
 }
 

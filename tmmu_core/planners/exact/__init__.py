@@ -35,7 +35,7 @@ from tmmu_core.planners.problem import I64, Packing, Problem, Progress
 if TYPE_CHECKING:
     from tmmu_core.planners.exact.run import Searcher
 
-DEFAULT_BUDGET = 3_000_000
+DEFAULT_BUDGET = 2_000_000
 """Nodes, for models of up to :data:`FULL_SPEED` entries; larger ones get proportionally fewer of them."""
 FULL_SPEED = 10_000
 ATTEMPT = 6_000
@@ -54,7 +54,7 @@ OPENINGS: tuple[Weights, ...] = (
 KEY = 4
 """Of the Philox stream that attempts are drawn from."""
 STEPS = (3, 4, 5, 6, 7, 7, 7, 7)
-"""How far above the bound to aim, in eighths of the way to the best: back two places after success, on one after failure."""
+"""Where to aim, in eighths of the way from the bound to the best: two back after success, one on after failure."""
 ALL_CHOICES = 5
 """Hand-offs up to which every choice of them is searched."""
 

@@ -1,0 +1,127 @@
+"""``search``: local search on the order in which ``greedy`` places, for where exact search is out of reach.
+
+A packing is decided by an order and a fit, so neighbours are orders: a storage that ends at the top, or one that lies
+right under it, moves to an earlier place; now and then any storage moves anywhere. Each is judged by one compiled
+greedy run (near-linear). Late acceptance (Burke and Bykov 2017): an order is kept if it is no worse than the current
+one or than the one :data:`MEMORY` rounds ago, which walks across plateaus and out of shallow pits without a
+temperature, in integers. Half of the rounds use the fit of the best greedy run, half the other fit.
+
+Random numbers are raw Philox words keyed by the option ``seed`` (0 by default; never the replay token). Budget: rounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tmmu_core.planners.bounds import bound_of
+from tmmu_core.planners.columns import Columns, columns, count_option, extent_of, finished
+from tmmu_core.planners.greedy import place
+from tmmu_core.planners.portfolio import best_greedy
+from tmmu_core.planners.problem import Packing, Problem, Progress
+
+DEFAULT_ITERATIONS = 400
+FULL_SPEED = 2_000
+"""Storages up to which all iterations asked for are made; larger problems get proportionally fewer, at least 4."""
+MEMORY = 12
+
+
+def search(problem: Problem, options: Mapping[str, Any], progress: Progress | None = None) -> Packing:
+    """The best packing found by moving storages about in the order of the best greedy run; never worse than it.
+
+    Options: ``iterations`` (for up to :data:`FULL_SPEED` storages) and ``seed``.
+    """
+    rounds = count_option(options, "iterations", DEFAULT_ITERATIONS)
+    seed = count_option(options, "seed", 0)
+    cols = columns(problem)
+    bound = bound_of(cols)
+    best = best_greedy(cols, bound)
+    if len(cols) > FULL_SPEED and rounds:
+        rounds = max(rounds * FULL_SPEED // len(cols), 4)
+    found = _Climb(cols, list(best.sequence), best.fit, best.extent, best.offset, bound.bytes)
+    notes: dict[str, Any] = {"start": f"{best.order}/{best.fit}", "seed": seed}
+    stopped = False
+    draws = np.random.Philox(key=seed)
+    done = 0
+    if cols.small:
+        while done < rounds and found.extent > bound.bytes:
+            if done == rounds // 2:
+                other = "lowest" if best.fit == "tightest" else "tightest"
+                found.turn(list(best.sequence), other)
+            found.step([int(x) for x in draws.random_raw(4)])
+            done += 1
+            if progress is not None and not progress("search", done, rounds):
+                stopped = done < rounds
+                break
+    notes["iterations"] = done
+    return Packing(
+        finished(cols, found.offset),
+        lower_bound=bound.bytes,
+        optimal=found.extent == bound.bytes,
+        stopped=stopped,
+        notes=notes,
+    )
+
+
+class _Climb:
+    """The walk: the best packing so far, and the order it stands at."""
+
+    def __init__(self, cols: Columns, order: list[int], fit: str, extent: int, offset: list[int], bound: int) -> None:
+        self.cols, self.bound = cols, bound
+        self.extent, self.offset = extent, offset
+        self.order, self.fit = order, fit
+        self.here, self.lies = extent, offset
+        self.memory = [extent] * MEMORY
+        self.steps = 0
+
+    def turn(self, order: list[int], fit: str) -> None:
+        """Begin anew from ``order`` with the other fit."""
+        self.order, self.fit = order, fit
+        self.lies = place(self.cols, order, fit, compiled=True)
+        self.here = extent_of(self.cols, self.lies)
+        self.memory = [self.here] * MEMORY
+        self._keep(self.here, self.lies)
+
+    def step(self, raw: list[int]) -> None:
+        """One neighbour: try it, and go there if it is no worse than here, or than some time ago."""
+        order = self._neighbour(raw)
+        lies = place(self.cols, order, self.fit, compiled=True)
+        extent = extent_of(self.cols, lies)
+        slot = self.steps % MEMORY
+        if extent <= self.here or extent <= self.memory[slot]:
+            self.order, self.here, self.lies = order, extent, lies
+        self.memory[slot] = self.here
+        self.steps += 1
+        self._keep(extent, lies)
+
+    def _keep(self, extent: int, offset: list[int]) -> None:
+        if extent < self.extent:
+            self.extent, self.offset = extent, offset
+
+    def _neighbour(self, raw: list[int]) -> list[int]:
+        size, lies = self.cols.size, self.lies
+        order = list(self.order)
+        if raw[0] % 8 == 7:
+            who = raw[1] % len(order)
+            moved = order.pop(who)
+            order.insert(raw[2] % (len(order) + 1), moved)
+            return order
+        top = [i for i in range(len(order)) if lies[i] + size[i] == self.here]
+        moved = top[raw[1] % len(top)]
+        if raw[0] % 8 >= 4:
+            under = [i for i in range(len(order)) if lies[i] + size[i] == lies[moved] and _meet(self.cols, i, moved)]
+            moved = under[raw[3] % len(under)] if under else moved
+        where = order.index(moved)
+        del order[where]
+        order.insert(raw[2] % max(where, 1), moved)
+        return order
+
+
+def _meet(cols: Columns, i: int, j: int) -> bool:
+    return any(
+        cols.part_lo[a] < cols.part_hi[b] and cols.part_lo[b] < cols.part_hi[a]
+        for a in range(cols.part_of[i], cols.part_of[i + 1])
+        for b in range(cols.part_of[j], cols.part_of[j + 1])
+    )
