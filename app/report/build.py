@@ -214,7 +214,7 @@ def _moved(left: TensorRow | None, right: TensorRow | None) -> tuple[str, str, s
         return words.change("—" if left is None else say(left), "—" if right is None else say(right))
 
     return (
-        told(lambda row: f"{row.arena} {words.offset(row.offset_bytes)}"),
+        told(lambda row: f"{row.arena} {words.offset(row.offset_bytes)}, slot {row.logical_slot}"),
         told(lambda row: words.short_bytes(row.size_bytes)),
         told(lambda row: words.live_range(row.birth, row.death)),
     )

@@ -74,7 +74,7 @@ def test_a_comparison_reads_baseline_to_candidate() -> None:
     before, after = plan_of(), plan_of((("a", "activations", 0, 128, 1024, 0, 2), *FOUR[1:]))
     said = text_of(build_report(after, baseline=before))
     assert "Baseline → candidate: diverged" in said
-    assert "activations 0 (0x0) → activations 128 (0x80)" in said
+    assert "activations 0 (0x0), slot 0 → activations 128 (0x80), slot 0" in said
     assert "all 1 changed tensor" in said
 
 
