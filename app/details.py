@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +11,6 @@ from app import words
 from app.markup import PERSISTENT_COLOUR, ROLE_COLOURS, definition_list, esc
 from tmmu_core.liveness.why import REFUSAL_WORDS, Event, Explanation, explain
 from tmmu_core.plan.engine import Solution
-from tmmu_core.plan.metrics import peak
 from tmmu_core.plan.model import Plan
 
 MOST_AT_PEAK = 12
@@ -99,20 +99,18 @@ def details(plan: Plan, solution: Solution | None, tensor_id: str) -> str:
     )
 
 
-def largest_at_peak(plan: Plan, arena: str) -> str:
-    """The largest tensors alive at an arena's peak, views left out, as a short list."""
-    told = peak(plan, arena)
-    rows = [row for row in told.rows if plan.base_tensor_uids[row] is None]
+def largest(plan: Plan, arena: str, step: int, storages: Sequence[tuple[int, int]]) -> str:
+    """The largest storages alive at a step, as (row of the head, bytes), in a short list."""
     items = [
-        f"<dt>{esc(words.short_bytes(int(plan.size[row])))}</dt>"
+        f"<dt>{esc(words.short_bytes(size))}</dt>"
         f'<dd><span class="swatch" style="background:{ROLE_COLOURS.get(plan.roles[row], PERSISTENT_COLOUR)}"></span> '
         f"<code>{esc(words.shortened(plan.tensor_ids[row], 30))}</code></dd>"
-        for row in rows[:MOST_AT_PEAK]
+        for row, size in storages[:MOST_AT_PEAK]
     ]
-    note = words.of(min(len(rows), MOST_AT_PEAK), len(rows), "tensor")
+    note = words.of(min(len(storages), MOST_AT_PEAK), len(storages), "storage")
     return (
         f'<div class="tm tm-card"><h3>Largest at the peak</h3><div class="kind">{esc(arena)} at '
-        f"{esc(words.step(told.step, words.shortened(plan.node_at(told.step), 20)))}: {esc(note)}</div>"
+        f"{esc(words.step(step, words.shortened(plan.node_at(step), 20)))}: {esc(note)}</div>"
         f"<dl>{''.join(items)}</dl></div>"
     )
 

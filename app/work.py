@@ -27,6 +27,7 @@ from tmmu_core.liveness.timeline import default_mode, default_preset
 from tmmu_core.plan.compare import Comparison, compare
 from tmmu_core.plan.engine import Solution, plan_graph
 from tmmu_core.plan.instance import GIVEN, plan_problem
+from tmmu_core.plan.metrics import PlanStorages, arena_number, storages_of
 from tmmu_core.plan.model import Plan
 from tmmu_core.plan.reading import read_any
 from tmmu_core.plan.trace import Trace
@@ -389,6 +390,28 @@ def _places(key: str, _shown: Shown) -> dict[str, str]:
     plan = _shown.plan
     rows = zip(plan.tensor_ids, plan.logical_slot.tolist(), plan.birth.tolist(), plan.death.tolist(), strict=True)
     return {name: f"slot {slot} · {words.live_range(birth, death)}" for name, slot, birth, death in rows}
+
+
+def storages(shown: Shown) -> PlanStorages:
+    """The plan's storages: what is alive as one and lies in one place."""
+    return _storages(shown.key, shown)
+
+
+@st.cache_resource(show_spinner=False, max_entries=32)
+def _storages(key: str, _shown: Shown) -> PlanStorages:
+    del key
+    return storages_of(_shown.plan)
+
+
+def storages_alive(shown: Shown, step: int, arena: str) -> list[tuple[int, int]]:
+    """``(row of the head, bytes)`` of the storages of an arena that are alive at a step, the largest first.
+
+    A view can outlive its base, so bytes are counted by storages: their sum is the live bytes of the step.
+    """
+    s = storages(shown)
+    alive = np.flatnonzero((s.arena == arena_number(shown.plan, arena)) & (s.birth <= step) & (step < s.death))
+    found = list(zip(s.head[alive].tolist(), s.size[alive].tolist(), strict=True))
+    return sorted(found, key=lambda pair: (-pair[1], pair[0]))
 
 
 # --- judging and comparing ---------------------------------------------------------------------------------------

@@ -15,17 +15,17 @@ MOST_BOXES = 600
 
 
 def treemap(
-    plan: Plan, rows: Sequence[int], group: Callable[[int], str], *, title: str, height: int = 380
+    plan: Plan, storages: Sequence[tuple[int, int]], group: Callable[[int], str], *, title: str, height: int = 380
 ) -> tuple[go.Figure, int]:
-    """``(figure, tensors drawn)``: the tensors ``rows`` inside the groups that ``group`` names, areas by bytes.
+    """``(figure, boxes drawn)``: storages, as (row of the head, bytes), in the groups that ``group`` names for a row.
 
     Beyond ``MOST_BOXES`` the smallest ones are drawn as one box that says how many it stands for.
     """
-    drawn, rest = list(rows[:MOST_BOXES]), list(rows[MOST_BOXES:])
+    drawn, rest = storages[:MOST_BOXES], storages[MOST_BOXES:]
     ids, labels, parents, values, colours, data = ["all"], [title], [""], [0], ["rgba(0,0,0,0)"], [("", "", "")]
     groups: dict[str, int] = {}
-    for row in drawn:
-        name, size = group(row), int(plan.size[row])
+    for row, size in drawn:
+        name = group(row)
         if name not in groups:
             groups[name] = len(ids)
             ids.append(f"group:{name}")
@@ -45,7 +45,7 @@ def treemap(
             (plan.tensor_ids[row], words.full_bytes(size), words.live_range(int(plan.birth[row]), int(plan.death[row])))
         )
     if rest:
-        size = sum(int(plan.size[row]) for row in rest)
+        size = sum(bytes_ for _, bytes_ in rest)
         values[0] += size
         ids.append("rest")
         labels.append(f"{len(rest):,} smaller ones")

@@ -13,6 +13,7 @@ from app.jobs import Job
 from app.work import Opened, Shown
 from tmmu_core.errors import TmmuError
 from tmmu_core.graph.model import MODES, PRESETS
+from tmmu_core.plan.reading import FORMATS
 from tmmu_core.planners import PLANNERS
 
 ALIGNMENTS = (1, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096)
@@ -55,18 +56,24 @@ def _open(chosen: Choice) -> tuple[Opened | None, dict[str, Any] | None]:
 
 def _last_good(chosen: Choice) -> Shown:
     good = state.good()
-    if good is not None and good.source == chosen.source:
-        job = work.plan_job(good)
-        if job.wait(work.PATIENCE):
-            with st.container(horizontal=True, vertical_alignment="center"):
-                st.html(
-                    '<div class="tm soft">Below: the last plan that could be made. It is not the choice above.</div>'
-                )
-                if st.button("Back to that choice", key="undo", type="tertiary"):
-                    state.choose(**{f: getattr(good, f) for f in _PROBLEM_FIELDS})
-                    st.rerun()
-            return job.answer()
-    st.stop()
+    if good is None or good.source != chosen.source:  # a link brought it: what is left is the graph as it is
+        good = Choice(source=chosen.source)
+        what = "the same graph as it is planned where nothing is chosen"
+    else:
+        what = "the last plan that could be made"
+    job = work.plan_job(good)
+    if good.problem == chosen.problem or not job.wait(work.PATIENCE):
+        st.stop()
+    try:
+        answer = job.answer()
+    except TmmuError:
+        st.stop()
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.html(f'<div class="tm soft">Below: {what}. It is not the choice above.</div>')
+        if st.button("Back to that choice", key="undo", type="tertiary"):
+            state.choose(**{field: getattr(good, field) for field in _PROBLEM_FIELDS})
+            st.rerun()
+    return answer
 
 
 _PROBLEM_FIELDS = ("mode", "preset", "planner", "alignment", "capacities", "page_size", "budget", "dims")
@@ -169,6 +176,7 @@ def _arena_controls(full: Choice, opened: Opened) -> None:
         format_func=lambda n: "as the contract says (128 B)" if n is None else words.exact_bytes(n),
         on_change=lambda: state.choose(alignment=_number("alignment")),
         accept_new_options=True,
+        placeholder="as the contract says (128 B)",
     )
     capacities = dict(full.capacities)
     for arena in work.arenas_in_use(full, opened):
@@ -230,18 +238,29 @@ def _dim(name: str, top: int) -> None:
     state.choose(dims=tuple(sorted([*rest, *([(name, value)] if value != top else [])])))
 
 
+GROUPS = {
+    "model": "Networks",
+    "lesson": "Lessons: each one teaches one thing",
+    "training": "Training steps",
+}
+"""What the catalogue's groups are called."""
+
+
 # --- the gallery and the upload ------------------------------------------------------------------------------------
 
 
 def _gallery() -> None:
     st.file_uploader(
-        "Open files: a graph (native or ONNX), a plan, a trace, a CSV instance",
+        "Open files",
         accept_multiple_files=True,
         key=(key := f"upload.{state.upload_epoch()}"),
         on_change=_uploaded,
         args=(key,),
     )
+    st.caption("What is read: " + ", ".join(f.title for f in FORMATS) + ". Two at once are compared.")
     listed = work.samples()
+    if work.shelf().names():
+        st.html(markup.heading("Opened on this server"))
     sources = {f"sample:{sample.name}": sample for sample in listed}
     for source, name in work.shelf().names():
         st.button(
@@ -256,7 +275,7 @@ def _gallery() -> None:
     for source, sample in sources.items():
         groups.setdefault(sample.group, []).append(source)
     for group, members in groups.items():
-        st.html(markup.heading(group))
+        st.html(markup.heading(GROUPS.get(group, group)))
         for source in members:
             sample = sources[source]
             st.button(

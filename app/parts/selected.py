@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from app import details, markup, state, words
+from app import details, markup, state, words, work
 from app.parts import focus
 from app.work import Shown
 
@@ -16,7 +16,8 @@ def panel(shown: Shown) -> None:
         st.html(details.nothing_selected())
         arena = focus.arena(shown)
         if arena and plan.arena_of[arena].peak_live_bytes:
-            st.html(details.largest_at_peak(plan, arena))
+            step = focus.peak(plan, shown.key, arena)[0]
+            st.html(details.largest(plan, arena, step, work.storages_alive(shown, step, arena)))
         return
     if name not in plan.row_of:
         st.html(markup.empty("Not in this plan", f"{words.shortened(name)} is no tensor of this plan."))

@@ -34,7 +34,7 @@ def body(shown: Shown) -> None:
     arena = focus.arena(shown)
     step = focus.step_and_arena(shown, arena)
     rows = alive_at(plan, step, arena)
-    own = rows[[plan.base_tensor_uids[i] is None for i in rows.tolist()]] if len(rows) else rows
+    own = work.storages_alive(shown, step, arena)
     st.html(markup.claim(claim(shown, arena, step, own), verdict.chips(shown)))
     focus.step_controls(shown, arena)
     st.html(markup.heading(f"Live bytes of {arena}", "click the curve to choose a step"))
@@ -47,7 +47,8 @@ def body(shown: Shown) -> None:
         group = _group(shown)
         st.html(
             markup.heading(
-                f"Alive at {words.step(step, plan.node_at(step))}, by {group}", "area: bytes; a click selects a tensor"
+                f"Alive at {words.step(step, plan.node_at(step))}, by {group}",
+                "area: a storage's bytes; a click selects its head",
             )
         )
         areas, drawn = _areas(shown, own, group, step)
@@ -60,25 +61,25 @@ def body(shown: Shown) -> None:
             selection_mode="points",
         )
         if drawn < len(own):
-            st.caption(f"{drawn:,} of {words.count(len(own), 'tensor')} drawn one by one, the largest ones.")
+            st.caption(f"{drawn:,} of {words.count(len(own), 'storage')} drawn one by one, the largest ones.")
     with right:
-        _list(shown, rows, own)
+        _list(shown, rows)
         if state.choice().selected:
             selected.panel(shown)
     state.write_link()
 
 
-def claim(shown: Shown, arena: str, step: int, own: np.ndarray) -> str:
-    """``6.89 MiB of activations alive in 3 tensors at the peak, #13 n12: the largest holds 44.4 %``."""
+def claim(shown: Shown, arena: str, step: int, own: list[tuple[int, int]]) -> str:
+    """``6.89 MiB of activations alive in 3 storages at the peak, #13 n12: the largest holds 44.4 %``."""
     plan = shown.plan
     total = int(live_bytes(plan, arena)[step])
     at_peak = step == focus.peak(plan, shown.key, arena)[0]
     where = f"{'the peak, ' if at_peak else ''}{words.step(step, words.shortened(plan.node_at(step)))}"
-    if not len(own):
+    if not own:
         return f"Nothing of {arena} is alive at {where}"
-    largest = words.percent(int(plan.size[own[0]]), total)
+    largest = words.percent(own[0][1], total)
     return (
-        f"{words.short_bytes(total)} of {arena} alive in {words.count(len(own), 'tensor')} at {where}: "
+        f"{words.short_bytes(total)} of {arena} alive in {words.count(len(own), 'storage')} at {where}: "
         f"the largest holds {largest}"
     )
 
@@ -91,27 +92,21 @@ def _group(shown: Shown) -> str:
     return picked or options[0]
 
 
-def _areas(shown: Shown, rows: np.ndarray, group: str, step: int) -> tuple[go.Figure, int]:
+def _areas(shown: Shown, rows: list[tuple[int, int]], group: str, step: int) -> tuple[go.Figure, int]:
     plan = shown.plan
     names = work.operators(shown.key, shown)
     title = f"#{step}"
     if group == "operator" and names is not None:
-        return treemap(plan, rows.tolist(), lambda i: names[i] or plan.roles[i], title=title)
+        return treemap(plan, rows, lambda i: names[i] or plan.roles[i], title=title)
     if group == "storage":
-        return treemap(plan, rows.tolist(), lambda i: f"slot {plan.logical_slot[i]}", title=title)
-    return treemap(plan, rows.tolist(), lambda i: plan.roles[i], title=title)
+        return treemap(plan, rows, lambda i: f"slot {plan.logical_slot[i]}", title=title)
+    return treemap(plan, rows, lambda i: plan.roles[i], title=title)
 
 
-def _list(shown: Shown, rows: np.ndarray, own: np.ndarray) -> None:
+def _list(shown: Shown, rows: np.ndarray) -> None:
     plan = shown.plan
-    views = len(rows) - len(own)
-    listed = f"{words.of(min(len(rows), tensors.MOST_ROWS), len(rows), 'tensor')}"
-    st.html(
-        markup.heading(
-            "Tensors alive here",
-            listed + (f", {words.count(views, 'view')} without bytes of their own" if views else ""),
-        )
-    )
+    listed = words.of(min(len(rows), tensors.MOST_ROWS), len(rows), "tensor")
+    st.html(markup.heading("Tensors alive here", f"{listed}; those of one storage share its bytes"))
     frame_ = tensors.frame_of(plan, rows[: tensors.MOST_ROWS])[
         ["tensor", "size", "role", "birth", "death", "slot", "offset", "shape", "view of"]
     ]

@@ -12,6 +12,8 @@ import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from app import work
+from app.choice import Choice
+from tmmu_core.plan.metrics import live_bytes
 
 ROOT = Path(__file__).resolve().parents[2]
 BROKEN = ROOT / "tests" / "data" / "broken"
@@ -66,7 +68,7 @@ def test_every_page_shows_every_kind_of_sample(page: str, sample: str) -> None:
 @pytest.mark.parametrize(
     ("page", "said"),
     [
-        ("peak", "of activations alive in 3 tensors at the peak, #13"),
+        ("peak", "of activations alive in 3 storages at the peak, #13"),
         ("fragmentation", "25 % of the extent of activations is not alive at #13"),
         ("compare", "Compare with what?"),
         ("planners", "does best: activations in"),
@@ -207,6 +209,15 @@ def test_a_chosen_step_is_kept_from_page_to_page() -> None:
 def test_the_report_page_says_the_command_that_repeats_the_plan() -> None:
     at = opened("report", planner="greedy")
     assert at.code[0].value.startswith("tmmu plan sample_graphs/resnet50.tmmu.json.gz --planner greedy")
+
+
+@pytest.mark.parametrize("sample", ["views", "alias_group", "in_place", "gpt2_small_train_b1_s1024"])
+def test_the_storages_alive_at_a_step_hold_its_live_bytes(sample: str) -> None:
+    shown = work.make_plan(Choice(source=f"sample:{sample}"))
+    for arena in shown.plan.arenas:
+        live = live_bytes(shown.plan, arena.name)
+        for step in {0, shown.plan.steps // 2, int(live.argmax())}:
+            assert sum(size for _, size in work.storages_alive(shown, step, arena.name)) == int(live[step])
 
 
 def test_hostile_names_are_text() -> None:
