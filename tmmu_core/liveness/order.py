@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 
-import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
@@ -90,6 +89,9 @@ def default_order(index: GraphIndex, edges: tuple[I64, I64], inside: NDArray[np.
 
 def _on_a_cycle(by_id: list[int], ordered: list[int], edges: tuple[I64, I64]) -> int:
     """The lowest node (by id) that lies on a cycle, not merely behind one."""
+    # Loaded here: only a graph that is refused has need of it.
+    import networkx as nx
+
     left = set(by_id) - set(ordered)
     pairs = zip(edges[0].tolist(), edges[1].tolist(), strict=True)
     waiting = nx.DiGraph(pair for pair in pairs if left.issuperset(pair))
