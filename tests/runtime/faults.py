@@ -1,9 +1,13 @@
-"""Plans broken on purpose, one way at a time. Every plan that comes out of here cannot be executed."""
+"""Plans broken on purpose, one way at a time. Every plan that comes out of here cannot be executed.
+
+A fault is a function that breaks the plan when it is called: most are never asked to.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -11,6 +15,8 @@ import numpy as np
 
 from tmmu_core.plan.engine import Solution
 from tmmu_core.plan.model import Plan
+
+Fault = Callable[[], Plan]
 
 
 def changed(plan: Plan, column: str, rows: Any, values: Any) -> Plan:
@@ -20,7 +26,7 @@ def changed(plan: Plan, column: str, rows: Any, values: Any) -> Plan:
     return replace(plan, **{column: cells})
 
 
-def overlap(solution: Solution) -> Iterator[Plan]:
+def overlap(solution: Solution) -> Iterator[Fault]:
     """A storage moved onto bytes of another one while tensors of both are alive."""
     plan = solution.plan
     start = starts(plan)
@@ -32,45 +38,51 @@ def overlap(solution: Solution) -> Iterator[Plan]:
                 if plan.size[a] and plan.size[b] and int(plan.offset[a]) >= inside:
                     rows = plan.storage == plan.storage[b]
                     moved = plan.offset[rows] - plan.offset[b] + plan.offset[a]
-                    yield changed(plan, "offset", rows, moved)
+                    yield partial(changed, plan, "offset", rows, moved)
 
 
-def shortened(solution: Solution) -> Iterator[Plan]:
+def shortened(solution: Solution) -> Iterator[Fault]:
     """A live range that begins a step late or ends a step early."""
     plan = solution.plan
     for row in range(len(plan)):
-        yield changed(plan, "death", row, plan.death[row] - 1)
-        yield changed(plan, "birth", row, plan.birth[row] + 1)
+        yield partial(changed, plan, "death", row, plan.death[row] - 1)
+        yield partial(changed, plan, "birth", row, plan.birth[row] + 1)
 
 
-def moved(solution: Solution) -> Iterator[Plan]:
+def moved(solution: Solution) -> Iterator[Fault]:
     """A tensor that leaves its slot's start, or its arena's grid, or its arena."""
     plan = solution.plan
     for row in range(len(plan)):
         arena = plan.arenas[plan.arena[row]]
         here = int(plan.offset[row])
         if plan.alignment[row] > 1:
-            yield changed(plan, "offset", row, here + int(plan.alignment[row]) // 2)
+            yield partial(changed, plan, "offset", row, here + int(plan.alignment[row]) // 2)
         grid = max(int(plan.alignment[row]), arena.alignment_bytes)
         past = -(-(arena.extent_bytes - int(plan.size[row]) + 1) // grid) * grid
         if plan.size[row]:
-            yield changed(plan, "offset", row, past)
+            yield partial(changed, plan, "offset", row, past)
         alone = (plan.logical_slot == plan.logical_slot[row]) & (plan.arena == plan.arena[row])
         if alone.sum() > 1:
-            yield changed(plan, "offset", row, here + grid)
+            yield partial(changed, plan, "offset", row, here + grid)
 
 
-def wrong_view(solution: Solution) -> Iterator[Plan]:
+def wrong_view(solution: Solution) -> Iterator[Fault]:
     """A view that does not lie where it should in its base."""
     plan = solution.plan
     for row in [row for row, base in enumerate(plan.base_tensor_uids) if base is not None]:
         for by in {int(plan.alignment[row]), int(plan.size[row])} - {0}:
-            yield changed(plan, "offset", row, int(plan.offset[row]) + by)
+            yield partial(changed, plan, "offset", row, int(plan.offset[row]) + by)
             if int(plan.offset[row]) >= by:
-                yield changed(plan, "offset", row, int(plan.offset[row]) - by)
+                yield partial(changed, plan, "offset", row, int(plan.offset[row]) - by)
 
 
-def illegal_in_place(solution: Solution) -> Iterator[Plan]:
+def taken_over(plan: Plan, rows: Any, onto: Any, giver: int, handoff: tuple[int, str, str]) -> Plan:
+    """The plan with a storage moved onto the giver's, whose life ends there, told as a hand-off."""
+    moved_ = changed(changed(plan, "offset", rows, onto), "death", giver, handoff[0])
+    return replace(moved_, handoffs=(*plan.handoffs, handoff))
+
+
+def illegal_in_place(solution: Solution) -> Iterator[Fault]:
     """An output written over an input that the node did not offer, or that is still needed, and told as a hand-off."""
     plan, timeline = solution.plan, solution.liveness.timeline
     granted = set(plan.handoffs)
@@ -90,8 +102,7 @@ def illegal_in_place(solution: Solution) -> Iterator[Plan]:
                 if apart and plan.size[giver] and plan.size[taker] and (still_read or not offered):
                     rows = plan.storage == plan.storage[taker]
                     onto = plan.offset[rows] - start[plan.storage[taker]] + start[plan.storage[giver]]
-                    plan_ = changed(changed(plan, "offset", rows, onto), "death", giver, step)
-                    yield replace(plan_, handoffs=(*plan.handoffs, (step, x, y)))
+                    yield partial(taken_over, plan, rows, onto, giver, (step, x, y))
 
 
 KINDS = {f.__name__: f for f in (overlap, shortened, moved, wrong_view, illegal_in_place)}
@@ -104,7 +115,7 @@ def starts(plan: Plan) -> Any:
     return low
 
 
-def spread(plans: Iterator[Plan], most: int) -> list[Plan]:
-    """At most ``most`` of the plans, from the whole run of them."""
-    every = list(islice(plans, 4000))
-    return every[:: max(1, -(-len(every) // most))]
+def spread(found: Iterator[Fault], most: int) -> list[Plan]:
+    """At most ``most`` broken plans, spread over the first 4,000 faults."""
+    every = list(islice(found, 4000))
+    return [fault() for fault in every[:: max(1, -(-len(every) // most))]]

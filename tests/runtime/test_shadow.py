@@ -19,7 +19,6 @@ from tmmu_core.runtime.shadow import kinds, shadow_replay
 
 ROOT = Path(__file__).parents[2] / "sample_graphs"
 SAMPLES = [*sorted(ROOT.glob("*.tmmu.json*")), ROOT / "node_centric.json"]
-FAST = tuple(name for name in PLANNERS if name in ("slots", "naive", "ffd", "greedy"))
 
 
 def found(plan, solution=None):
@@ -35,10 +34,17 @@ def test_every_mode_and_preset_of_a_sample_is_executed_without_a_finding(sample)
     ir = read_graph_file(sample)
     for mode in MODES:
         for preset in PRESETS:
-            for planner in FAST:
-                solution = plan_graph(ir, mode=mode, preset=preset, planner=planner)
-                assert str(shadow_replay(solution)).endswith("every byte as it should be"), (mode, preset, planner)
-                assert str(shadow_replay(solution.plan)).endswith("every byte as it should be")
+            solution = plan_graph(ir, mode=mode, preset=preset)
+            assert str(shadow_replay(solution)).endswith("every byte as it should be"), (mode, preset)
+            assert str(shadow_replay(solution.plan)).endswith("every byte as it should be")
+
+
+@pytest.mark.parametrize("planner", [name for name in PLANNERS if name != "slots"])
+@pytest.mark.parametrize("name", ["fan_out_fan_in", "in_place", "must_not_alias", "training_step", "views"])
+def test_the_plans_of_every_planner_are_executed_without_a_finding(name, planner):
+    solution = plan_graph(read_graph_file(ROOT / f"{name}.tmmu.json"), planner=planner)
+    assert shadow_replay(solution).findings == ()
+    assert shadow_replay(solution.plan).findings == ()
 
 
 # --- every fault
@@ -48,9 +54,9 @@ def test_every_mode_and_preset_of_a_sample_is_executed_without_a_finding(sample)
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.name.split(".")[0])
 def test_every_injected_fault_is_caught(sample, kind):
     ir = read_graph_file(sample)
-    for mode in ("inference", "forward", "backward"):
+    for mode in ("inference", "backward"):
         solution = plan_graph(ir, mode=mode)
-        for plan in faults.spread(faults.KINDS[kind](solution), 10):
+        for plan in faults.spread(faults.KINDS[kind](solution), 5):
             assert not shadow_replay(plan, solution.liveness.timeline).ok
 
 
@@ -84,7 +90,7 @@ def test_an_output_over_an_unoffered_input_is_poison():
 
 def test_a_hand_off_through_a_node_that_forbids_it_is_denied():
     solution = plan_graph(chain(2, "none"))
-    plan = next(faults.illegal_in_place(solution))
+    plan = next(faults.illegal_in_place(solution))()
     assert "handoff_denied" in found(plan, solution)
 
 

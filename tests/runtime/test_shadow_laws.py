@@ -2,7 +2,7 @@
 
 import itertools
 
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.runtime import faults
@@ -11,6 +11,7 @@ from tmmu_core.errors import ContractError
 from tmmu_core.plan.engine import plan_graph
 from tmmu_core.runtime.shadow import shadow_replay
 
+FEW = settings(max_examples=40, deadline=None)
 planners = st.sampled_from(["slots", "naive", "ffd", "greedy"])
 
 
@@ -21,6 +22,7 @@ def solved(case: Case, planner: str):
         return assume(False)
 
 
+@FEW
 @given(cases() | plannable_cases(), planners)
 def test_what_the_engine_plans_is_executed_without_a_finding(case, planner):
     solution = solved(case, planner)
@@ -28,14 +30,16 @@ def test_what_the_engine_plans_is_executed_without_a_finding(case, planner):
     assert shadow_replay(solution.plan).findings == ()
 
 
+@FEW
 @given(plannable_cases(), planners, st.sampled_from(sorted(faults.KINDS)), st.integers(0, 20))
 def test_a_plan_broken_in_any_way_is_caught(case, planner, kind, which):
     solution = solved(case, planner)
     broken = next(itertools.islice(faults.KINDS[kind](solution), which, None), None)
     assume(broken is not None)
-    assert not shadow_replay(broken, solution.liveness.timeline).ok
+    assert not shadow_replay(broken(), solution.liveness.timeline).ok
 
 
+@FEW
 @given(plannable_cases(), planners, st.data())
 def test_a_moved_storage_is_caught_when_its_bytes_meet_those_of_another_alive_with_it(case, planner, data):
     """The replay of rows against the definition, pair by pair.

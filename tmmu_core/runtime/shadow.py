@@ -30,9 +30,9 @@ from numpy.typing import NDArray
 from tmmu_core.errors import U64_MAX
 from tmmu_core.liveness.model import Liveness, Timeline
 from tmmu_core.plan.model import Plan
-from tmmu_core.runtime import shadow_rules
 from tmmu_core.runtime.shadow_memory import CHECK, FILL, FINE, NOTHING, Tape, cut, run
-from tmmu_core.runtime.shadow_rules import AT_END, Fault, Scene
+from tmmu_core.runtime.shadow_rules import check
+from tmmu_core.runtime.shadow_scene import AT_END, Fault, Scene, scene_of
 
 I64 = NDArray[np.int64]
 U64 = NDArray[np.uint64]
@@ -106,8 +106,8 @@ def shadow_replay(subject: Plan | Solved, timeline: Timeline | None = None) -> S
         plan = subject
     else:
         plan, timeline = subject.plan, timeline or subject.liveness.timeline
-    scene = shadow_rules.scene_of(plan, timeline)
-    faults = list(shadow_rules.check(scene))
+    scene = scene_of(plan, timeline)
+    faults = list(check(scene))
     replay = _Replay(scene)
     faults += replay.faults()
     told = sorted(faults, key=lambda fault: (fault.step, fault.row, fault.kind, fault.reader))[:TOLD]
