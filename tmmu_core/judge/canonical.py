@@ -22,36 +22,37 @@ AddressRow = tuple[str, int, int]
 
 def encode(x: Any) -> bytes:
     """The canonical bytes of ``x``. ``ValueError`` for what has none."""
-    if x is None:
-        return b"\xf6"
-    if isinstance(x, bool):
-        return b"\xf5" if x else b"\xf4"
-    if isinstance(x, int):
-        return _head(0, x) if x >= 0 else _head(1, -1 - x)
-    if isinstance(x, float):
-        return b"\xfb" + (struct.pack(">d", x) if x == x else b"\x7f\xf8" + bytes(6))
-    if isinstance(x, bytes):
-        return _head(2, len(x)) + x
     if isinstance(x, str):
         text = x.encode()
         return _head(3, len(text)) + text
+    if x is None or isinstance(x, bool):
+        return b"\xf6" if x is None else b"\xf5" if x else b"\xf4"
+    if isinstance(x, int):
+        return _head(0, x) if x >= 0 else _head(1, -1 - x)
     if isinstance(x, list | tuple):
-        return _head(4, len(x)) + b"".join(map(encode, x))
-    if isinstance(x, Mapping):
+        return _head(4, len(x)) + b"".join([encode(item) for item in x])
+    if isinstance(x, dict):
         if not all(isinstance(key, str) for key in x):
             raise ValueError("map keys are text")
-        pairs = sorted((encode(key), encode(value)) for key, value in x.items())
-        return _head(5, len(x)) + b"".join(key + value for key, value in pairs)
+        pairs = sorted([(encode(key), encode(value)) for key, value in x.items()])
+        return _head(5, len(x)) + b"".join([part for pair in pairs for part in pair])
+    if isinstance(x, bytes):
+        return _head(2, len(x)) + x
+    if isinstance(x, float):
+        return b"\xfb" + (struct.pack(">d", x) if x == x else b"\x7f\xf8" + bytes(6))
     raise ValueError(f"a {type(x).__name__} has no canonical form")
 
 
 def _head(major: int, n: int) -> bytes:
     if n < 24:
-        return bytes([major << 5 | n])
+        return _TINY[major << 5 | n]
     for info, size in ((24, 1), (25, 2), (26, 4), (27, 8)):
         if n < 1 << 8 * size:
             return bytes([major << 5 | info]) + n.to_bytes(size, "big")
     raise ValueError(f"{n} does not fit 64 bits")
+
+
+_TINY = [bytes([head]) for head in range(256)]
 
 
 def sha(*parts: bytes) -> bytes:

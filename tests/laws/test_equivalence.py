@@ -1,0 +1,155 @@
+"""The production planner says what the reference simulator says, bit for bit, or refuses what it refuses."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from tests.equivalence import disagreement
+from tests.golden import SAMPLES, sample_files
+from tests.strategies import Case, cases, plannable_cases
+from tmmu_core.errors import ContractError
+from tmmu_core.graph.importers import read_graph_file
+from tmmu_core.graph.model import MODES, PRESETS, Mode, Preset
+from tmmu_core.judge.canonical import token_from_seed
+from tmmu_core.judge.equivalence import differences
+from tmmu_core.judge.simulator import SimulatedPlan, simulate
+from tmmu_core.judge.verifier import verify_plan
+from tmmu_core.plan.engine import Solution, plan_graph
+from tmmu_core.plan.metrics import live_bytes
+from tmmu_core.plan.waste import waste_ledger
+from tmmu_core.planners import PLANNERS
+
+ROOT = Path(__file__).resolve().parents[2]
+TRIALS = int(os.environ.get("TMMU_TRIALS", "1"))
+"""How many times as many random graphs as usual."""
+LAW = settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=120 * TRIALS)
+SMALL = [file for file in sample_files() if (SAMPLES / file).stat().st_size < 25_000]
+
+Refusal = tuple[str, Any, Any]
+
+
+def outcome(play: Callable[[], Any]) -> Any:
+    """What is played, or the refusal: its code, reason and condition."""
+    try:
+        return play()
+    except ContractError as error:
+        return error.code_id, error.diagnostics.get("reason"), error.diagnostics.get("condition")
+
+
+def both(case: Case) -> tuple[Solution | Refusal, SimulatedPlan | Refusal]:
+    token = token_from_seed(case.seed)
+    return (
+        outcome(lambda: plan_graph(case.graph, seed=case.seed, **case.arguments())),
+        outcome(lambda: simulate(case.graph, token=token, **case.arguments())),
+    )
+
+
+@LAW
+@given(cases())
+def test_planner_and_reference_agree_on_any_graph(case: Case) -> None:
+    mine, theirs = both(case)
+    if isinstance(mine, tuple) or isinstance(theirs, tuple):
+        assert mine == theirs
+    else:
+        assert list(differences(mine.plan, theirs)) == []
+
+
+@LAW
+@given(plannable_cases(max_nodes=14))
+def test_planner_and_reference_agree_on_larger_graphs(case: Case) -> None:
+    mine, theirs = both(case)
+    if isinstance(mine, tuple) or isinstance(theirs, tuple):
+        assert mine == theirs
+    else:
+        assert list(differences(mine.plan, theirs)) == []
+
+
+@LAW
+@given(plannable_cases())
+def test_planner_and_reference_refuse_the_same_hand_offs(case: Case) -> None:
+    mine, theirs = both(case)
+    if isinstance(mine, Solution) and isinstance(theirs, SimulatedPlan):
+        told = [(r.step, r.source, r.target, r.condition) for r in mine.liveness.refusals]
+        assert sorted(told) == sorted(theirs.refusals)
+
+
+@LAW
+@given(cases())
+def test_every_planners_plan_is_verified(case: Case) -> None:
+    for planner in PLANNERS:
+        made = outcome(lambda name=planner: plan_graph(case.graph, planner=name, **case.arguments()))
+        if isinstance(made, Solution):
+            assert verify_plan(made.plan, case.graph, arenas=case.arenas).findings == () or all(
+                finding.severity == "warning" for finding in verify_plan(made.plan, case.graph).findings
+            )
+            assert verify_plan(made.plan).ok
+
+
+@LAW
+@given(plannable_cases())
+def test_slots_are_as_many_as_are_ever_alive_together(case: Case) -> None:
+    made, _ = both(case)
+    if isinstance(made, Solution) and not any(tensor.must_not_alias for tensor in case.graph.tensors):
+        assert all(arena.slots == arena.max_live for arena in made.plan.arenas)
+
+
+@LAW
+@given(plannable_cases())
+def test_the_waste_ledger_sums_to_the_extent_at_every_step(case: Case) -> None:
+    mine, theirs = both(case)
+    if isinstance(mine, Solution) and isinstance(theirs, SimulatedPlan):
+        for arena in mine.plan.arenas:
+            ledger = waste_ledger(mine.plan, arena.name)
+            for step in range(mine.plan.steps):
+                accounts = ledger.at(step)
+                assert accounts == theirs.waste(arena.name, step)
+                assert sum(accounts.values()) == arena.extent_bytes
+            if mine.plan.steps:
+                assert int(live_bytes(mine.plan, arena.name).max()) == arena.peak_live_bytes
+
+
+@pytest.mark.parametrize("file", SMALL)
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("preset", PRESETS)
+def test_planner_and_reference_agree_on_the_samples(file: str, mode: Mode, preset: Preset) -> None:
+    graph = read_graph_file(SAMPLES / file)
+    assert disagreement(graph, mode, preset, seeds=range(2)) is None
+
+
+HASHES_OF_SAMPLES = """
+import sys
+from tests.golden import SAMPLES
+from tests.strategies import Case
+from tmmu_core.graph.importers import read_graph_file
+from tmmu_core.plan.engine import plan_graph
+for file in sys.argv[1:]:
+    for mode in ("inference", "backward"):
+        plan = plan_graph(read_graph_file(SAMPLES / file), mode=mode, seed=5).plan
+        print(file, mode, plan.layout_hash.hex(), plan.tmmu_plan_hash.hex())
+"""
+
+
+def test_another_process_under_another_hash_seed_says_the_same() -> None:
+    files = ["views.tmmu.json", "alias_group.tmmu.json", "training_step.tmmu.json", "squeezenet.tmmu.json.gz"]
+    said = {
+        subprocess.run(
+            [sys.executable, "-c", HASHES_OF_SAMPLES, *files],
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)},
+            cwd=ROOT,
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+        for seed in ("0", "1", "4242")
+    }
+    (text,) = said
+    here = plan_graph(read_graph_file(SAMPLES / files[0]), mode="inference", seed=5).plan
+    assert text.splitlines()[0].endswith(here.tmmu_plan_hash.hex())
