@@ -16,6 +16,7 @@ import inspect
 import io
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import PurePath
 from typing import Any, Literal
 
 from tmmu_core.errors import InvalidIrShapes, UnreadableInput
@@ -102,7 +103,7 @@ def read(data: bytes, name: str = "") -> Graph:
     """A saved exported program: a training step when its only output is a scalar that depends on a parameter."""
     if _member_names(data) is None:
         raise UnreadableInput("the zip archive is cut off or damaged.", source=name, hint="Copy the file again.")
-    torch = _torch(f"{name or 'the file'}, an exported program")
+    torch = _torch("an exported program")
     try:
         program = torch.export.load(io.BytesIO(data))
     except Exception as error:  # PyTorch promises no error types here
@@ -111,8 +112,8 @@ def read(data: bytes, name: str = "") -> Graph:
             source=name,
             hint="Save it with torch.export.save of the same PyTorch version.",
         ) from error
-    stem = name.removesuffix(".pt2") or "exported program"
-    return import_torch(program, train=_is_loss(program), name=stem)
+    stem = PurePath(name).name.removesuffix(".pt2")
+    return import_torch(program, train=_is_loss(program), name=stem or "exported program")
 
 
 def _torch(what: str) -> Any:
