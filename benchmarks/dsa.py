@@ -1,0 +1,142 @@
+"""Bytes over the lower bound and seconds: every byte planner on the real instances and on generated large ones.
+
+Each (instance, planner) is measured once, warm: the compiled loops are loaded before. Each generated size runs in a
+process of its own, so that its peak memory is its own. Every packing is checked by a sweep before it counts.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tmmu_core.planners import PLANNERS
+from tmmu_core.planners.bounds import lower_bound
+from tmmu_core.planners.ffd import AllocationPlan, MemoryRegion, TensorLifetime
+from tmmu_core.planners.instances import read_csv
+from tmmu_core.planners.problem import Packing, Problem
+
+DATA = Path(__file__).parent.parent / "tests" / "data" / "dsa"
+INSTANCES = (
+    "A.1048576",
+    "B.1048576",
+    "C.1048576",
+    "D.1048576",
+    "E.1048576",
+    "F.1048576",
+    "somas_resnet50",
+    "somas_tiny_bert",
+    "iree_first",
+    "iree_mobilebert",
+)
+NAMES = ("ffd", "greedy", "portfolio", "search", "exact", "auto")
+GENERATED = (100_000, 1_000_000)
+
+
+def rows() -> list[dict[str, Any]]:
+    """One row per instance and planner: extent, bound, gap in percent, seconds, whether it is said to be optimal."""
+    return [*instance_rows(), *generated_rows()]
+
+
+def instance_rows(instances: tuple[str, ...] = INSTANCES) -> Iterator[dict[str, Any]]:
+    """The real instances with every planner."""
+    _warm_up()
+    for name in instances:
+        problem = read_csv((DATA / f"{name}.csv").read_bytes(), source=name).problem
+        for planner in NAMES:
+            yield measure(name, problem, planner)
+
+
+def generated_rows(sizes: tuple[int, ...] = GENERATED) -> Iterator[dict[str, Any]]:
+    """Generated instances with ``greedy`` and ``auto``, peak memory told."""
+    for size in sizes:
+        for planner in ("greedy", "auto"):
+            done = subprocess.run(
+                [sys.executable, "-m", "benchmarks.dsa", str(size), planner], capture_output=True, text=True, check=True
+            )
+            yield json.loads(done.stdout)
+
+
+def measure(name: str, problem: Problem, planner: str) -> dict[str, Any]:
+    """One planner with its default options on one problem."""
+    pack = PLANNERS[planner].pack
+    begun = time.perf_counter()
+    packing = pack(problem, {}, None)
+    seconds = time.perf_counter() - begun
+    assert is_valid(problem, packing), f"{planner} on {name}"
+    extent = max((int(at) + int(size) for at, size in zip(packing.offset, problem.size, strict=True)), default=0)
+    bound = max(packing.lower_bound or 0, lower_bound(problem).bytes)
+    return {
+        "instance": name,
+        "storages": len(problem),
+        "planner": planner,
+        "picked": packing.notes.get("picked"),
+        "extent_bytes": extent,
+        "lower_bound_bytes": bound,
+        "over_bound_percent": round(100 * (extent - bound) / bound, 4) if bound else 0.0,
+        "optimal": packing.optimal or extent == bound,
+        "seconds": seconds,
+    }
+
+
+def is_valid(problem: Problem, packing: Packing) -> bool:
+    """Plain problems only: no two storages alive together have a byte in common, found by a sweep over births."""
+    regions = {
+        name: MemoryRegion(int(at), max(int(size), 1))
+        for name, at, size in zip(problem.ids, packing.offset, problem.size, strict=True)
+    }
+    lives = [
+        TensorLifetime(name, int(birth), int(death))
+        for name, birth, death in zip(problem.ids, problem.birth, problem.death, strict=True)
+    ]
+    return AllocationPlan(regions, (), 0, 0, 0).is_valid(lives)
+
+
+def generated(count: int, seed: int = 0) -> Problem:
+    """``count`` storages: births anywhere, lives with a long tail, sizes over sixteen octaves, 64-byte grid.
+
+    From raw Philox words, integers only.
+    """
+    draws = np.random.Philox(key=seed)
+    birth = np.sort((draws.random_raw(count) % np.uint64(count)).astype(np.int64))
+    tail = (draws.random_raw(count) % np.uint64(1 << 16)).astype(np.int64) + 1
+    life = 1 + 8 * (1 << 16) // tail // 8
+    octave = 6 + (draws.random_raw(count) % np.uint64(16)).astype(np.int64)
+    size = ((1 << octave) + (draws.random_raw(count) >> np.uint64(40)).astype(np.int64) % (1 << octave)) // 64 * 64
+    order = np.lexsort((np.arange(count), -size, birth))
+    return Problem(
+        "arena",
+        tuple(f"{i:08d}" for i in range(count)),
+        birth[order],
+        (birth + life)[order],
+        size[order].astype(np.uint64),
+        np.full(count, 64, dtype=np.uint64),
+    )
+
+
+def _warm_up() -> None:
+    problem = read_csv((DATA / "B.1048576.csv").read_bytes()).problem
+    for planner in ("exact", "search"):
+        PLANNERS[planner].pack(problem, {}, None)
+
+
+def _one(size: int, planner: str) -> dict[str, Any]:
+    _warm_up()
+    row = measure(f"generated {size:,}", generated(size), planner)
+    row["peak_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return row
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 3:
+        print(json.dumps(_one(int(sys.argv[1]), sys.argv[2])))
+    else:
+        for line in rows():
+            print(json.dumps(line))
