@@ -1,0 +1,42 @@
+"""The table of planners: what it says of a planner is what the planner does."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.build import residual
+from tmmu_core.errors import InvalidIrShapes
+from tmmu_core.plan.engine import plan_graph
+from tmmu_core.planners import PLANNERS
+from tmmu_core.planners.exact import DEFAULT_BUDGET
+from tmmu_core.planners.search import DEFAULT_ITERATIONS
+
+
+def test_defaults_are_said_once_and_the_same() -> None:
+    assert PLANNERS["exact"].options["budget"] == DEFAULT_BUDGET
+    assert PLANNERS["search"].options["iterations"] == DEFAULT_ITERATIONS
+
+
+@pytest.mark.parametrize("name", sorted(PLANNERS))
+def test_every_planner_plans_a_residual_block(name: str) -> None:
+    plan = plan_graph(residual(), planner=name).plan
+    assert plan.planner == name
+    assert all(arena.extent_bytes >= (arena.lower_bound_bytes or 0) for arena in plan.arenas)
+
+
+@pytest.mark.parametrize("name", sorted(set(PLANNERS) - {"slots", "naive"}))
+def test_the_same_problem_gets_the_same_layout(name: str) -> None:
+    once, again = (plan_graph(residual(), planner=name).plan for _ in range(2))
+    assert once.layout_hash == again.layout_hash
+
+
+def test_an_option_that_a_planner_does_not_have_is_refused_with_those_it_has() -> None:
+    with pytest.raises(InvalidIrShapes, match="has no option 'speed'") as caught:
+        plan_graph(residual(), planner="greedy", options={"speed": 9})
+    assert "fit, order" in caught.value.hint
+
+
+def test_a_planner_that_is_not_there_is_refused_with_those_that_are() -> None:
+    with pytest.raises(InvalidIrShapes) as caught:
+        plan_graph(residual(), planner="best")
+    assert "portfolio" in caught.value.hint
