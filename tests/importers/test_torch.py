@@ -142,6 +142,15 @@ def test_adamw_updates_every_parameter_in_place() -> None:
     assert plan_graph(graph).plan.arena_of["parameters"].peak_live_bytes == 3 * parameters
 
 
+def test_states_take_no_more_where_the_optimizer_does_not_run() -> None:
+    graph = step(optimizer="adamw")
+    extents = {
+        mode: plan_graph(graph, mode=mode).plan.arena_of["parameters"].extent_bytes  # type: ignore[arg-type]
+        for mode in ("forward", "backward", "inference")
+    }
+    assert len(set(extents.values())) == 1
+
+
 def test_narrow_parameters_have_float32_masters() -> None:
     with fake_tensors("bfloat16"):
         graph = import_torch(TwoLayers(), (torch.zeros(2, 8),), optimizer="adamw")

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import msgspec
 
 from tmmu_core.graph import dtypes
-from tmmu_core.graph.model import Graph, Node, Tensor
+from tmmu_core.graph.model import Graph, Node, Tensor, View
 
 MASTER_DTYPE = "float32"
 
@@ -32,8 +32,9 @@ def add_adamw(graph: Graph, gradients: Mapping[str, str]) -> Graph:
             for kind in (*(["master"] if narrow else []), "exp_avg", "exp_avg_sq")
         ]
         written = [*([] if narrow else [held]), *kept, *([held] if narrow else [])]
+        # A view of what it overwrites, so that it is one storage with it in modes that never run the optimizer too.
         after = [
-            msgspec.structs.replace(tensor, id=f"{tensor.id}.updated", view=None, saved_for_backward=False)
+            msgspec.structs.replace(tensor, id=f"{tensor.id}.updated", view=View(tensor.id), saved_for_backward=False)
             for tensor in written
         ]
         tensors += [*kept, *after]
