@@ -22,7 +22,7 @@ def treemap(
     Beyond ``MOST_BOXES`` the smallest ones are drawn as one box that says how many it stands for.
     """
     drawn, rest = storages[:MOST_BOXES], storages[MOST_BOXES:]
-    ids, labels, parents, values, colours, data = ["all"], [title], [""], [0], ["rgba(0,0,0,0)"], [("", "", "")]
+    ids, labels, parents, values, colours, data = ["all"], [title], [""], [0], ["rgba(0,0,0,0)"], [("", "", "", "")]
     groups: dict[str, int] = {}
     for row, size in drawn:
         name = group(row)
@@ -33,7 +33,7 @@ def treemap(
             parents.append("all")
             values.append(0)
             colours.append(_colour(plan.roles[row]))
-            data.append(("", "", ""))
+            data.append(("", "", "", ""))
         values[groups[name]] += size
         values[0] += size
         ids.append(f"tensor:{plan.tensor_ids[row]}")
@@ -42,7 +42,12 @@ def treemap(
         values.append(size)
         colours.append(_colour(plan.roles[row]))
         data.append(
-            (plan.tensor_ids[row], words.full_bytes(size), words.live_range(int(plan.birth[row]), int(plan.death[row])))
+            (
+                plan.tensor_ids[row],
+                words.full_bytes(size),
+                words.live_range(int(plan.birth[row]), int(plan.death[row])),
+                words.short_bytes(size),
+            )
         )
     if rest:
         size = sum(bytes_ for _, bytes_ in rest)
@@ -52,7 +57,7 @@ def treemap(
         parents.append("all")
         values.append(size)
         colours.append(PERSISTENT_COLOUR)
-        data.append(("", words.full_bytes(size), ""))
+        data.append(("", words.full_bytes(size), "", words.short_bytes(size)))
     fig = figure(height)
     fig.add_trace(
         go.Treemap(
@@ -63,14 +68,14 @@ def treemap(
             branchvalues="total",
             customdata=data,
             marker={"colors": colours, "line": {"width": 1, "color": "rgba(255,255,255,0.7)"}},
-            texttemplate="%{label}<br>%{customdata[1]}",
+            texttemplate="%{label}<br>%{customdata[3]}",
             hovertemplate="<b>%{label}</b><br>%{customdata[1]}<br>%{customdata[2]}<extra></extra>",
             tiling={"pad": 1},
             pathbar={"visible": False},
             textfont={"color": "white", "size": 12},
         )
     )
-    fig.update_layout(margin={"l": 0, "r": 0, "t": 0, "b": 0})
+    fig.update_layout(margin={"l": 0, "r": 0, "t": 0, "b": 0}, uniformtext={"minsize": 10, "mode": "hide"})
     return fig, len(drawn)
 
 

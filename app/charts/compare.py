@@ -72,6 +72,27 @@ class Run:
     current: bool = False
 
 
+def labels(runs: Sequence[Run]) -> list[str]:
+    """A label per point; points that nearly coincide share one, at the first of them, so that all can be read."""
+    if not runs:
+        return []
+    xs = [log10(max(run.nanoseconds, 1)) for run in runs]
+    ys = [log10(max(run.extent, 1)) for run in runs]
+    wide, high = max(max(xs) - min(xs), 0.3), max(max(ys) - min(ys), 0.01)
+    texts = [""] * len(runs)
+    heads: list[int] = []
+    for k in sorted(range(len(runs)), key=lambda k: (ys[k], xs[k], runs[k].planner)):
+        name = f"<b>{runs[k].planner}</b>" if runs[k].current else runs[k].planner
+        near = (h for h in heads if abs(xs[h] - xs[k]) < 0.14 * wide and abs(ys[h] - ys[k]) < 0.06 * high)
+        head = next(near, None)
+        if head is None:
+            heads.append(k)
+            texts[k] = name
+        else:
+            texts[head] += f", {name}"
+    return texts
+
+
 def field(runs: Sequence[Run], *, height: int = 300) -> go.Figure:
     """Extent against time, both on log scales, over the lower bound: down is smaller, left is faster."""
     fig = figure(height)
@@ -84,7 +105,7 @@ def field(runs: Sequence[Run], *, height: int = 300) -> go.Figure:
             x=[max(run.nanoseconds, 1) / 1e6 for run in runs],
             y=[max(run.extent, 1) for run in runs],
             mode="markers+text",
-            text=[f"<b>{run.planner}</b>" if run.current else run.planner for run in runs],
+            text=labels(runs),
             textposition=["bottom center" if run.extent > 4 * best else "top center" for run in runs],
             cliponaxis=False,
             marker={
@@ -100,11 +121,12 @@ def field(runs: Sequence[Run], *, height: int = 300) -> go.Figure:
                     words.gap(run.extent, run.bound),
                     words.duration(run.nanoseconds),
                     run.status,
+                    run.planner,
                 )
                 for run in runs
             ],
             hovertemplate=(
-                "<b>%{text}</b>: %{customdata[0]}<br>%{customdata[1]} over the bound (%{customdata[2]})"
+                "<b>%{customdata[5]}</b>: %{customdata[0]}<br>%{customdata[1]} over the bound (%{customdata[2]})"
                 "<br>%{customdata[3]}, %{customdata[4]}<extra></extra>"
             ),
         )

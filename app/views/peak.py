@@ -14,7 +14,7 @@ from app.parts import focus, frame, selected, tensors, verdict
 from app.work import Shown
 from tmmu_core.plan.metrics import alive_at, live_bytes
 
-GROUPS = ("role", "operator", "storage")
+GROUPS = ("operator", "role", "slot")
 
 
 def page() -> None:
@@ -98,7 +98,7 @@ def _areas(shown: Shown, rows: list[tuple[int, int]], group: str, step: int) -> 
     title = f"#{step}"
     if group == "operator" and names is not None:
         return treemap(plan, rows, lambda i: names[i] or plan.roles[i], title=title)
-    if group == "storage":
+    if group == "slot":
         return treemap(plan, rows, lambda i: f"slot {plan.logical_slot[i]}", title=title)
     return treemap(plan, rows, lambda i: plan.roles[i], title=title)
 

@@ -90,3 +90,11 @@ def test_a_byte_axis_has_a_few_round_ticks_from_zero(top: int) -> None:
     assert len(values) <= 12
     assert values[-1] <= max(top, 1)
     assert bytes_axis(top)["range"][1] >= top
+
+
+def test_points_that_nearly_coincide_share_a_label() -> None:
+    def run(name: str, extent: int, ms: int) -> compare.Run:
+        return compare.Run(name, extent, 100, ms * 1_000_000, "feasible")
+
+    runs = [run("a", 100, 10), run("b", 100, 10), run("c", 900, 10), run("d", 100, 900)]
+    assert compare.labels(runs) == ["a, b", "", "c", "d"]
