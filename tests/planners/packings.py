@@ -79,6 +79,19 @@ def live_steps(p: Problem, i: int) -> set[int]:
     return steps
 
 
+def live_moments(p: Problem) -> list[set[int]]:
+    """Per storage, at which of the steps where any storage begins to hold bytes it holds some."""
+    starts = {int(birth) for birth in p.birth} | {stop for gaps in p.gaps or () for _, stop in gaps}
+    return [
+        {
+            t
+            for t in starts
+            if p.birth[i] <= t < p.death[i] and not any(a <= t < b for a, b in (p.gaps[i] if p.gaps else ()))
+        }
+        for i in range(len(p))
+    ]
+
+
 def faults(p: Problem, offset: Sequence[int]) -> list[str]:
     """Everything wrong with a packing, found pair by pair and step by step; empty when it is right."""
     at = [int(x) for x in offset]
@@ -89,7 +102,7 @@ def faults(p: Problem, offset: Sequence[int]) -> list[str]:
     if p.fixed is not None:
         found += [f"{p.ids[i]} not where it is fixed" for i in range(len(p)) if p.fixed[i] not in (-1, at[i])]
     never = {frozenset(map(int, pair)) for pair in (p.must_not_alias if p.must_not_alias is not None else ())}
-    alive = [live_steps(p, i) for i in range(len(p))]
+    alive = live_moments(p)
     for i, j in combinations(range(len(p)), 2):
         if at[i] + size[i] <= at[j] or at[j] + size[j] <= at[i]:
             continue
@@ -188,6 +201,7 @@ __all__ = [
     "UNLIMITED",
     "extent",
     "faults",
+    "live_moments",
     "live_steps",
     "offsets",
     "problem",

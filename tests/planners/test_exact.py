@@ -98,14 +98,14 @@ def test_it_is_never_worse_than_the_portfolio_nor_below_its_own_bound(p: Problem
 def test_a_capacity_under_the_bound_is_proven_too_small() -> None:
     with pytest.raises(ArenaTooSmall, match="proven") as caught:
         exact(problem_with(FIVE, capacity=11), {})
-    assert (caught.value.diagnostics["proven"], caught.value.diagnostics["required"]) == (True, "12")
+    assert (caught.value.diagnostics["proven"], caught.value.diagnostics["required"]) == (True, 12)
 
 
 def test_a_capacity_between_the_bound_and_the_least_extent_is_proven_too_small() -> None:
     assert max(columns(ring()).live_bytes()) == 16
     with pytest.raises(ArenaTooSmall, match="proven") as caught:
         exact(problem_with(ring(), capacity=23), {})
-    assert caught.value.diagnostics["required"] == "24"
+    assert caught.value.diagnostics["required"] == 24
 
 
 def test_the_bound_is_raised_where_max_live_cannot_be_had() -> None:

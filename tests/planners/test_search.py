@@ -79,3 +79,9 @@ def test_auto_packs_what_passes_int64() -> None:
     p = problem((0, 2, 2**63), (1, 4, 2**62), (3, 5, 2**63), (0, 1, 2**61), (4, 6, 2**62))
     p = problem_with(p)
     assert faults(p, offsets(auto(p, {}))) == []
+
+
+def test_auto_proves_a_trace_of_a_thousand_optimal() -> None:
+    p = instance("somas_resnet50")
+    packing = auto(p, {})
+    assert (packing.notes["picked"], packing.optimal, extent(p, packing.offset)) == ("exact", True, 1515472556)

@@ -1,8 +1,9 @@
 """``auto``: the planner that suits the size, and the reason told.
 
 Greedy runs first; where they meet the bound nothing else is needed, and that is most graphs. What is left goes to
-``exact`` while the search is small enough to get somewhere, to ``search`` while a greedy run takes well under a
-second, and stays with the greedy runs beyond (a million storages: the three quickest of them only).
+``exact`` up to a few thousand storages, then, if that leaves it open, to ``search`` as well, the better of the two
+kept; to ``search`` alone while a greedy run takes well under a second; and stays with the greedy runs beyond (from
+some hundred thousand storages on with the three quickest of them only).
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ from dataclasses import replace
 from typing import Any
 
 from tmmu_core.planners.bounds import Bound, bound_of
-from tmmu_core.planners.columns import Columns, columns, finished
+from tmmu_core.planners.columns import Columns, columns, extent_of, finished
 from tmmu_core.planners.exact import exact
 from tmmu_core.planners.portfolio import RUNS, Best, best_greedy
 from tmmu_core.planners.problem import Packing, Problem, Progress
 from tmmu_core.planners.search import search
 
-EXACT_UP_TO = 400
+EXACT_UP_TO = 3_000
+EXACT_ALONE_UP_TO = 400
 SEARCH_UP_TO = 20_000
 ALL_RUNS_UP_TO = 200_000
 QUICK_RUNS = (("size", "lowest"), ("size_length", "lowest"), ("length", "lowest"))
@@ -39,7 +41,15 @@ def auto(problem: Problem, options: Mapping[str, Any], progress: Progress | None
     if not cols.small:
         return _greedy(cols, bound, best, "sizes beyond 2^62 are packed greedily")
     if count <= EXACT_UP_TO:
-        return _told(exact(problem, {}, progress), "exact", f"{above}, and {count} storages can be searched exactly")
+        packing = exact(problem, {}, progress)
+        why = f"{above}, and {count} storages can be searched exactly"
+        if packing.optimal or packing.notes.get("told_to_stop") or count <= EXACT_ALONE_UP_TO:
+            return _told(packing, "exact", why)
+        walked = search(problem, {}, progress)
+        if _extent(cols, walked) < _extent(cols, packing):
+            walked = replace(walked, lower_bound=packing.lower_bound)
+            return _told(walked, "search", f"{above}; it came lower than exact, which could not end")
+        return _told(packing, "exact", f"{why}; search came no lower")
     if count <= SEARCH_UP_TO:
         return _told(search(problem, {}, progress), "search", f"{above}, and {count} storages are too many for exact")
     return _greedy(cols, bound, best, f"{count} storages: greedy runs only")
@@ -54,6 +64,10 @@ def _greedy(cols: Columns, bound: Bound, best: Best, why: str) -> Packing:
         notes={"order": best.order, "fit": best.fit, "runs": best.runs},
     )
     return _told(packing, "portfolio", why)
+
+
+def _extent(cols: Columns, packing: Packing) -> int:
+    return extent_of(cols, [int(at) for at in packing.offset])
 
 
 def _told(packing: Packing, picked: str, why: str) -> Packing:

@@ -160,7 +160,7 @@ def _search(
         if best.bound >= best.extent or best.bound > cols.problem.capacity:
             break
         if progress is not None and attempt and not progress("exact", spent, allowed):
-            notes.update(nodes=spent, attempts=attempt)
+            notes.update(nodes=spent, attempts=attempt, told_to_stop=True)
             return True
         open_ones = [v for v in variants if v.bound < best.extent]
         if relaxed is not None and relaxed.bound < min(overlap, best.extent):
@@ -253,9 +253,9 @@ def _refuse_if_proven(problem: Problem, bound: int, max_live: int) -> None:
         f"its capacity is {problem.capacity}. This is proven.",
         hint="Raise the capacity, shorten lives or make storages smaller.",
         arena=problem.arena,
-        capacity=str(problem.capacity),
-        required=str(bound),
-        lower_bound=str(bound),
-        peak_live_bytes=str(max_live),
+        capacity=problem.capacity,
+        required=bound,
+        lower_bound=bound,
+        peak_live_bytes=max_live,
         proven=True,
     )
