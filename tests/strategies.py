@@ -22,7 +22,7 @@ ARENA_NAMES = ("activations", "gradients", "parameters", "sram")
 # Ids that sort apart as text, as bytes and as numbers: capital before small, two digits before one, letters past ASCII.
 NAMES = st.sampled_from(["t", "T", "t1_", "é", "𝄞", "z:", "A@"])
 MARK = st.sampled_from([False, False, False, True])
-RARELY = st.sampled_from([False] * 11 + [True])
+RARELY = st.sampled_from([False] * 9 + [True])
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,8 @@ class _Sketch:
     """Tensors that a next node may read."""
     gone: set[str]
     """Overwritten in place: reading them would be refused, so that is drawn rarely."""
+    phantom: str = ""
+    """A tensor that nobody writes or reads: some views look into it all the same."""
 
     def name(self, draw: Any) -> str:
         return f"{draw(NAMES)}{len(self.tensors)}"
@@ -83,6 +85,8 @@ def graphs(draw: st.DrawFn, max_nodes: int = 9, own_backward: bool | None = None
         role = draw(st.sampled_from(["parameter", "parameter", "constant", "buffer", "optimizer_state"]))
         sketch.readable.append(sketch.add(_tensor(draw, sketch, role)))
     sketch.readable += inputs
+    if draw(MARK):
+        sketch.phantom = sketch.add(_tensor(draw, sketch, "activation"))
     count = draw(st.integers(0, max_nodes))
     for k in range(count):
         phase = "forward"
@@ -117,7 +121,7 @@ def _tensor(draw: Any, sketch: _Sketch, role: str) -> Tensor:
         saved_for_backward=draw(MARK),
         remat=draw(MARK),
         alignment=draw(st.sampled_from([None] * 6 + [1, 16, 256])),
-        arena=draw(st.sampled_from([None] * 12 + ["gradients", "sram"])),
+        arena=draw(st.sampled_from([None] * 24 + ["gradients", "sram"])),
     )
 
 
@@ -164,7 +168,8 @@ def _add_node(draw: Any, sketch: _Sketch, phase: str) -> None:
     for o in range(draw(st.sampled_from([1, 1, 1, 1, 2]))):
         kind = draw(st.sampled_from(["plain"] * 6 + ["view", "in_place"]))
         if kind == "view":
-            writes.append(sketch.add(_view_of(draw, sketch, reads[0])))
+            base = sketch.phantom if sketch.phantom and draw(RARELY) else reads[0]
+            writes.append(sketch.add(_view_of(draw, sketch, base)))
             continue
         forward_role = draw(st.sampled_from(["activation"] * 5 + ["workspace", "output"]))
         role = "gradient" if phase == "backward" else forward_role

@@ -48,8 +48,11 @@ def storage_groups(timeline: Timeline, ranges: Ranges) -> Groups:
         if a != b:
             parent[max(a, b)] = min(a, b)
 
+    first_view: dict[int, int] = {}
     for view in np.flatnonzero(ranges.planned & (index.base >= 0)).tolist():
-        join(view, int(ranges.roots[view]))
+        root = int(ranges.roots[view])
+        # Views of a base that nothing writes still share its bytes with each other.
+        join(view, root if ranges.planned[root] else first_view.setdefault(root, view))
     first_of: dict[str, int] = {}
     for i, tensor in enumerate(tensors):
         if tensor.alias_group_id is not None and ranges.planned[i]:

@@ -1,0 +1,79 @@
+"""Graphs on which planner and reference once disagreed, kept small enough to check by eye."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.build import graph, node, tensor, view
+from tests.equivalence import disagreement
+from tmmu_core.errors import AlignmentViolation, ArenaTooSmall, InvalidIrShapes
+from tmmu_core.graph.model import MODES, PRESETS, Graph, Mode, Preset, Tensor, View
+from tmmu_core.judge.verifier import verify_plan
+from tmmu_core.plan.engine import plan_graph
+
+VIEWS_OF_NOTHING = graph(
+    [tensor("b", 8), tensor("x", role="input"), view("v", "b", 4, 16), view("w", "b"), tensor("y")],
+    [node("n", "x", "v w"), node("m", "v w", "y", inplace="none")],
+    "x",
+    "y",
+)
+"""Nobody writes b; v and w are its two halves and still one storage."""
+
+READ_BEFORE_ITS_BASE = graph(
+    [tensor("x", role="input"), tensor("q"), view("flat", "q"), view("part", "flat", 2, 8), tensor("y", 2)],
+    [node("a", "x", "q"), node("b", "part", "y"), node("c", "q", "flat")],
+    "x",
+    "y",
+)
+"""part looks through flat, which is written only after part was read; both have a gradient."""
+
+
+@pytest.mark.parametrize("g", [VIEWS_OF_NOTHING, READ_BEFORE_ITS_BASE])
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("preset", PRESETS)
+def test_planner_and_reference_agree(g: Graph, mode: Mode, preset: Preset) -> None:
+    assert disagreement(g, mode, preset, seeds=[0]) is None
+
+
+def test_views_of_what_nobody_writes_are_one_storage() -> None:
+    plan = plan_graph(VIEWS_OF_NOTHING).plan
+    assert plan.storage[plan.row_of["v"]] == plan.storage[plan.row_of["w"]] != plan.storage[plan.row_of["y"]]
+    assert verify_plan(plan, VIEWS_OF_NOTHING).ok
+
+
+def test_what_is_differentiable_does_not_depend_on_the_order() -> None:
+    plan = plan_graph(READ_BEFORE_ITS_BASE, mode="backward").plan
+    assert {"part@grad", "flat@grad"} <= set(plan.tensor_ids)
+
+
+def test_a_view_of_a_view_may_be_off_its_grid_though_each_step_is_on_one() -> None:
+    tensors = [
+        tensor("x", role="input"),
+        Tensor("bytes", (8,), "int8", view=View("x", 1)),
+        Tensor("halves", (2,), "float16", view=View("bytes", 2)),
+    ]
+    with pytest.raises(AlignmentViolation):
+        plan_graph(graph(tensors, [], "x"))
+
+
+@pytest.mark.parametrize("pairs", [((0, 0), (0, 1)), ((0, 0), (1, 0))])
+def test_an_in_place_write_has_one_input_and_one_output(pairs: tuple[tuple[int, int], ...]) -> None:
+    tensors = [tensor("a", role="input"), tensor("b", role="input"), tensor("y"), tensor("z")]
+    g = graph(tensors, [node("n", "a b", "y z", in_place_write=pairs)], "a b", "y z")
+    with pytest.raises(InvalidIrShapes) as refused:
+        plan_graph(g)
+    assert refused.value.diagnostics["condition"] == "refcount"
+
+
+def test_an_output_that_is_of_a_living_storage_is_not_written_into_another() -> None:
+    tensors = [tensor("a", role="input"), tensor("b", role="input"), view("y", "b")]
+    with pytest.raises(InvalidIrShapes) as refused:
+        plan_graph(graph(tensors, [node("n", "a b", "y", in_place_write=((0, 0),))], "a b", "y"))
+    assert refused.value.diagnostics["condition"] == "refcount"
+
+
+def test_an_arena_of_ones_own_must_be_declared() -> None:
+    g = graph([tensor("x", role="input", arena="sram")], [], "x")
+    with pytest.raises(ArenaTooSmall):
+        plan_graph(g)
+    assert plan_graph(g, arenas={"sram": {}}).plan.arenas[0].name == "sram"
