@@ -58,10 +58,10 @@ def problems(draw: st.DrawFn, most: int = 12, steps: int = 10, largest: int = 20
 
 @st.composite
 def _gaps(draw: st.DrawFn, birth: int, death: int) -> tuple[tuple[int, int], ...]:
-    if death - birth < 3 or not draw(st.booleans()):
+    if not draw(st.booleans()):
         return ()
-    begin = draw(st.integers(birth + 1, death - 2))
-    return ((begin, draw(st.integers(begin + 1, death - 1))),)
+    begin = draw(st.integers(birth, death - 1))
+    return ((begin, draw(st.integers(begin + 1, death))),)
 
 
 def problem_with(old: Problem, **changes: Any) -> Problem:

@@ -113,6 +113,12 @@ def test_the_bound_is_raised_where_max_live_cannot_be_had() -> None:
     assert (extent(ring(), packing.offset), packing.lower_bound, packing.optimal) == (24, 24, True)
 
 
+def test_a_storage_whose_whole_life_is_a_gap_has_a_place_among_all_others() -> None:
+    p = problem_with(ring(), gaps=(((0, 5),), (), (), (), ()))
+    packing = exact(p, {})
+    assert (extent(p, packing.offset), packing.optimal, faults(p, offsets(packing))) == (16, True, [])
+
+
 def test_a_hand_off_that_costs_is_not_taken() -> None:
     # Taking t0's place would pin t1 at the bottom under the tall t2; beside it there is room.
     p = problem((0, 2, 4), (2, 4, 2), (0, 2, 1), (2, 4, 4), handoff_from=np.array([-1, -1, -1, 0]))

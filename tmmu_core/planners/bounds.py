@@ -44,13 +44,14 @@ def bound_of(cols: Columns) -> Bound:
     """The same, for a problem already squeezed."""
     if not len(cols):
         return Bound(0, (), -1, "empty", 0)
+    tallest = max(range(len(cols)), key=lambda i: (cols.size[i], -i))
     live = cols.live_bytes()
-    if not live:
-        tallest = max(range(len(cols)), key=lambda i: (cols.size[i], -i))
-        return Bound(cols.size[tallest], (tallest,), -1, "live", cols.size[tallest])
     fullest = sorted(range(len(live)), key=lambda c: (-live[c], c))
-    peak = live[fullest[0]]
-    best = Bound(peak, _alive(cols, fullest[0]), int(cols.births[fullest[0]]), "live", peak)
+    peak = live[fullest[0]] if live else 0
+    if peak >= cols.size[tallest]:
+        best = Bound(peak, _alive(cols, fullest[0]), int(cols.births[fullest[0]]), "live", peak)
+    else:  # all its life is gaps: it is never alive, and has its place all the same
+        best = Bound(cols.size[tallest], (tallest,), -1, "live", peak)
 
     for i, at in enumerate(cols.fixed):
         if at >= 0 and at + cols.size[i] > best.bytes:

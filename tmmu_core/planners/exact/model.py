@@ -84,7 +84,7 @@ def take_all(cols: Columns) -> tuple[tuple[int, int], ...]:
 def build(cols: Columns, units: tuple[tuple[int, ...], ...], *, pairs: bool = True) -> Model:
     """The model for given units. ``pairs=False`` leaves hand-offs not taken free to overlap: a relaxation."""
     unit_of = {i: u for u, unit in enumerate(units) for i in unit}
-    tables = [*_time_sections(cols), *_pair_sections(cols, unit_of, pairs)]
+    tables = [*_time_sections(cols), *_pair_sections(cols, unit_of, pairs), *_lone_sections(cols)]
     tables.sort(key=lambda table: table[0])
     rows: list[list[tuple[int, int]]] = [[] for _ in units]
     for s, (_, storages) in enumerate(tables):
@@ -129,9 +129,15 @@ def _pair_sections(cols: Columns, unit_of: Mapping[int, int], pairs: bool) -> li
     for i, row in enumerate(cols.odd if cols.odd is not None else ()):
         for j, kind in row:
             if i < j and unit_of[i] != unit_of[j] and (pairs or kind != HANDOFF):
-                later = int(max(cols.part_lo[cols.part_of[i]], cols.part_lo[cols.part_of[j]]))
+                held = [row for k in (i, j) for row in range(cols.part_of[k], cols.part_of[k + 1])]
+                later = max((int(cols.part_lo[row]) for row in held), default=0)
                 found.append(((later, 1, len(found)), (i, j)))
     return found
+
+
+def _lone_sections(cols: Columns) -> list[Section]:
+    """One for each storage that never holds bytes, all its life being gaps: it meets nobody, but has an offset."""
+    return [((0, 2, i), (i,)) for i in range(len(cols)) if cols.part_of[i] == cols.part_of[i + 1]]
 
 
 def _conflict(cols: Columns, i: int, j: int) -> bool:
