@@ -2,7 +2,7 @@
 
 Every step is run on symbols in place of numbers. What is resident is loaded; then, step by step::
 
-    zero     the storages born now get a tag of their own
+    zero     the storages of several tensors that are born now get a tag of their own
     look     who is alive in a storage that is about to be written is checked
     poison   the outputs' blocks, before anything is read: a kernel may write while it reads
     read     every input must hold what it would hold if every storage had memory of its own
@@ -165,9 +165,11 @@ class _Replay:
             phases, kinds = np.full(len(block), phase), np.full(len(block), kind)
             columns.append((step, phases, block, reader, kinds, begin, stop, self.ideal.low[block], ideal_end, tag))
 
+        # A storage of one tensor is that tensor: its own write and the end of its life say all.
+        shared = np.bincount(scene.storage, minlength=len(storages)) > 1
         nobody = np.full(len(storages), AT_END)
         taken = scene.taken_from >= 0
-        for phase, which in ((_ZERO, storages[~taken]), (_ZERO_TAKEN, storages[taken])):
+        for phase, which in ((_ZERO, storages[shared & ~taken]), (_ZERO_TAKEN, storages[shared & taken])):
             add(phase, FILL, scene.block_birth[which], n + which, 3 * n + which, nobody[: len(which)])
         # An output over a place handed to it may be written only after the reads; what it is larger by, before.
         taker = np.where(taken[scene.storage], scene.taken_from[scene.storage], 0)
@@ -180,7 +182,8 @@ class _Replay:
         add(_READ, CHECK, scene.read_step, scene.read_row, scene.read_row, scene.read_node)
         tag = np.where(scene.write_step < 0, n, 0) + scene.write_row
         add(_WRITE, FILL, scene.write_step, scene.write_row, tag, scene.write_node)
-        for ending, death in ((np.arange(n), scene.death), (n + storages, scene.block_death)):
+        blocks = storages[shared]
+        for ending, death in ((np.arange(n), scene.death), (n + blocks, scene.block_death[blocks])):
             last = np.clip(death - 1, 0, max(scene.steps - 1, 0))
             add(_END, CHECK, last, ending, ending, np.full(len(ending), AT_END))
 

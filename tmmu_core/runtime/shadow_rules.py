@@ -121,10 +121,11 @@ def _views_of_rows(scene: Scene) -> Iterator[Fault]:
     """Without the graph a view can still be asked to lie inside its base."""
     plan = scene.plan
     for row, base_id in enumerate(plan.base_tensor_uids):
-        if base_id is None:
+        # A base that no step makes is in no plan; its view then has the bytes to itself.
+        base = -1 if base_id is None else plan.row_of.get(base_id, -1)
+        if base < 0:
             continue
-        base = plan.row_of.get(base_id, -1)
-        inside = base >= 0 and (
+        inside = (
             int(plan.arena[row]) == int(plan.arena[base])
             and int(plan.offset[row]) >= int(plan.offset[base])
             and int(plan.offset[row]) + int(plan.size[row]) <= int(plan.offset[base]) + int(plan.size[base])
