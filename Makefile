@@ -40,8 +40,15 @@ format: $(VENV)/.dev ## let the formatter and the linter mend what they can
 golden: $(VENV)/.dev ## write the golden traces anew (review the difference like code)
 	$(BIN)/python -m tests.golden
 
-bench: $(VENV)/.dev ## measure, and write docs/benchmarks.md
+# The peers pin other versions of what we pin, so they live apart; without them their columns stay empty.
+.venv-peers/.made:
+	$(PYTHON) -m venv .venv-peers
+	-.venv-peers/bin/python -m pip install --quiet "ortools>=9.12" "ethos-u-vela>=4.2"
+	@touch $@
+
+bench: $(VENV)/.dev .venv-peers/.made ## measure beside the peers, and write docs/benchmarks.md and docs/models.md
 	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks.models
 
 samples: $(VENV)/.dev ## make the sample graphs anew
 	$(BIN)/python -m sample_graphs.make

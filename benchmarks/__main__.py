@@ -1,0 +1,180 @@
+"""``python -m benchmarks``: measure everything in one run and write ``docs/benchmarks.md`` (``make bench``).
+
+Times are of the machine and the moment; ratios within one run are what the page is for.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from benchmarks import dsa, peers, samples, scale
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "benchmarks.md"
+INSTANCES = ROOT / "sample_graphs" / "instances"
+
+
+def main() -> None:
+    """Measure, then write the page; progress goes to standard error."""
+    begun = time.perf_counter()
+    parts = [_head()]
+    for title, section in (
+        ("growth", _growth),
+        ("instances", _instances),
+        ("generated", _generated),
+        ("samples", _samples),
+    ):
+        print(f"{time.perf_counter() - begun:7.1f} s  {title}", file=sys.stderr)
+        parts.append(section())
+    PAGE.write_text("\n\n".join(parts) + "\n")
+    print(f"{time.perf_counter() - begun:7.1f} s  wrote {PAGE.relative_to(ROOT)}", file=sys.stderr)
+
+
+def _head() -> str:
+    commit = _git("rev-parse", "--short", "HEAD") + (" with changes" if _git("status", "--porcelain", "-uno") else "")
+    load = os.getloadavg()[0]
+    return f"""# Benchmarks
+
+Written by `make bench` at commit {commit}, on {platform.machine()} with {os.cpu_count()} cores, Python
+{platform.python_version()}, load average {load:.1f} when it began. Single runs on a shared machine: compare figures
+within this page, not with other pages. Every packing and every plan (of up to 3,000 tensors) was verified before it
+counted."""
+
+
+def _git(*words: str) -> str:
+    return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def _growth() -> str:
+    lines = []
+    for row in scale.rows():
+        peer = row["networkx_seconds"]
+        lines.append(
+            (
+                f"{row['tensors']:,}",
+                f"{row['seconds']:.3f}",
+                f"{row['seconds'] / row['tensors'] * 1e6:.2f}",
+                _bytes(row["peak_bytes"]),
+                f"{row['slots']} = {row['max_live']}",
+                "–" if peer is None else f"{peer:.2f} ({row['networkx_slots']} colours)",
+            )
+        )
+    return f"""## Growth of `slots`
+
+From a graph in memory, its hash known, to the plan with both hashes; best of {scale.RUNS}, each size in a process
+of its own. Beside it, greedy colouring by networkx of the explicit interval graph, up to {scale.PEER_UP_TO:,} tensors
+(its edges grow with what is alive together).
+
+{_table(("tensors", "seconds", "µs per tensor", "peak memory", "slots = max live", "networkx seconds"), lines)}"""
+
+
+def _instances() -> str:
+    python = peers.interpreter()
+    by_instance: dict[str, list[dict[str, Any]]] = {}
+    for row in dsa.instance_rows():
+        by_instance.setdefault(row["instance"], []).append(row)
+    lines = []
+    for name, rows in by_instance.items():
+        bound = max(row["lower_bound_bytes"] for row in rows)
+        cells = [_cell(row["extent_bytes"], bound, row["seconds"], row["optimal"]) for row in rows]
+        if python and name[0] in "ABCDEF" and name[1] == ".":
+            cells += [_peer(python, peer, INSTANCES / f"{name}.csv", bound) for peer in peers.PEERS]
+        else:
+            cells += ["–"] * len(peers.PEERS)
+        lines.append((name, f"{rows[0]['storages']:,}", f"{bound:,}", *cells))
+    planners = [row["planner"] for row in next(iter(by_instance.values()))]
+    exact = [
+        r["seconds"]
+        for rows in by_instance.values()
+        for r in rows
+        if r["planner"] == "exact" and r["instance"][1] == "."
+    ]
+    told = "" if python else " The peers were not installed: `make bench` installs them where it can."
+    return f"""## Real instances
+
+Extent over the lower bound, and seconds; ● marks a proven optimum. `exact` took {sum(exact):.1f} s over A to F in all.
+CP-SAT is asked to fit {peers.CAPACITY:,} bytes within {peers.CP_SAT_SECONDS:.0f} s with two workers, Vela's hill climb
+makes {peers.VELA_ITERATIONS:,} iterations.{told}
+
+{_table(("instance", "buffers", "bound (B)", *planners, "CP-SAT", "Vela greedy", "Vela hill climb"), lines)}"""
+
+
+def _peer(python: str, peer: str, path: Path, bound: int) -> str:
+    try:
+        row = peers.row(python, peer, path)
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+        return type(error).__name__
+    if row["extent"] is None:
+        return f"no fit in {row['seconds']:.0f} s"
+    return _cell(row["extent"], bound, row["seconds"], False)
+
+
+def _generated() -> str:
+    lines = [
+        (
+            f"{row['storages']:,}",
+            row["planner"],
+            str(row.get("picked") or "–"),
+            _cell(row["extent_bytes"], row["lower_bound_bytes"], row["seconds"], row["optimal"]),
+            _bytes(row["peak_bytes"]),
+        )
+        for row in dsa.generated_rows()
+    ]
+    return f"""## Large generated instances
+
+{_table(("buffers", "planner", "picked", "over the bound, seconds", "peak memory"), lines)}"""
+
+
+def _samples() -> str:
+    by_sample: dict[str, list[dict[str, Any]]] = {}
+    for row in samples.rows():
+        by_sample.setdefault(f"{row['sample']} ({row['mode']})", []).append(row)
+    lines = [
+        (
+            name,
+            f"{rows[0]['tensors']:,}",
+            _bytes(rows[0]["bound"]),
+            *(_cell(row["extent"], row["bound"], row["seconds"], row["optimal"]) for row in rows),
+        )
+        for name, rows in by_sample.items()
+    ]
+    return f"""## Sample graphs
+
+All arenas together, in each graph's default mode; extent over the sum of the arenas' lower bounds, and seconds from
+the graph in memory to the plan. A slot plan may use hand-offs that a byte plan cannot, so its bound can be the lower
+one; the column shows `slots`'.
+
+{_table(("sample", "tensors", "bound", *samples.PLANNED_WITH), lines)}"""
+
+
+def _cell(extent: int, bound: int, seconds: float, optimal: bool) -> str:
+    over = (extent - bound) / bound * 100 if bound else 0.0
+    return (
+        f"{'● ' if optimal else ''}+{over:.2f} % · {seconds:.2f} s"
+        if over
+        else f"{'● ' if optimal else ''}0 % · {seconds:.2f} s"
+    )
+
+
+def _bytes(count: int) -> str:
+    for unit, scale_of in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if count >= scale_of:
+            return f"{count / scale_of:.2f} {unit}"
+    return f"{count} B"
+
+
+def _table(heads: Iterable[str], lines: Iterable[Iterable[str]]) -> str:
+    heads = tuple(heads)
+    rows = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
+    return "\n".join([*rows, *("| " + " | ".join(line) + " |" for line in lines)])
+
+
+if __name__ == "__main__":
+    main()
