@@ -322,7 +322,21 @@ def every_planner(choice: Choice) -> Job[list[str]]:
                     job.stop()
         return names
 
-    return desk().job(("planners", *choice.but(planner="").problem), "all planners", run)
+    return desk().job(_all_key(choice), "all planners", run)
+
+
+def go_on(choice: Choice) -> None:
+    """Let the planners that were stopped run again when they are asked for."""
+    desk().forget(_all_key(choice))
+    for name in planners_for(open_source(choice.source)):
+        key = ("plan", *choice.but(planner=name).problem)
+        job = desk().known(key)
+        if job is not None and job.stopping:
+            desk().forget(key)
+
+
+def _all_key(choice: Choice) -> tuple[Any, ...]:
+    return ("planners", *choice.but(planner="").problem)
 
 
 def arenas_in_use(choice: Choice, opened: Opened) -> tuple[str, ...]:

@@ -79,12 +79,16 @@ def _last_good(chosen: Choice) -> Shown:
 _PROBLEM_FIELDS = ("mode", "preset", "planner", "alignment", "capacities", "page_size", "budget", "dims")
 
 
-def progress(job: Job[Any], title: str) -> None:
-    """Show how far a job is, with a way to stop it; the page comes by itself when the job ends."""
+def progress(job: Job[Any], title: str, *, follow: bool = False) -> None:
+    """Show how far a job is, with a way to stop it; the page comes by itself when the job ends.
+
+    ``follow``: it also comes when a part is done, for pages that show parts.
+    """
+    begun = job.done
 
     @st.fragment(run_every=0.5)
     def watch() -> None:
-        if job.finished:
+        if job.finished or (follow and job.done != begun):
             st.rerun()
         part = min(1.0, job.done / job.of) if job.of else 0.0
         so_far = f"{job.done:,} of {job.of:,}" if job.of else (f"{job.done:,}" if job.done else "")

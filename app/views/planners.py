@@ -33,7 +33,13 @@ def page() -> None:
     told = f"{len(answers) + len(refusals)} of {len(work.planners_for(shown.opened))} planners have answered"
     st.html(markup.claim(claim(runs, arena), [told]))
     if not job.finished:
-        frame.progress(job, "Planning with every planner in turn")
+        frame.progress(job, "Planning with every planner in turn", follow=True)
+    elif job.stopping:
+        st.button(
+            "Stopped. Go on with the rest",
+            on_click=lambda: work.go_on(state.choice()),
+            help="Planners that were stopped keep their best so far until they have run again.",
+        )
     focus.pick(shown)
     left, right = st.columns([0.52, 0.48], gap="medium")
     with left:
