@@ -7,8 +7,9 @@ from typing import Annotated
 import typer
 
 from app import words
-from app.cli.console import FINE, Column, say, say_json, table
-from app.cli.options import AsJson, PlanRequest, Source, planning, resolve, whole
+from app.cli.console import FINDING, FINE, Column, say, say_json, table
+from app.cli.judge import AgainstGraph, Replay, replay_record, replayed, resolve_with_graph
+from app.cli.options import AsJson, PlanRequest, Source, planning, whole
 
 Security = Annotated[
     str, typer.Option(metavar="WORD", help="standard, or confidential or regulated, which forbid debug fill.")
@@ -24,19 +25,27 @@ def command(
     request: PlanRequest,
     security: Security = "standard",
     debug_fill: Fill = None,
+    replay: Replay = False,
+    graph: AgainstGraph = None,
     json: AsJson = False,
 ) -> int:
-    """Map a plan's arenas, bind every tensor, walk the steps zeroing what is born, and commit."""
+    """Map a plan's arenas, bind every tensor, walk the steps zeroing what is born, and commit.
+
+    --replay also executes the plan on shadow memory, along its graph where that is known. Exit code: 0, or 1 where the
+    replay finds a byte that is not as it should be.
+    """
     from tmmu_core.runtime.apply import apply_plan
     from tmmu_core.runtime.commit import commit_execution
 
-    found = resolve(plan, request)
+    found, against = resolve_with_graph(plan, graph, request)
     applied = apply_plan(whole(found), security=security)
     if debug_fill is not None:
         for tensor_id in found.plan.tensor_ids:
             applied.debug_fill(tensor_id, debug_fill)
     zeroed = sum(applied.enter(step) for step in range(found.plan.steps))
     state = commit_execution(applied)
+    run = replayed(found, against, request) if replay else None
+    code = FINE if run is None or run.ok else FINDING
     arenas = [
         {
             "name": arena.name,
@@ -57,9 +66,10 @@ def command(
                 "zeroed_bytes": zeroed,
                 "tensors_bound": len(found.plan),
                 "arenas": arenas,
+                **({"replay": replay_record(run)} if run else {}),
             }
         )
-        return FINE
+        return code
     say(f"applied: {words.count(len(found.plan), 'tensor')} bound, {words.full_bytes(zeroed)} zeroed at birth", "")
     table(
         (Column("arena"), Column("mapped", True), Column("extent", True), Column("alignment", True)),
@@ -74,4 +84,6 @@ def command(
         ],
     )
     say("", f"state hash {state.state_hash.hex()}")
-    return FINE
+    if run is not None:
+        say(f"{run}")
+    return code

@@ -4,34 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from app import words
 from app.cli.console import FINDING, FINE, Column, UsageFault, say, say_json, table
-from app.cli.options import PlanRequest, Resolved, open_any, resolve_opened
+from app.cli.options import PlanRequest, Resolved, open_any, resolve_opened, whole
 from tmmu_core.graph.model import Graph
+from tmmu_core.judge.finding import Finding
+from tmmu_core.plan.canonical import ir_hash
 from tmmu_core.plan.engine import Solution
 from tmmu_core.plan.model import Plan
+from tmmu_core.plan.ranks import plan_rank
 from tmmu_core.plan.trace import Trace
-
-if TYPE_CHECKING:
-    from tmmu_core.judge.finding import Finding
+from tmmu_core.runtime.shadow import ShadowVerdict, shadow_replay
 
 AgainstGraph = Annotated[
     str | None, typer.Option("--graph", metavar="FILE", help="The graph of a finished plan, to judge it against.")
+]
+Replay = Annotated[
+    bool, typer.Option("--replay", help="Execute the plan on shadow memory too: every read must find its bytes.")
 ]
 
 
 def resolve_with_graph(name: str, graph: str | None, request: PlanRequest) -> tuple[Resolved, Graph | None]:
     """The plan to judge and the graph to judge it against, where there is one.
 
-    With a finished plan, ``--dims`` and ``--arenas`` say under what it was made; nothing else has a meaning there.
+    With a finished plan, ``--dims`` and ``--arenas`` say under what it was made, and with its graph ``--shard`` how
+    that is cut for the plan's rank; nothing else has a meaning there.
     """
     opened = open_any(name)
-    finished = isinstance(opened, Plan | Trace)
-    found = resolve_opened(opened, name, replace(request, dims=None, arenas=None) if finished else request)
+    asked = request
+    if isinstance(opened, Plan | Trace):
+        asked = replace(request, dims=None, arenas=None, shard_spec=None if graph else request.shard_spec)
+    found = resolve_opened(opened, name, asked)
     if graph is None:
         return found, found.graph
     if found.graph is not None:
@@ -39,7 +46,17 @@ def resolve_with_graph(name: str, graph: str | None, request: PlanRequest) -> tu
     against = open_any(graph)
     if not isinstance(against, Graph):
         raise UsageFault(f"{graph} is not a graph.", "Give the graph that the plan was made from.")
-    return found, against
+    if request.shard_spec is None:
+        return found, against
+    return replace(found, cut_from=ir_hash(against)), _share(found.plan, against, request)
+
+
+def _share(plan: Plan, graph: Graph, request: PlanRequest) -> Graph:
+    """What the plan's rank runs of ``graph``."""
+    own = {node.node_id for node in graph.nodes}
+    order = tuple(node for node in plan.execution_order if node in own)
+    under = {"mode": plan.mode, "preset": plan.preset, "order": order, "dims": request.dims}
+    return plan_rank(graph, request.shard_spec or {}, plan.rank, plan.world_size, **under).graph
 
 
 def solved_like(found: Resolved, graph: Graph, request: PlanRequest) -> Solution:
@@ -53,6 +70,26 @@ def solved_like(found: Resolved, graph: Graph, request: PlanRequest) -> Solution
     solution = resolve_opened(graph, found.name, asked).solution
     assert solution is not None
     return solution
+
+
+def replayed(found: Resolved, graph: Graph | None, request: PlanRequest) -> ShadowVerdict:
+    """Execute the plan on shadow memory: along the graph where there is one, else by the plan's own rows."""
+    timeline = None if graph is None else solved_like(found, graph, request).liveness.timeline
+    return shadow_replay(whole(found), timeline)
+
+
+def replay_findings(verdict: ShadowVerdict) -> list[Finding]:
+    """The shadow replay's findings in the judge's form."""
+    return [
+        Finding(f"replay_{told.kind}", "error", told.message, tensor=told.tensor, other=told.culprit, step=told.step)
+        for told in verdict.findings
+    ]
+
+
+def replay_record(verdict: ShadowVerdict) -> dict[str, Any]:
+    """What was executed, for ``--json``."""
+    names = ("ok", "found", "steps", "reads", "writes", "cells", "with_graph")
+    return {name: getattr(verdict, name) for name in names}
 
 
 def tell(findings: Sequence[Finding], headline: str, as_json: bool, **more: Any) -> int:

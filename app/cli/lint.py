@@ -17,7 +17,7 @@ def command(plan: Source, request: PlanRequest, graph: AgainstGraph = None, json
     from tmmu_core.judge.lint import lint_verdict
 
     found, against = resolve_with_graph(plan, graph, request)
-    verdict = lint_verdict(whole(found), against, dims=request.dims)
+    verdict = lint_verdict(whole(found), against, dims=request.dims, cut_from=found.cut_from)
     errors, warnings = words.count(len(verdict.errors), "error"), words.count(len(verdict.warnings), "warning")
     headline = f"{errors}, {warnings}; rules: {', '.join(verdict.checked)}"
     return tell(verdict.findings, headline, json, checked=list(verdict.checked))

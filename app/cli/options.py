@@ -27,6 +27,7 @@ from tmmu_core.graph.model import Graph
 from tmmu_core.plan.engine import Solution, plan_graph
 from tmmu_core.plan.instance import plan_problem
 from tmmu_core.plan.model import Plan
+from tmmu_core.plan.ranks import plan_rank
 from tmmu_core.plan.reading import Opened, PlainInstance, read_any
 from tmmu_core.plan.trace import Trace
 from tmmu_core.planners.problem import Progress
@@ -45,7 +46,8 @@ class PlanRequest:
     token: bytes | None = None
     seed: int | None = None
     rank: int = 0
-    world_size: int = 1
+    world_size: int | None = None
+    """``None``: the mesh's where there is a shard spec, else 1."""
     shard_spec: Mapping[str, Any] | None = None
     dims: Mapping[str, int] | None = None
     budget: int | None = None
@@ -61,9 +63,12 @@ class Resolved:
     solution: Solution | None = None
     trace: Trace | None = None
 
+    cut_from: bytes | None = None
+    """The ir_hash of the whole graph where the plan is one rank's."""
+
     @property
     def graph(self) -> Graph | None:
-        """The graph as given."""
+        """The graph as planned: as given, or the rank's share of it."""
         return self.solution.graph if self.solution else None
 
 
@@ -84,7 +89,10 @@ def _shared(
     ] = None,
     planner: Annotated[str | None, typer.Option(metavar="NAME", help="The planner [slots].")] = None,
     option: Annotated[
-        list[str] | None, typer.Option("--option", metavar="KEY=VALUE", help="An option of the planner; repeatable.")
+        list[str] | None,
+        typer.Option(
+            "--option", "--planner-option", metavar="KEY=VALUE", help="An option of the planner, as JSON; repeatable."
+        ),
     ] = None,
     arenas: Annotated[
         str | None,
@@ -96,8 +104,13 @@ def _shared(
     token: Annotated[str | None, typer.Option(metavar="HEX", help="The replay token, 64 hexadecimal digits.")] = None,
     seed: Annotated[int | None, typer.Option(metavar="N", help="Make the replay token from this seed [0].")] = None,
     rank: Annotated[int, typer.Option(metavar="R", help="This rank.")] = 0,
-    world_size: Annotated[int, typer.Option("--world-size", metavar="W", help="How many ranks there are.")] = 1,
-    shard: Annotated[str | None, typer.Option(metavar="FILE", help="The shard spec, JSON.")] = None,
+    world_size: Annotated[
+        int | None, typer.Option("--world-size", metavar="W", help="How many ranks there are [the mesh's, or 1].")
+    ] = None,
+    shard: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="The shard spec, JSON: the plan is the rank's share of the graph."),
+    ] = None,
     dims: Annotated[
         str | None, typer.Option(metavar="B=8,T=512", help="A point for the named dimensions [their upper bounds].")
     ] = None,
@@ -140,7 +153,7 @@ def read_request(
     token: str | None = None,
     seed: int | None = None,
     rank: int = 0,
-    world_size: int = 1,
+    world_size: int | None = None,
     shard: str | None = None,
     dims: str | None = None,
     budget: str | None = None,
@@ -155,8 +168,8 @@ def read_request(
         raise UsageFault(f"there is no addressing {addressing!r}.", "Choose offsets or blake3_sparse.")
     if seed is not None and not 0 <= seed <= U64_MAX:
         raise UsageFault(f"the seed {seed} is no uint64.", "Give one between 0 and 2^64 − 1.")
-    if not 0 <= rank < world_size:
-        raise UsageFault(f"there is no rank {rank} in a world of {world_size}.", "Ranks count from 0.")
+    if shard is None and not 0 <= rank < (world_size or 1):
+        raise UsageFault(f"there is no rank {rank} in a world of {world_size or 1}.", "Ranks count from 0.")
     return PlanRequest(
         mode=mode,
         preset=preset,
@@ -286,13 +299,23 @@ def resolve_opened(opened: Opened, name: str, request: PlanRequest, *, plans_too
     with progress_on_terminal() as progress:
         if isinstance(opened, PlainInstance):
             return Resolved(name, _plan_instance(opened, request, progress))
-        given = {f.name: getattr(request, f.name) for f in fields(request) if f.name not in ("addressing", "planner")}
-        solution = plan_graph(opened, **given, planner=request.planner or "slots", progress=progress)
+        solution = _plan_graph(opened, request, progress)
     if request.addressing != "offsets":
         from tmmu_core.plan.sparse import with_sparse_addresses
 
         solution = replace(solution, plan=with_sparse_addresses(solution.plan))
-    return Resolved(name, solution.plan, solution)
+    cut_from = solution.plan.ir_hash if request.shard_spec is not None else None
+    return Resolved(name, solution.plan, solution, cut_from=cut_from)
+
+
+def _plan_graph(graph: Graph, request: PlanRequest, progress: Progress | None) -> Solution:
+    """The whole graph's plan, or that of one rank's share under a shard spec."""
+    apart = ("addressing", "planner", "rank", "world_size", "shard_spec")
+    given = {f.name: getattr(request, f.name) for f in fields(request) if f.name not in apart}
+    given |= {"planner": request.planner or "slots", "progress": progress}
+    if request.shard_spec is None:
+        return plan_graph(graph, **given, rank=request.rank, world_size=request.world_size or 1)
+    return plan_rank(graph, request.shard_spec, request.rank, request.world_size, **given)
 
 
 def resolve_either(name: str, request: PlanRequest) -> Resolved:

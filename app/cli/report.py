@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -22,8 +22,18 @@ def command(
 ) -> int:
     """Write the report of a plan (or of a graph's plan) as one HTML file without outside references."""
     from app.report.build import build_report
+    from tmmu_core.judge.lint import lint_verdict
+    from tmmu_core.judge.verifier import verify_plan
 
     found = resolve(plan, request)
     before = None if baseline is None else whole(resolve_either(baseline, request))
-    write_output(output, build_report(found.solution or whole(found), baseline=before, title=title), "the report")
+    how: dict[str, Any] = {"dims": request.dims, "cut_from": found.cut_from}
+    data = build_report(
+        found.solution or whole(found),
+        baseline=before,
+        title=title,
+        verified=verify_plan(whole(found), found.graph, **how),
+        linted=lint_verdict(whole(found), found.graph, **how),
+    )
+    write_output(output, data, "the report")
     return FINE

@@ -16,6 +16,7 @@ from tmmu_core.errors import ContractError
 from tmmu_core.graph.model import DEFAULT_ARENAS, MODES, PRESETS, Graph
 from tmmu_core.plan.model import Plan
 from tmmu_core.plan.reading import Opened, PlainInstance
+from tmmu_core.plan.replan import sample_points
 from tmmu_core.planners import PLANNERS
 
 Planners = Annotated[
@@ -31,6 +32,14 @@ Alignments = Annotated[
     str | None,
     typer.Option("--alignments", metavar="N,N,…", help="Which arena alignments, in bytes [the arenas' own]."),
 ]
+Over = Annotated[
+    str | None,
+    typer.Option(
+        "--over",
+        metavar="B or B=1,8,…",
+        help="Every size of a named dimension's envelope (33 of a long one), or these.",
+    ),
+]
 
 
 @planning
@@ -41,6 +50,7 @@ def command(
     modes: Modes = None,
     presets: Presets = None,
     alignments: Alignments = None,
+    over: Over = None,
     json: AsJson = False,
 ) -> int:
     """Plan one graph (or instance) many times and tabulate. A row that cannot be planned tells its error's code.
@@ -62,12 +72,13 @@ def command(
             _words(modes, MODES) or (None,),
             _words(presets, PRESETS) or (None,),
             tuple(_number(text) for text in alignments.split(",")) if alignments else (None,),
+            _sizes(over, opened, graph) if over else (None,),
         )
     )
     if json:
         say_json({"graph": rows[0]["name"] if rows else graph, "rows": rows})
     else:
-        table(_COLUMNS, [_in_words(row) for row in rows])
+        table(_COLUMNS if over is None else (Column("dims"), *_COLUMNS), [_in_words(row) for row in rows])
     return FINE if any(row["error"] is None for row in rows) else BAD_INPUT
 
 
@@ -79,14 +90,18 @@ def _rows(
     modes: tuple[str | None, ...],
     presets: tuple[str | None, ...],
     alignments: tuple[int | None, ...],
+    points: tuple[tuple[str, int] | None, ...],
 ) -> Iterator[dict[str, Any]]:
     for mode in modes:
         for preset in presets:
             for alignment in alignments:
                 arenas = _aligned(opened, request.arenas, alignment)
-                for planner in planners:
+                for planner, point in ((planner, point) for planner in planners for point in points):
                     asked = replace(request, mode=mode, preset=preset, planner=planner, arenas=arenas)
                     row: dict[str, Any] = {"planner": planner, "mode": mode, "preset": preset, "alignment": alignment}
+                    if point is not None:
+                        asked = replace(asked, dims={**(request.dims or {}), point[0]: point[1]})
+                        row["dims"] = dict(asked.dims or {})
                     try:
                         yield {**row, **_figures(resolve_opened(opened, name, asked).plan), "error": None}
                     except ContractError as error:
@@ -137,7 +152,8 @@ _COLUMNS = (
 
 
 def _in_words(row: Mapping[str, Any]) -> list[str]:
-    head = [row["planner"], row["mode"] or "", row["preset"] or ""]
+    head = [",".join(f"{name}={size}" for name, size in row["dims"].items())] if "dims" in row else []
+    head += [row["planner"], row["mode"] or "", row["preset"] or ""]
     head.append("" if row["alignment"] is None else f"{row['alignment']:,}")
     if row["error"] is not None:
         return [*head, "", "", "", "", row["error"]["code_id"]]
@@ -150,6 +166,20 @@ def _words(text: str | None, known: tuple[str, ...]) -> tuple[str | None, ...]:
     if text is None:
         return ()
     return known if text.strip() == "all" else tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+def _sizes(text: str, opened: Opened, name: str) -> tuple[tuple[str, int], ...]:
+    """The points of ``--over``."""
+    dim, listed, values = (part.strip() for part in text.partition("="))
+    if not isinstance(opened, Graph) or dim not in opened.dims:
+        known = ", ".join(sorted(opened.dims)) if isinstance(opened, Graph) else ""
+        raise UsageFault(f"{name} has no dimension {dim!r}.", f"It names: {known}." if known else "It names none.")
+    if not listed:
+        return tuple((dim, value) for value in sample_points(opened.dims[dim]))
+    try:
+        return tuple((dim, int(value)) for value in values.split(","))
+    except ValueError:
+        raise UsageFault(f"--over: {values!r} are no whole numbers.", f"Write {dim}=1,8,32.") from None
 
 
 def _number(text: str) -> int:

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 from app import words
-from app.cli.judge import AgainstGraph, resolve_with_graph, tell
+from app.cli.judge import AgainstGraph, Replay, replay_findings, replay_record, replayed, resolve_with_graph, tell
 from app.cli.options import AsJson, PlanRequest, Source, planning, whole
 
 
 @planning
-def command(plan: Source, request: PlanRequest, graph: AgainstGraph = None, json: AsJson = False) -> int:
+def command(
+    plan: Source, request: PlanRequest, graph: AgainstGraph = None, replay: Replay = False, json: AsJson = False
+) -> int:
     """Verify a plan: no overlap in time and bytes, alignment, bounds, capacity, slots = max live, hashes.
 
-    A graph is planned first. With a finished plan, --graph gives the graph to check its live ranges against.
+    A graph is planned first. With a finished plan, --graph gives the graph to check its live ranges against
+    (and --shard its shard spec, where the plan is one rank's).
     Exit code: 0 nothing found, 1 a finding.
     """
     from tmmu_core.judge.verifier import verify_plan
 
     found, against = resolve_with_graph(plan, graph, request)
-    verdict = verify_plan(whole(found), against, dims=request.dims, arenas=request.arenas)
+    verdict = verify_plan(whole(found), against, dims=request.dims, arenas=request.arenas, cut_from=found.cut_from)
     checked = words.count(len(verdict.checked), "rule")
     headline = f"{verdict}; {checked} checked: {', '.join(verdict.checked)}"
-    return tell(verdict.findings, headline, json, checked=list(verdict.checked))
+    if not replay:
+        return tell(verdict.findings, headline, json, checked=list(verdict.checked))
+    run = replayed(found, against, request)
+    findings = [*verdict.findings, *replay_findings(run)]
+    return tell(findings, f"{headline}\n{run}", json, checked=list(verdict.checked), replay=replay_record(run))

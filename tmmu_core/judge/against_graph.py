@@ -43,15 +43,15 @@ class Seen:
     """Arenas in which storages must not alias."""
 
 
-def examine(facts: PlanFacts, graph: Graph, dims: Mapping[str, int] | None) -> Seen:
-    """Hold ``facts.plan`` against ``graph``."""
+def examine(facts: PlanFacts, graph: Graph, dims: Mapping[str, int] | None, cut_from: bytes | None = None) -> Seen:
+    """Hold ``facts.plan`` against ``graph``, or against a rank's share of the graph whose hash is ``cut_from``."""
     plan = facts.plan
     try:
         lives = _lives(plan, graph, dims)
     except ContractError as error:
         return Seen((_error("graph", f"the graph cannot be run as the plan says: {error}"),), None, None)
     findings = [
-        *check_graph(plan, graph, lives),
+        *check_graph(plan, graph, lives, cut_from),
         *check_tensors(plan, lives),
         *check_accesses(plan, lives),
         *check_ranges(plan, lives),
@@ -94,9 +94,9 @@ def _point(plan: Plan, graph: Graph) -> dict[str, int]:
     return point
 
 
-def check_graph(plan: Plan, graph: Graph, lives: Lives) -> Iterator[Finding]:
+def check_graph(plan: Plan, graph: Graph, lives: Lives, cut_from: bytes | None = None) -> Iterator[Finding]:
     """Rule ``graph``."""
-    if plan.ir_hash != ir_hash(graph):
+    if plan.ir_hash != (ir_hash(graph) if cut_from is None else cut_from):
         yield _error("graph", "the plan was made of another graph: the ir_hash differs.")
     run = lives.run
     if (plan.steps, plan.has_inputs_step) != (run.steps, run.has_inputs_step):

@@ -71,18 +71,23 @@ RULES: tuple[LintRule, ...] = (
 _RULE_OF = {rule: lint.name for lint in RULES for rule in lint.made_of}
 
 
-def lint_plan(plan: Plan, graph: Graph | None = None, *, dims: Mapping[str, int] | None = None) -> tuple[Finding, ...]:
+def lint_plan(
+    plan: Plan, graph: Graph | None = None, *, dims: Mapping[str, int] | None = None, cut_from: bytes | None = None
+) -> tuple[Finding, ...]:
     """Findings under the lint's names; those on lifetimes and hand-offs need the graph."""
-    found = [replace(finding, rule=_RULE_OF[finding.rule]) for finding in verify_plan(plan, graph, dims=dims).findings]
+    verified = verify_plan(plan, graph, dims=dims, cut_from=cut_from)
+    found = [replace(finding, rule=_RULE_OF[finding.rule]) for finding in verified.findings]
     if graph is not None:
         found += _undeclared(plan, graph)
     return shortened(found)
 
 
-def lint_verdict(plan: Plan, graph: Graph | None = None, *, dims: Mapping[str, int] | None = None) -> Verdict:
+def lint_verdict(
+    plan: Plan, graph: Graph | None = None, *, dims: Mapping[str, int] | None = None, cut_from: bytes | None = None
+) -> Verdict:
     """The same with the list of rules tried; ``ok`` when there are at most warnings."""
     tried = [rule.name for rule in RULES if graph is not None or rule.name != "undeclared_inplace"]
-    return Verdict(lint_plan(plan, graph, dims=dims), tuple(tried))
+    return Verdict(lint_plan(plan, graph, dims=dims, cut_from=cut_from), tuple(tried))
 
 
 def _undeclared(plan: Plan, graph: Graph) -> Iterator[Finding]:

@@ -50,11 +50,14 @@ def verify_plan(
     *,
     dims: Mapping[str, int] | None = None,
     arenas: Mapping[str, Arena | Mapping[str, Any]] | None = None,
+    cut_from: bytes | None = None,
 ) -> Verdict:
     """Check a plan; with ``graph``, against the graph that it was made of.
 
     ``dims`` is the point at which it was planned (read off the plan's shapes where it is not said), ``arenas`` the
-    configuration as given, where it is at hand. Never raises for a bad plan: what is wrong is in the verdict.
+    configuration as given, where it is at hand. ``cut_from`` says that ``graph`` is a rank's own and names the ir_hash
+    of the whole graph, which is what a rank's plan names (seed II.I). Never raises for a bad plan: what is wrong is in
+    the verdict.
     """
     broken = list(check_columns(plan))
     if broken:
@@ -76,7 +79,7 @@ def verify_plan(
         findings += check_slot_counts(facts, None)
     else:
         names |= against_graph.RULES
-        seen = against_graph.examine(facts, graph, dims)
+        seen = against_graph.examine(facts, graph, dims, cut_from)
         findings += seen.findings
         findings += check_slot_offsets(facts, seen.alignment)
         findings += check_slot_counts(facts, seen.arenas_with_pairs)

@@ -1,0 +1,182 @@
+"""Rank-local plans, the shadow replay and sweeps over a dimension, from the command line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from app.cli.main import run
+from tmmu_core.plan import files
+from tmmu_core.plan.model import Plan
+from tmmu_core.plan.ranks import plan_rank
+from tmmu_core.plan.reading import read_any
+
+SAMPLES = Path(__file__).resolve().parents[2] / "sample_graphs"
+DYNAMIC = str(SAMPLES / "dynamic_batch.tmmu.json")
+CHAIN = str(SAMPLES / "linear_chain.tmmu.json")
+BY_COLUMNS = {"mesh": {"tp": 4}, "tensors": {"w1": {"axis": 1, "mesh": "tp"}}}
+Told = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def told(capsysbinary: pytest.CaptureFixture[bytes]) -> Told:
+    """``told(*arguments) -> (exit code, stdout, stderr)``."""
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        capsysbinary.readouterr()
+        code = run(arguments)
+        out, err = capsysbinary.readouterr()
+        return code, out.decode(), err.decode()
+
+    return call
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> str:
+    path = tmp_path / "spec.json"
+    path.write_text(json.dumps(BY_COLUMNS))
+    return str(path)
+
+
+def test_a_shard_spec_cuts_the_shapes(told: Told, spec: str) -> None:
+    document = json.loads(told("plan", DYNAMIC, "--shard", spec, "--rank", "1", "--json")[1])
+    assert next(row for row in document["tensors"] if row["tensor_id"] == "w1")["shape"] == [784, 128]
+    assert (document["rank"], document["world_size"]) == (1, 4)
+
+
+def test_a_rank_planned_by_the_command_is_the_rank_of_the_core(told: Told, spec: str) -> None:
+    graph = read_any(Path(DYNAMIC).read_bytes(), DYNAMIC)
+    document = json.loads(told("plan", DYNAMIC, "--shard", spec, "--rank", "2", "--mode", "backward", "--json")[1])
+    alone = plan_rank(graph, BY_COLUMNS, 2, mode="backward").plan  # type: ignore[arg-type]
+    assert document["tmmu_plan_hash"] == alone.tmmu_plan_hash.hex()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--rank", "4"), "no rank 4 among 4"),
+        (("--rank", "0", "--world-size", "8"), "the world has 8 ranks"),
+    ],
+)
+def test_a_world_that_is_not_the_meshs_is_refused(told: Told, spec: str, options: tuple[str, ...], said: str) -> None:
+    code, _, err = told("plan", DYNAMIC, "--shard", spec, *options)
+    assert code == 2
+    assert said in err
+
+
+def test_a_split_that_leaves_a_rank_with_nothing_is_refused(told: Told, tmp_path: Path) -> None:
+    path = tmp_path / "spec.json"
+    path.write_text('{"mesh": {"tp": 16}, "tensors": {"w2": {"axis": 1, "mesh": "tp"}}}')
+    code, _, err = told("plan", DYNAMIC, "--shard", str(path), "--json")
+    assert code == 2
+    assert json.loads(err)["diagnostics"]["reason"] == "shard_too_small"
+
+
+def test_a_ranks_plan_is_verified_against_its_share_of_the_graph(told: Told, spec: str, tmp_path: Path) -> None:
+    path = str(tmp_path / "rank.json")
+    assert told("plan", DYNAMIC, "--shard", spec, "--rank", "3", "-o", path)[0] == 0
+    assert told("verify", path, "--graph", DYNAMIC, "--shard", spec)[0] == 0
+    assert told("lint", DYNAMIC, "--shard", spec, "--rank", "3")[0] == 0
+
+
+def test_a_ranks_plan_does_not_pass_for_one_of_the_whole_graph(told: Told, spec: str, tmp_path: Path) -> None:
+    path = str(tmp_path / "rank.json")
+    assert told("plan", DYNAMIC, "--shard", spec, "-o", path)[0] == 0
+    assert told("verify", path, "--graph", DYNAMIC)[0] == 1
+
+
+def test_a_shard_spec_has_no_effect_on_a_finished_plan_alone(told: Told, spec: str, tmp_path: Path) -> None:
+    path = str(tmp_path / "plan.json")
+    assert told("plan", DYNAMIC, "-o", path)[0] == 0
+    assert told("verify", path, "--shard", spec)[0] == 2
+
+
+def test_a_ranks_report_says_that_the_plan_is_verified(told: Told, spec: str, tmp_path: Path) -> None:
+    path = tmp_path / "rank.html"
+    assert told("report", DYNAMIC, "--shard", spec, "-o", str(path))[0] == 0
+    assert "ir_hash differs" not in path.read_text()
+
+
+# --- the shadow replay -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", ["verify", "apply"])
+def test_a_sound_plan_is_executed_without_a_finding(told: Told, command: str) -> None:
+    code, out, _ = told(command, CHAIN, "--replay", "--json")
+    assert code == 0
+    replay = json.loads(out)["replay"]
+    assert (replay["ok"], replay["steps"], replay["with_graph"]) == (True, 9, True)
+
+
+@pytest.mark.parametrize("command", ["verify", "apply"])
+def test_a_plan_whose_tensors_overlap_is_caught_by_executing_it(told: Told, command: str, tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    path.write_bytes(files.to_json(overlapping()))
+    code, out, _ = told(command, str(path), "--replay", "--json")
+    assert code == 1
+    assert not json.loads(out)["replay"]["ok"]
+
+
+def overlapping() -> Plan:
+    """A finished plan in which two live tensors lie in one place."""
+    opened = read_any(b"id,lower,upper,size\na,0,3,64\nb,1,4,64\n", "two.csv")
+    from tmmu_core.plan.instance import plan_problem
+
+    plan = plan_problem(opened.problem)  # type: ignore[union-attr]
+    return replace(plan, offset=plan.offset * 0)
+
+
+def test_a_replay_along_the_graph_of_a_finished_plan(told: Told, tmp_path: Path) -> None:
+    path = str(tmp_path / "plan.json")
+    assert told("plan", CHAIN, "-o", path)[0] == 0
+    assert json.loads(told("verify", path, "--graph", CHAIN, "--replay", "--json")[1])["replay"]["with_graph"]
+
+
+def test_without_the_flag_nothing_is_executed(told: Told) -> None:
+    assert "replay" not in json.loads(told("apply", CHAIN, "--json")[1])
+
+
+# --- sweeps over a dimension -------------------------------------------------------------------------------------
+
+
+def test_a_sweep_over_a_dimension_has_a_row_per_size(told: Told) -> None:
+    rows = json.loads(told("sweep", DYNAMIC, "--over", "B=1,8", "--planners", "slots", "--json")[1])["rows"]
+    assert [row["dims"] for row in rows] == [{"B": 1}, {"B": 8}]
+    assert rows[0]["extent_bytes"] < rows[1]["extent_bytes"]
+
+
+def test_a_sweep_over_an_envelope_has_all_its_sizes(told: Told) -> None:
+    rows = json.loads(told("sweep", DYNAMIC, "--over", "B", "--planners", "slots", "--json")[1])["rows"]
+    assert [row["dims"]["B"] for row in rows] == list(range(1, 33))
+
+
+def test_a_size_outside_the_envelope_is_a_row_with_its_error(told: Told) -> None:
+    rows = json.loads(told("sweep", DYNAMIC, "--over", "B=8,99", "--planners", "slots", "--json")[1])["rows"]
+    assert [row["error"] and row["error"]["code_id"] for row in rows] == [None, "INVALID_IR_SHAPES"]
+
+
+@pytest.mark.parametrize("over", ["C", "B=few"])
+def test_a_sweep_over_nothing_sensible_is_refused(told: Told, over: str) -> None:
+    assert told("sweep", DYNAMIC, "--over", over)[0] == 2
+
+
+def test_planner_options_are_json(told: Told) -> None:
+    code, out, _ = told(
+        "plan",
+        CHAIN,
+        "--planner",
+        "greedy",
+        "--planner-option",
+        "order=area",
+        "--planner-option",
+        "fit=tightest",
+        "--json",
+    )
+    assert code == 0
+    assert (
+        json.loads(out)["planner_options"] | {"order": "area", "fit": "tightest"} == json.loads(out)["planner_options"]
+    )
