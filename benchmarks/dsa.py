@@ -23,7 +23,7 @@ from tmmu_core.planners.ffd import AllocationPlan, MemoryRegion, TensorLifetime
 from tmmu_core.planners.instances import read_csv
 from tmmu_core.planners.problem import Packing, Problem
 
-DATA = Path(__file__).parent.parent / "tests" / "data" / "dsa"
+DATA = Path(__file__).parent.parent / "sample_graphs" / "instances"
 INSTANCES = (
     "A.1048576",
     "B.1048576",

@@ -24,7 +24,7 @@ from tmmu_core.planners.instances import read_csv
 from tmmu_core.planners.portfolio import portfolio
 from tmmu_core.planners.problem import Problem
 
-DATA = Path(__file__).parent.parent / "data" / "dsa"
+DATA = Path(__file__).parents[2] / "sample_graphs" / "instances"
 SMALL = {"budget": 200_000}
 
 # The textbook case in which max live (12) can be had, and largest-first cannot find it.

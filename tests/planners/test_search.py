@@ -15,7 +15,7 @@ from tmmu_core.planners.portfolio import portfolio
 from tmmu_core.planners.problem import Problem
 from tmmu_core.planners.search import search
 
-DATA = Path(__file__).parent.parent / "data" / "dsa"
+DATA = Path(__file__).parents[2] / "sample_graphs" / "instances"
 
 
 def instance(name: str) -> Problem:
