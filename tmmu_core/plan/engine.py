@@ -14,6 +14,7 @@ from typing import Any
 
 from tmmu_core.errors import AllocationFailure, ArenaTooSmall, ContractError, InvalidIrShapes
 from tmmu_core.graph.arenas import as_given, read_arenas
+from tmmu_core.graph.document import many_small_values
 from tmmu_core.graph.model import MODES, PRESETS, Arena, Graph, Mode, Preset
 from tmmu_core.liveness.analyse import analyse
 from tmmu_core.liveness.model import I64, Liveness
@@ -165,8 +166,10 @@ def _plan_graph(
         check_capacity(problem, summary)
     _check_budget(summaries, budget)
 
+    with many_small_values():
+        columns = plan_columns(liveness, placement, summaries)
     plan = assemble(
-        plan_columns(liveness, placement, summaries),
+        columns,
         summaries,
         ir_hash=ir_hash or canonical.ir_hash(graph),
         arena_config_hash=canonical.arena_config_hash(as_given(arenas)),
