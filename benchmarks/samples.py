@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tmmu_core.graph.importers import read_graph_file
-from tmmu_core.judge import verify_plan
+from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.plan.engine import plan_graph
 from tmmu_core.planners import PLANNERS
 
