@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import socket
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -11,6 +13,7 @@ import typer
 
 from app.cli.console import STREAM, UsageFault
 
+FIRST_PORT = 8501
 MAIN = Path(__file__).resolve().parents[1] / "main.py"
 
 Files = Annotated[
@@ -34,20 +37,41 @@ def command(
     for name in names:
         if not Path(name).is_file():
             raise UsageFault(f"there is no file {name}.", "Check the name.")
+    port = port or free_port(address)
+    print(f"TMMU Plan Explorer: http://{address}:{port}  (Ctrl-C stops it)", flush=True)
     # Replaced, not called: whoever stops this process stops the server.
     os.execv(sys.executable, arguments(names, no_browser, port, address))
 
 
-def arguments(names: list[str], no_browser: bool, port: int | None, address: str) -> list[str]:
+def free_port(address: str, first: int = FIRST_PORT) -> int:
+    """The first port from ``first`` on that nobody listens on at ``address``."""
+    for port in range(first, 65536):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((address, port))
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise UsageFault(
+                        f"nothing can be served at {address}: {error}.", "Name another --address."
+                    ) from None
+                continue
+            return port
+    raise UsageFault("every port is taken.", "Name one with --port.")
+
+
+def arguments(names: list[str], no_browser: bool, port: int, address: str) -> list[str]:
     """The command that serves the explorer."""
     return [
         sys.executable,
         *("-m", "streamlit", "run", str(MAIN)),
-        *(("--server.port", str(port)) if port is not None else ()),
+        *("--server.port", str(port)),
         *("--server.address", address),
         *("--server.headless", "true" if no_browser else "false"),
         *("--server.showEmailPrompt", "false"),
         *("--browser.gatherUsageStats", "false"),
+        # Streamlit's own greeting, on the terminal and on the page, is about building apps; ours says the address.
+        *("--logger.hideWelcomeMessage", "true"),
         "--",
         *names,
     ]

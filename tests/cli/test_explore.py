@@ -9,6 +9,7 @@ import urllib.request
 from pathlib import Path
 
 from app.cli.explore import arguments
+from app.cli.explore import free_port as next_free_port
 
 CHAIN = str(Path(__file__).resolve().parents[2] / "sample_graphs" / "linear_chain.tmmu.json")
 
@@ -35,8 +36,17 @@ def test_files_are_handed_over_behind_the_dashes() -> None:
     assert asked[asked.index("--server.headless") + 1] == "true"
 
 
-def test_without_a_port_the_server_finds_a_free_one() -> None:
-    assert "--server.port" not in arguments([], False, None, "localhost")
+def test_a_port_that_is_taken_is_passed_over() -> None:
+    with socket.socket() as held:
+        held.bind(("localhost", 0))
+        held.listen()
+        taken: int = held.getsockname()[1]
+        assert next_free_port("localhost", taken) > taken
+
+
+def test_streamlits_own_greeting_is_kept_off_the_page() -> None:
+    asked = arguments([], False, 9000, "localhost")
+    assert asked[asked.index("--logger.hideWelcomeMessage") + 1] == "true"
 
 
 def test_the_explorer_serves_until_it_is_stopped() -> None:
