@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import struct
 from typing import Any
 
 import pytest
@@ -39,7 +40,12 @@ VECTORS: list[tuple[Any, str]] = [
 
 @pytest.mark.parametrize(("value", "bytes_"), VECTORS)
 def test_a_value_has_one_encoding(value: Any, bytes_: str) -> None:
-    assert encode(value).hex() == bytes_
+    assert encode(value).hex() == production.cbor_canonical(value).hex() == bytes_
+
+
+def test_every_nan_is_the_one_nan() -> None:
+    (signalling,) = struct.unpack(">d", bytes.fromhex("fff0000000000001"))
+    assert encode(signalling).hex() == production.cbor_canonical(signalling).hex() == "fb7ff8000000000000"
 
 
 @pytest.mark.parametrize("value", [2**64, {1: 2}, {3}, object()])

@@ -27,12 +27,39 @@ READ_BEFORE_ITS_BASE = graph(
 )
 """part looks through flat, which is written only after part was read; both have a gradient."""
 
+READ_WITH_ITS_VIEW = graph(
+    [tensor("x", role="input"), view("v", "x", 2, 8), tensor("y")], [node("n", "x v", "y", inplace="any")], "x", "y"
+)
+"""n reads x and a part of x for the last time at one step: y may take over neither."""
 
-@pytest.mark.parametrize("g", [VIEWS_OF_NOTHING, READ_BEFORE_ITS_BASE])
+OVERWRITTEN_TWICE = graph(
+    [tensor("x", 8, "input"), view("v", "x", 4, 16), tensor("a"), tensor("b")],
+    [
+        node("n0", "v", "a", in_place_write=((0, 0),), inplace="none"),
+        node("n1", "a", "b", in_place_write=((0, 0),), inplace="none"),
+    ],
+    "x",
+    "b",
+)
+"""a overwrites the second half of x, b overwrites a."""
+
+SMALL = (VIEWS_OF_NOTHING, READ_BEFORE_ITS_BASE, READ_WITH_ITS_VIEW, OVERWRITTEN_TWICE)
+
+
+@pytest.mark.parametrize("g", SMALL)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("preset", PRESETS)
 def test_planner_and_reference_agree(g: Graph, mode: Mode, preset: Preset) -> None:
     assert disagreement(g, mode, preset, seeds=[0]) is None
+
+
+def test_a_tensor_read_with_its_view_is_not_handed_over() -> None:
+    assert plan_graph(READ_WITH_ITS_VIEW).plan.handoffs == ()
+
+
+def test_a_second_in_place_write_lies_where_the_first_one_lies() -> None:
+    plan = plan_graph(OVERWRITTEN_TWICE).plan
+    assert [int(plan.offset[plan.row_of[name]]) for name in ("x", "v", "a", "b")] == [0, 16, 16, 16]
 
 
 def test_views_of_what_nobody_writes_are_one_storage() -> None:

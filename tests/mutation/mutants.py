@@ -118,7 +118,7 @@ LIVENESS = _in(
         "§1 no other live member",
         "_others_death(ranges, groups)[x] > step",
         "_others_death(ranges, groups)[x] > step + 1",
-        (HANDOFFS, STORAGES, LAW),
+        (FOUND, HANDOFFS, STORAGES, LAW),
     ),
     ("handoffs.py", "§1 both lie in one arena", "arena_of[x] != arena_of[y],", "arena_of[x] < -9,", (HANDOFFS, LAW)),
     ("handoffs.py", "§1 no must_not_alias between them", "    if forbidden:\n", "    if False:\n", (HANDOFFS, LAW)),
@@ -189,7 +189,7 @@ SHARING = _in(
         "§3 y lies where x lies",
         "if index.base[x] >= 0 else offset[x]",
         "if index.base[x] >= 0 else 0",
-        (STORAGES, LAW, LARGE),
+        (FOUND, STORAGES, LAW, LARGE),
     ),
     (
         "views.py",
@@ -217,7 +217,7 @@ SHARING = _in(
         "§3 size = the greatest",
         "np.maximum.at(size, row, groups.offset[planned].astype(np.uint64) + ",
         "np.maximum.at(size, row, ",
-        (STORAGES, LAW),
+        (FOUND, STORAGES, LAW),
     ),
     (
         "analyse.py",
@@ -228,10 +228,10 @@ SHARING = _in(
     ),
     (
         "analyse.py",
-        "§3 persistent if a member is",
-        "hull_end[persistent] = max(timeline.steps, 1)",
-        "pass",
-        (STORAGES, LAW),
+        "§3 bases before views",
+        "key = (int(birth[m]), bool(base[m] >= 0), ids[m], m)",
+        "key = (int(birth[m]), False, ids[m], m)",
+        (STORAGES, LAW, LARGE),
     ),
     (
         "analyse.py",
