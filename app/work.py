@@ -131,7 +131,7 @@ def read_catalogue(folder: Path) -> tuple[Sample, ...]:
             teaches=entry.get("teaches", ""),
             group=entry.get("group", "samples"),
         )
-        for entry in listed["samples"]
+        for entry in [*listed["samples"], *listed.get("instances", ())]
     )
 
 

@@ -1,8 +1,8 @@
 """Write every sample: ``python -m sample_graphs.make`` (or ``make samples``). The same bytes at every run.
 
-``CATALOGUE`` is the one list: the gallery's order, the file, its title and what it teaches. ``index.json`` and
-``README.md`` are written from it. An entry without a maker is a file made elsewhere (its source says where); it is
-listed and left as it is.
+``CATALOGUE`` lists the graphs, ``INSTANCES`` what is no graph: the gallery's order, the file, its title and what it
+teaches. ``index.json`` and ``README.md`` are written from them. An entry without a maker is a file made elsewhere (its
+source says where); it is listed and left as it is.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from tmmu_core.graph.model import Graph
 HERE = Path(__file__).parent
 LIGHT_MODELS = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 
-LESSON, MODEL = "lesson", "model"
+LESSON, MODEL, INSTANCE, GIVEN = "lesson", "model", "instance", "given"
+"""Groups of the gallery: what teaches one thing, published networks, packing problems, and plans made elsewhere."""
 
 
 @dataclass(frozen=True)
@@ -211,6 +212,62 @@ CATALOGUE: tuple[Sample, ...] = (
 )
 
 
+def challenge(letter: str, rest: str) -> Sample:
+    file = f"instances/{letter}.1048576.csv"
+    return Sample(file, f"MiniMalloc {letter}", rest, None, INSTANCE, "google/minimalloc")
+
+
+INSTANCES: tuple[Sample, ...] = (
+    challenge("A", "An accelerator's SRAM: no greedy order fits it into 1,048,576 bytes, search does."),
+    challenge("B", "The same memory, another program: 170 buffers."),
+    challenge("C", "203 buffers whose packing goes down to 1,039,360 bytes, and not below."),
+    challenge("D", "213 buffers, for which height and bound are hardest to bring together."),
+    challenge("E", "215 buffers."),
+    challenge("F", "296 buffers: the largest of the six."),
+    Sample(
+        "instances/somas_resnet50.csv",
+        "SOMAS ResNet-50",
+        "A trace of MindSpore: a thousand buffers, and a gap of tenths of a percent to close.",
+        None,
+        INSTANCE,
+        "cappadokes/idealloc",
+    ),
+    Sample(
+        "instances/somas_tiny_bert.csv",
+        "SOMAS TinyBERT",
+        "A trace of MindSpore: two thousand buffers.",
+        None,
+        INSTANCE,
+        "cappadokes/idealloc",
+    ),
+    Sample(
+        "instances/iree_first.csv",
+        "IREE, a small module",
+        "Opens as IREE placed it; plan it again and compare.",
+        None,
+        GIVEN,
+        "cappadokes/idealloc",
+    ),
+    Sample(
+        "instances/iree_mobilebert.csv",
+        "IREE, MobileBERT",
+        "Opens as IREE placed it; plan it again and compare.",
+        None,
+        GIVEN,
+        "cappadokes/idealloc",
+    ),
+    Sample(
+        "instances/xla_transformer_step.txt",
+        "XLA, a transformer's training step",
+        "A dump with XLA's own offsets: donated parameters hold temporaries. A re-plan is 5 % smaller.",
+        None,
+        GIVEN,
+        "python -m sample_graphs.make_xla",
+    ),
+)
+"""What opens without a graph: packing problems, and plans that another tool made."""
+
+
 def content(sample: Sample) -> bytes | None:
     """The file's bytes, or ``None`` for a file made elsewhere."""
     if sample.make is None or isinstance(sample.make, bytes):
@@ -220,11 +277,14 @@ def content(sample: Sample) -> bytes | None:
 
 def index() -> str:
     """``index.json``: what the gallery shows, in its order."""
-    rows = [
-        {"file": s.file, "title": s.title, "teaches": s.teaches, "group": s.group, "source": s.source}
-        for s in CATALOGUE
+    listed = {"samples": _rows(CATALOGUE), "instances": _rows(INSTANCES)}
+    return json.dumps(listed, ensure_ascii=False, indent=1) + "\n"
+
+
+def _rows(samples: tuple[Sample, ...]) -> list[dict[str, str]]:
+    return [
+        {"file": s.file, "title": s.title, "teaches": s.teaches, "group": s.group, "source": s.source} for s in samples
     ]
-    return json.dumps({"samples": rows}, ensure_ascii=False, indent=1) + "\n"
 
 
 def readme() -> str:
@@ -243,6 +303,8 @@ def readme() -> str:
             for s in CATALOGUE
             if s.group == group
         ]
+    lines += ["", "## Without a graph", "", "Where they come from is told in [`instances/`](instances/README.md).", ""]
+    lines += [f"- [`{s.file}`]({s.file}): {s.title}. {s.teaches}" for s in INSTANCES]
     lines += [
         "",
         "The nine topologies from the onnx package are real network structures with their weights replaced by",

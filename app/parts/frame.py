@@ -246,6 +246,8 @@ GROUPS = {
     "model": "Networks",
     "lesson": "Lessons: each one teaches one thing",
     "training": "Training steps",
+    "instance": "Packing problems: lives and sizes, no graph",
+    "given": "Plans that other tools made, to look at and to plan again",
 }
 """What the catalogue's groups are called."""
 

@@ -13,6 +13,7 @@ from tmmu_core.graph.index import index_graph
 from tmmu_core.graph.model import Graph
 from tmmu_core.plan.engine import plan_graph
 from tmmu_core.plan.model import ArenaSummary
+from tmmu_core.plan.reading import PlainInstance, read_any
 
 MIB = 1 << 20
 MADE_HERE = [sample for sample in make.CATALOGUE if sample.make is not None]
@@ -40,12 +41,22 @@ def test_the_catalogue_and_the_page_list_every_sample() -> None:
     assert (make.HERE / "index.json").read_text(encoding="utf-8") == make.index()
     assert (make.HERE / "README.md").read_text(encoding="utf-8") == make.readme()
     listed = {sample.file for sample in make.CATALOGUE} | {"index.json"}
+    instances = {f"instances/{path.name}" for path in (make.HERE / "instances").iterdir() if path.suffix != ".md"}
+    assert {sample.file for sample in make.INSTANCES} == instances
     assert {path.name for path in make.HERE.iterdir() if path.suffix in (".json", ".cbor", ".gz")} == listed
 
 
 def test_each_title_is_there_once() -> None:
-    rows = json.loads(make.index())["samples"]
+    listed = json.loads(make.index())
+    rows = [*listed["samples"], *listed["instances"]]
     assert len({row["title"] for row in rows}) == len(rows)
+
+
+@pytest.mark.parametrize("sample", make.INSTANCES, ids=lambda sample: sample.file)
+def test_an_instance_opens_and_has_offsets_where_its_group_says_so(sample: make.Sample) -> None:
+    opened = read_any((make.HERE / sample.file).read_bytes(), sample.file)
+    assert isinstance(opened, PlainInstance)
+    assert (opened.packing is not None) == (sample.group == make.GIVEN)
 
 
 def activations(sample: Graph, mode: str = "inference", preset: str | None = None) -> ArenaSummary:

@@ -116,10 +116,15 @@ def _not_instance(data: bytes) -> str:
     return ""
 
 
+def _stem(name: str) -> str:
+    """A file's name without its folder, so that a plan is called the same wherever its instance lies."""
+    return name.replace("\\", "/").rpartition("/")[2].removesuffix(".gz")
+
+
 def _read_instance(data: bytes, name: str) -> PlainInstance:
     found = instances.read_csv(data, source=name)
     packing = None if found.offset is None else Packing(offset=found.offset)
-    return PlainInstance(name.removesuffix(".gz").removesuffix(".csv"), found.problem, packing, found.notes)
+    return PlainInstance(_stem(name).removesuffix(".csv"), found.problem, packing, found.notes)
 
 
 def _read_xla(data: bytes, name: str) -> PlainInstance:
@@ -140,7 +145,7 @@ def _read_xla(data: bytes, name: str) -> PlainInstance:
         roles=tuple([buffer.role for buffer in dump.buffers]),
     )
     packing = Packing(offset=np.array(column("offset"), np.uint64))
-    return PlainInstance(name.removesuffix(".gz").removesuffix(".txt"), problem, packing, dump.told)
+    return PlainInstance(_stem(name).removesuffix(".txt"), problem, packing, dump.told)
 
 
 FORMATS: tuple[Format, ...] = (
