@@ -1,0 +1,61 @@
+"""Every planner's plan passes the verifier and the shadow replay, on a thousand random instances and on the samples."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.golden import SAMPLES, sample_files
+from tests.planners.packings import problems
+from tmmu_core.graph.importers import read_graph_file
+from tmmu_core.judge.verifier import verify_plan
+from tmmu_core.plan.engine import plan_graph
+from tmmu_core.plan.instance import plan_problem
+from tmmu_core.planners import PLANNERS
+from tmmu_core.planners.problem import Problem
+from tmmu_core.runtime.shadow import shadow_replay
+
+OF_ONE_ARENA = sorted(name for name, entry in PLANNERS.items() if not entry.across)
+SMALL = [file for file in sample_files() if (SAMPLES / file).stat().st_size < 25_000]
+OPTIONS = {
+    "greedy": st.fixed_dictionaries(
+        {
+            "order": st.sampled_from(["size", "area", "birth", "length", "size_length", "breadth"]),
+            "fit": st.sampled_from(["lowest", "tightest", "free_list"]),
+        }
+    ),
+    "search": st.fixed_dictionaries({"seed": st.integers(0, 9), "iterations": st.integers(0, 50)}),
+    "exact": st.fixed_dictionaries({"budget": st.sampled_from([0, 1, 100, 10_000])}),
+}
+
+
+@pytest.mark.parametrize("planner", [name for name in OF_ONE_ARENA if name not in ("slots", "naive")])
+def test_a_thousand_random_instances_are_packed_rightly(planner: str) -> None:
+    @settings(max_examples=1000, deadline=None)
+    @given(problems(odd=False), OPTIONS.get(planner, st.just({})))
+    def holds(problem: Problem, options: dict[str, object]) -> None:
+        plan = plan_problem(problem, planner=planner, options=options)
+        assert verify_plan(plan).findings == ()
+        assert shadow_replay(plan).findings == ()
+
+    holds()
+
+
+@pytest.mark.parametrize("planner", ["slots", "naive"])
+@settings(max_examples=1000, deadline=None)
+@given(problem=problems(odd=False))
+def test_a_thousand_random_instances_are_coloured_rightly(planner: str, problem: Problem) -> None:
+    plan = plan_problem(problem, planner=planner)
+    assert shadow_replay(plan).findings == ()
+    assert [f for f in verify_plan(plan).findings if f.severity != "warning"] == []
+
+
+@pytest.mark.parametrize("file", SMALL)
+@pytest.mark.parametrize("planner", sorted(PLANNERS))
+def test_a_sample_is_planned_rightly(planner: str, file: str) -> None:
+    graph = read_graph_file(SAMPLES / file)
+    for mode in ("inference", "backward"):
+        solved = plan_graph(graph, planner=planner, mode=mode)  # type: ignore[arg-type]
+        assert [f for f in verify_plan(solved.plan, graph).findings if f.severity != "warning"] == []
+        assert shadow_replay(solved).findings == ()
