@@ -49,6 +49,20 @@ class Choice:
     step: int | None = None
     arena: str = ""
     """The arena looked at; ``*`` for all at once where they are drawn; empty for the one in which most is planned."""
+    shard: str = ""
+    """The shard spec that Ranks plans by, as JSON; empty for the first of its presets."""
+    rank: int | None = None
+    """The rank of ``shard`` whose share of the graph is planned; ``None`` for the whole graph."""
+    look: int | None = None
+    """The rank that Ranks has opened."""
+    dim: str = ""
+    """The dimension that Shapes varies; empty for the first."""
+    shapes: str = ""
+    """The sequence of shapes of a replan session, as typed; empty for a preset."""
+    policy: str = ""
+    """The session's replan policy; empty for the graph's own."""
+    plan_at: str = ""
+    """Where a session plans: ``upper`` ends of the envelopes, or at each ``point``."""
 
     def but(self, **changes: Any) -> Choice:
         """A copy with some fields changed."""
@@ -60,16 +74,29 @@ class Choice:
         return (
             *(self.source, self.mode, self.preset, self.planner, self.alignment, self.capacities),
             *(self.page_size, self.budget, self.dims),
+            *((self.shard, self.rank) if self.rank is not None else ("", None)),
         )
 
 
-_TEXTS = ("source", "mode", "preset", "planner", "baseline", "view", "colour", "selected", "search", "arena")
-_NUMBERS = ("alignment", "page_size", "budget", "step")
+_TEXTS = (
+    *("source", "mode", "preset", "planner", "baseline", "view", "colour", "selected", "search", "arena"),
+    *("shard", "dim", "shapes", "policy", "plan_at"),
+)
+_NUMBERS = ("alignment", "page_size", "budget", "step", "rank", "look")
 _PAIRS = ("capacities", "dims")
 _NAMES = {"source": "graph", "selected": "tensor", "search": "q", "page_size": "page", "capacities": "capacity"}
 """Field → its name in a link, where the two differ."""
 
-_ALLOWED: dict[str, tuple[str, ...]] = {"mode": MODES, "preset": PRESETS, "view": VIEWS, "colour": COLOURS}
+POLICIES = ("ABORT", "REPLAN_AT_SAFEPOINT")
+PLAN_AT = ("upper", "point")
+_ALLOWED: dict[str, tuple[str, ...]] = {
+    "mode": MODES,
+    "preset": PRESETS,
+    "view": VIEWS,
+    "colour": COLOURS,
+    "policy": POLICIES,
+    "plan_at": PLAN_AT,
+}
 
 
 def to_query(choice: Choice) -> dict[str, str]:

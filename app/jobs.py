@@ -55,6 +55,11 @@ class Job(Generic[T]):
         """Whether there is an answer, or an error."""
         return self._finished.is_set()
 
+    @property
+    def worked(self) -> bool:
+        """Whether it is finished and there is an answer."""
+        return self.finished and self._error is None
+
     def wait(self, seconds: float) -> bool:
         """Wait up to ``seconds`` for the end; whether it came."""
         return self._finished.wait(seconds)

@@ -31,16 +31,20 @@ class Judgement:
     lint: Verdict
 
 
-def judge(plan: Plan, graph: Graph | None, dims: Mapping[str, int] | None) -> Judgement:
-    """Judge here, now."""
-    return Judgement(verify_plan(plan, graph, dims=dims), lint_verdict(plan, graph, dims=dims))
+def judge(plan: Plan, graph: Graph | None, dims: Mapping[str, int] | None, cut_from: bytes | None = None) -> Judgement:
+    """Judge here, now. ``cut_from`` is the ir_hash of the whole graph where ``graph`` is a rank's share of it."""
+    return Judgement(
+        verify_plan(plan, graph, dims=dims, cut_from=cut_from), lint_verdict(plan, graph, dims=dims, cut_from=cut_from)
+    )
 
 
-def judge_politely(plan: Plan, graph: Graph | None, dims: Mapping[str, int] | None) -> Judgement:
+def judge_politely(
+    plan: Plan, graph: Graph | None, dims: Mapping[str, int] | None, cut_from: bytes | None = None
+) -> Judgement:
     """The same; a large plan in a process of its own."""
     if len(plan) < OUTSIDE_FROM:
-        return judge(plan, graph, dims)
-    question = pickle.dumps((plan, graph, dims), protocol=pickle.HIGHEST_PROTOCOL)
+        return judge(plan, graph, dims, cut_from)
+    question = pickle.dumps((plan, graph, dims, cut_from), protocol=pickle.HIGHEST_PROTOCOL)
     told = subprocess.run([sys.executable, "-m", "app.judging"], input=question, capture_output=True, check=False)
     assert told.returncode == 0, told.stderr.decode(errors="replace")
     answer = pickle.loads(told.stdout)

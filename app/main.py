@@ -22,6 +22,8 @@ PAGES = (
     ("fragmentation", "Fragmentation"),
     ("compare", "Compare"),
     ("planners", "Planners"),
+    ("shapes", "Shapes"),
+    ("ranks", "Ranks"),
     ("graph", "Graph"),
     ("report", "Report"),
 )

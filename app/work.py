@@ -21,6 +21,7 @@ from app import words
 from app.choice import Choice, arena_config, has_defaults
 from app.jobs import Desk, Job
 from app.judging import Judgement, judge_politely
+from app.worlds import spec_of
 from tmmu_core.errors import TmmuError, UnreadableInput
 from tmmu_core.graph.model import Graph
 from tmmu_core.liveness.timeline import default_mode, default_preset
@@ -29,10 +30,12 @@ from tmmu_core.plan.engine import Solution, plan_graph
 from tmmu_core.plan.instance import GIVEN, plan_problem
 from tmmu_core.plan.metrics import PlanStorages, arena_number, storages_of
 from tmmu_core.plan.model import Plan
+from tmmu_core.plan.ranks import RankPlans, plan_rank
 from tmmu_core.plan.reading import read_any
 from tmmu_core.plan.trace import Trace
 from tmmu_core.planners import PLANNERS
 from tmmu_core.planners.problem import Packing, Problem, Progress
+from tmmu_core.runtime.shadow import ShadowVerdict, shadow_replay
 
 SAMPLES = Path(__file__).resolve().parents[1] / "sample_graphs"
 DEFAULT_PLANNER = "slots"
@@ -236,8 +239,8 @@ class Shown:
 
     @property
     def graph(self) -> Graph | None:
-        """The graph as given, where there is one."""
-        return self.opened.graph
+        """The graph that is planned, where there is one: as given, or a rank's share of it."""
+        return self.solution.graph if self.solution is not None else self.opened.graph
 
     @property
     def key(self) -> str:
@@ -284,17 +287,36 @@ def make_plan(choice: Choice, progress: Progress | None = None) -> Shown:
         )
         return Shown(full, opened, plan)
     assert opened.graph is not None
-    solution = plan_graph(
-        opened.graph,
-        mode=full.mode,  # type: ignore[arg-type]
-        preset=full.preset,  # type: ignore[arg-type]
-        planner=full.planner,
-        arenas=None if has_defaults(full) else arena_config(full, arenas_in_use(full, opened)),
-        dims=dict(full.dims) or None,
-        budget=full.budget,
-        progress=progress,
-    )
+    if full.rank is None:
+        solution = plan_graph(opened.graph, **how_to_plan(full, opened), progress=progress)
+    else:
+        solution = _plan_a_rank(choice, opened.graph, full.rank, how_to_plan(full, opened))
     return Shown(full, opened, solution.plan, solution)
+
+
+def how_to_plan(full: Choice, opened: Opened) -> dict[str, Any]:
+    """The arguments of ``plan_graph`` that a choice with its defaults said makes."""
+    return {
+        "mode": full.mode,
+        "preset": full.preset,
+        "planner": full.planner,
+        "arenas": None if has_defaults(full) else arena_config(full, arenas_in_use(full, opened)),
+        "dims": dict(full.dims) or None,
+        "budget": full.budget,
+    }
+
+
+def ranks_key(choice: Choice) -> tuple[Any, ...]:
+    """What the plans of all ranks depend on."""
+    return ("ranks", *choice.but(rank=None).problem, choice.shard)
+
+
+def _plan_a_rank(choice: Choice, graph: Graph, rank: int, how: dict[str, Any]) -> Solution:
+    known = desk().known(ranks_key(choice))
+    if known is not None and known.worked and rank < known.answer().world_size:  # all ranks are planned: this one too
+        everybody: RankPlans = known.answer()
+        return replace(everybody.solution(rank), plan=everybody.plan(rank))
+    return plan_rank(graph, spec_of(choice.shard), rank, **how)
 
 
 def baseline_of(choice: Choice) -> Choice | None:
@@ -304,7 +326,7 @@ def baseline_of(choice: Choice) -> Choice | None:
     if choice.baseline.startswith("planner:"):
         return choice.but(planner=choice.baseline.removeprefix("planner:"))
     return choice.but(
-        source=choice.baseline, **{name: getattr(Choice(), name) for name in ("capacities", "dims", "budget")}
+        source=choice.baseline, **{name: getattr(Choice(), name) for name in ("capacities", "dims", "budget", "rank")}
     )
 
 
@@ -434,7 +456,15 @@ def storages_alive(shown: Shown, step: int, arena: str) -> list[tuple[int, int]]
 def judgement(shown: Shown) -> Job[Judgement]:
     """The job that judges a plan as it is, whoever made it."""
     dims = dict(shown.choice.dims) or None
-    return desk().job(("judge", shown.key), "judging", lambda _: judge_politely(shown.plan, shown.graph, dims))
+    cut_from = shown.plan.ir_hash if shown.choice.rank is not None else None
+    return desk().job(
+        ("judge", shown.key), "judging", lambda _: judge_politely(shown.plan, shown.graph, dims, cut_from)
+    )
+
+
+def replay(shown: Shown) -> Job[ShadowVerdict]:
+    """The job that executes a plan on shadow memory."""
+    return desk().job(("replay", shown.key), "executing", lambda _: shadow_replay(shown.solution or shown.plan))
 
 
 def compared(left: Shown, right: Shown) -> Comparison:

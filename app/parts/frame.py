@@ -76,7 +76,18 @@ def _last_good(chosen: Choice) -> Shown:
     return answer
 
 
-_PROBLEM_FIELDS = ("mode", "preset", "planner", "alignment", "capacities", "page_size", "budget", "dims")
+_PROBLEM_FIELDS = (
+    "mode",
+    "preset",
+    "planner",
+    "alignment",
+    "capacities",
+    "page_size",
+    "budget",
+    "dims",
+    "shard",
+    "rank",
+)
 
 
 def progress(job: Job[Any], title: str, *, follow: bool = False) -> None:
@@ -143,6 +154,15 @@ def toolbar(chosen: Choice, opened: Opened) -> None:
             _arenas_label(full), icon=":material/memory:", key="arenas", disabled=fixed, help=why_not if fixed else None
         ):
             _arena_controls(full, opened)
+        if full.rank is not None:
+            st.button(
+                f"rank {full.rank}",
+                icon=":material/close:",
+                key="whole-graph",
+                help="All pages show this rank's share of the graph. Click for the whole graph.",
+                on_click=state.choose,
+                kwargs={"rank": None},
+            )
 
 
 def _pick(name: str, options: tuple[str, ...], value: str, *, disabled: bool, help: str | None) -> None:

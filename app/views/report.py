@@ -151,6 +151,8 @@ def command(shown: Shown) -> str:
         words_ += ["--mode", chosen.mode, "--preset", chosen.preset]
     if chosen.dims:
         words_ += ["--dims", ",".join(f"{name}={n}" for name, n in chosen.dims)]
+    if chosen.rank is not None:
+        words_ += ["--shard", "shards.json", "--rank", str(chosen.rank)]
     if chosen.budget is not None:
         words_ += ["--budget", str(chosen.budget)]
     if not has_defaults(chosen):

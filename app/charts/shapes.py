@@ -1,0 +1,184 @@
+"""Bytes as a function of a dimension, and over the iterations of a replan session."""
+
+from __future__ import annotations
+
+import numpy as np
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from app import words
+from app.charts.base import BAD, LINE, LIVE, bytes_axis, figure
+from tmmu_core.plan.replan import DimCurve, ReplanLog
+
+
+def dim_curve(curve: DimCurve, arena: str, *, now: int, capacity: int, whole: bool, height: int = 300) -> go.Figure:
+    """Extent (line) and peak live bytes (filled) of one arena; the current point, the capacity, refused sizes.
+
+    ``whole``: every size of the envelope was planned. Where only some were, the line is broken into marks: nothing is
+    known between them. Marks carry the size in ``x``, for clicks.
+    """
+    fig = figure(height)
+    x = curve.values.tolist()
+    column = curve.arena_names.index(arena)
+    extent, live = curve.extent_bytes[:, column].tolist(), curve.peak_live_bytes[:, column].tolist()
+    top = max([1, *extent, *live])
+    mode = "lines+markers" if whole else "markers"
+    wide = [*x, x[-1] + 1] if x else []  # the last size is a step as wide as the others
+    for name, values, colour, fill in (
+        ("peak live bytes", live, LIVE, "tozeroy"),
+        ("extent", extent, LINE if extent != live else LIVE, None),
+    ):
+        if whole:
+            fig.add_trace(
+                go.Scatter(
+                    x=[v - 0.5 for v in wide],
+                    y=[*values, *values[-1:]],
+                    mode="lines",
+                    line={"shape": "hv", "width": 1.6, "color": colour, "dash": "solid" if fill is None else "dot"},
+                    fill=fill,
+                    fillcolor="rgba(0,114,178,0.14)",
+                    hoverinfo="skip",
+                )
+            )
+        fig.add_trace(
+            go.Scatter(
+                x=x,
+                y=values,
+                mode="markers",
+                name=name,
+                marker={
+                    "size": 5 if mode == "markers" or fill is None else 3,
+                    "color": colour,
+                    "symbol": "circle" if fill else "line-ew",
+                    "line": {"width": 2, "color": colour},
+                    "opacity": 0 if whole else 1,
+                },
+                selected={"marker": {"opacity": 0 if whole else 1}},
+                unselected={"marker": {"opacity": 0 if whole else 1}},
+                customdata=[words.full_bytes(v) for v in values],
+                hovertemplate=f"{curve.dim} = %{{x}}<br>{name} %{{customdata}}<extra></extra>",
+            )
+        )
+    if capacity < words.UNLIMITED:
+        if capacity <= 4 * top:
+            top = max(top, capacity)
+        fig.add_hline(
+            y=min(capacity, top),
+            line={"color": BAD, "width": 1.3, "dash": "dash"},
+            annotation={"text": f"capacity {words.short_bytes(capacity)}", "font": {"size": 11, "color": BAD}},
+            annotation_position="top left",
+        )
+    refused = [value for value, _ in curve.refused]
+    if refused:
+        fig.add_trace(
+            go.Scatter(
+                x=refused,
+                y=[0] * len(refused),
+                mode="markers",
+                name="refused",
+                marker={"symbol": "x", "size": 8, "color": BAD},
+                cliponaxis=False,
+                customdata=[error.message for _, error in curve.refused],
+                hovertemplate=f"{curve.dim} = %{{x}} refused<br>%{{customdata}}<extra></extra>",
+            )
+        )
+    fig.add_vline(x=now, line={"color": LINE, "width": 2})
+    at = x.index(now) if now in x else None
+    if at is not None:
+        right = now > (x[0] + x[-1]) / 2
+        fig.add_annotation(
+            x=now,
+            y=1,
+            yref="paper",
+            yanchor="top",
+            text=f"<b>{curve.dim} = {now:,}: {words.short_bytes(extent[at])}</b>",
+            showarrow=False,
+            xanchor="right" if right else "left",
+            xshift=-8 if right else 8,
+        )
+    ends = [*x, *refused, now]
+    pad = 0.5 if whole else max(0.5, (max(ends) - min(ends)) * 0.02)
+    fig.update_xaxes(
+        range=[min(ends) - pad, max(ends) + pad], title={"text": curve.dim, "standoff": 4}, fixedrange=True
+    )
+    fig.update_yaxes(bytes_axis(top), fixedrange=True)
+    fig.update_yaxes(range=[0, top * 118 // 100])
+    fig.update_layout(
+        margin={"l": 70, "r": 14, "t": 10, "b": 40}, clickmode="event+select", hovermode="closest", dragmode=False
+    )
+    return fig
+
+
+def session_chart(log: ReplanLog, arena: str, dim: str, *, height: int = 330) -> go.Figure:
+    """Over the iterations: the extent in force, and below it the size that came under the size planned for."""
+    fig = make_subplots(rows=2, cols=1, shared_xaxes=True, row_heights=[0.55, 0.45], vertical_spacing=0.09)
+    fig.update_layout(figure(height).layout)
+    steps = [one.number for one in log.iterations]
+    x = [*[n - 0.5 for n in steps], steps[-1] + 0.5]
+    extents = [_extent(one.solution.plan, arena) for one in log.iterations]
+    planned = [dict(one.planned_at)[dim] for one in log.iterations]
+    came = [dict(one.point)[dim] for one in log.iterations]
+    line = {"shape": "hv", "width": 1.8}
+    fig.add_trace(
+        go.Scatter(
+            x=x,
+            y=[*extents, extents[-1]],
+            mode="lines",
+            line={**line, "color": LIVE},
+            fill="tozeroy",
+            fillcolor="rgba(0,114,178,0.14)",
+            customdata=[words.full_bytes(n) for n in [*extents, extents[-1]]],
+            hovertemplate=f"{arena} %{{customdata}}<extra></extra>",
+        ),
+        row=1,
+        col=1,
+    )
+    again = [k for k, one in enumerate(log.iterations) if one.replanned]
+    fig.add_trace(
+        go.Scatter(
+            x=[steps[k] - 0.5 for k in again],
+            y=[extents[k] for k in again],
+            mode="markers",
+            marker={"symbol": "diamond", "size": 10, "color": BAD, "line": {"width": 1, "color": "white"}},
+            customdata=["from the cache" if log.iterations[k].cached else "planned anew" for k in again],
+            hovertemplate="replanned, %{customdata}<extra></extra>",
+            cliponaxis=False,
+        ),
+        row=1,
+        col=1,
+    )
+    fig.add_trace(
+        go.Bar(x=steps, y=came, width=0.55, marker={"color": LIVE}, hovertemplate=f"{dim} = %{{y}}<extra></extra>"),
+        row=2,
+        col=1,
+    )
+    fig.add_trace(
+        go.Scatter(
+            x=x,
+            y=[*planned, planned[-1]],
+            mode="lines",
+            line={**line, "color": LINE, "dash": "dot"},
+            hovertemplate=f"planned for {dim} = %{{y}}<extra></extra>",
+        ),
+        row=2,
+        col=1,
+    )
+    top = max([1, *extents])
+    fig.update_yaxes(bytes_axis(top), row=1, col=1)
+    fig.update_yaxes(range=[0, top * 118 // 100], row=1, col=1)
+    high = max([1, *planned, *came])
+    fig.update_yaxes(range=[0, high * 1.15], nticks=4, title={"text": dim, "standoff": 6}, row=2, col=1)
+    fig.update_xaxes(range=[-0.6, len(steps) - 0.4], tickformat="d", dtick=max(1, len(steps) // 20))
+    fig.update_xaxes(title={"text": "iteration", "standoff": 4}, row=2, col=1)
+    fig.update_layout(margin={"l": 76, "r": 14, "t": 10, "b": 40}, hovermode="x", bargap=0.4)
+    return fig
+
+
+def _extent(plan: object, arena: str) -> int:
+    summary = plan.arena_of.get(arena)  # type: ignore[attr-defined]
+    return int(summary.extent_bytes) if summary is not None else 0
+
+
+def varies(values: np.ndarray) -> bool:
+    """Whether a column holds more than one value."""
+    return bool(len(values)) and bool((values != values[0]).any())

@@ -1,0 +1,291 @@
+"""The pages Shapes and Ranks, run by streamlit without a browser; and what they are made of."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import streamlit as st
+
+from app import envelopes, work, worlds
+from app.charts.ranks import fold, heat_map
+from app.charts.shapes import dim_curve
+from app.choice import Choice
+from tests.app.test_pages import claim, html, opened
+from tests.build import graph, node, tensor
+from tmmu_core.errors import UnreadableInput
+from tmmu_core.graph.model import Dim
+from tmmu_core.graph.sharding import read_spec
+from tmmu_core.plan.ranks import plan_ranks
+from tmmu_core.plan.reading import read_any
+from tmmu_core.plan.replan import peak_over_dim
+from tmmu_core.plan.trace import Trace
+
+DYNAMIC = "sample:dynamic_batch"
+B = {"B": Dim(1, 32)}
+COLUMNS = '{"mesh":{"tp":4},"tensors":{"w1":{"axis":1,"mesh":"tp"}}}'
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _fresh() -> Iterator[None]:
+    st.cache_resource.clear()
+    yield
+    st.cache_resource.clear()
+
+
+# --- sequences of shapes -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "shapes"),
+    [
+        ("8, 16", ((("B", 8),), (("B", 16),))),
+        ("8*2; 4", ((("B", 8),), (("B", 8),), (("B", 4),))),
+        ("B=8\n4", ((("B", 8),), (("B", 4),))),
+    ],
+)
+def test_a_sequence_is_an_iteration_per_size(text: str, shapes: tuple[envelopes.Shape, ...]) -> None:
+    assert envelopes.read_shapes(text, B, "B") == shapes
+
+
+def test_an_iteration_may_give_several_dimensions() -> None:
+    assert envelopes.read_shapes("T=9 B=8", {**B, "T": Dim(1, 64)}, "B") == ((("B", 8), ("T", 9)),)
+
+
+@pytest.mark.parametrize("text", ["", "many", "C=3", "-4", "8*9999", "B=1 B=2"])
+def test_what_is_no_sequence_is_told(text: str) -> None:
+    with pytest.raises(ValueError, match=r"\w"):
+        envelopes.read_shapes(text, B, "B")
+
+
+@pytest.mark.parametrize("dim", [Dim(1, 32), Dim(1, 1), Dim(0, 5), Dim(512, 4096)])
+def test_presets_can_be_read(dim: Dim) -> None:
+    for text in envelopes.presets(dim).values():
+        assert envelopes.read_shapes(text, {"B": dim}, "B")
+
+
+# --- specs -------------------------------------------------------------------------------------------------------
+
+
+def test_ranks_are_said_in_runs() -> None:
+    assert worlds.runs((0, 1, 2, 5, 7, 8)) == "0–2, 5, 7–8"
+    assert worlds.runs(tuple(range(0, 20, 2)), 2) == "0, 2 and 8 more"
+
+
+def test_a_rank_is_told_by_its_place_in_the_mesh() -> None:
+    assert worlds.place(read_spec({"mesh": [{"name": "dp", "size": 2}, {"name": "tp", "size": 4}]}), 6) == "dp 1 · tp 2"
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", ""])
+def test_a_spec_that_is_no_object_is_unreadable(text: str) -> None:
+    with pytest.raises(UnreadableInput):
+        worlds.spec_of(text)
+
+
+def test_a_preset_as_shown_is_the_preset() -> None:
+    for preset in worlds.presets(work.open_source(DYNAMIC).graph):  # type: ignore[arg-type]
+        assert json.loads(preset.text) == preset.spec
+        assert worlds.spec_of(worlds.compact(preset.text)) == preset.spec
+
+
+@pytest.mark.parametrize("sample", ["dynamic_batch", "views", "training_step", "gpt2_small_train_b1_s1024"])
+def test_every_preset_can_be_planned(sample: str) -> None:
+    whole = work.open_source(f"sample:{sample}").graph
+    assert whole is not None
+    for preset in worlds.presets(whole):
+        assert plan_ranks(whole, preset.spec).world_size == read_spec(preset.spec).world_size
+
+
+# --- drawings ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("mesh", "columns", "rows"),
+    [
+        ([("tp", 8)], 8, 1),
+        ([("dp", 128), ("tp", 8)], 128, 8),
+        ([("dp", 1024)], 128, 8),
+        ([("dp", 3000)], 256, 12),
+    ],
+)
+def test_ranks_fold_into_bands_that_hold_each_once(mesh: list[tuple[str, int]], columns: int, rows: int) -> None:
+    spec = read_spec({"mesh": [{"name": name, "size": size} for name, size in mesh]})
+    lie = fold(spec)
+    assert (lie.columns, lie.rows) == (columns, rows)
+    places = {lie.at(rank) for rank in range(spec.world_size)}
+    assert len(places) == spec.world_size
+    assert all(0 <= x < columns and 0 <= y < rows for x, y in places)
+
+
+def test_each_cell_is_its_ranks_extent() -> None:
+    one = graph(
+        [tensor("x", 16, role="input"), tensor("w", 50, role="parameter"), tensor("y", 16)],
+        [node("n", "x w", "y", inplace="none")],
+        "x",
+        "y",
+    )
+    ranks = plan_ranks(one, {"mesh": {"tp": 4}, "tensors": {"w": {"axis": 0, "mesh": "tp"}}})
+    figure = heat_map(ranks, ["" for _ in range(4)], look=1)
+    cells = next(t for t in figure.data if t.type == "heatmap" and "52 B" in str(t.text))
+    assert np.round(cells.z[0] * int(ranks.extents.max())).tolist() == [52, 52, 48, 48]
+
+
+def test_the_curve_holds_what_the_core_says_at_every_size() -> None:
+    dynamic = work.open_source(DYNAMIC).graph
+    assert dynamic is not None
+    curve = peak_over_dim(dynamic, "B", values=[1, 8, 32])
+    figure = dim_curve(curve, "activations", now=8, capacity=2**64 - 1, whole=False)
+    extent = next(trace for trace in figure.data if trace.name == "extent")
+    assert list(extent.y) == curve.extent_bytes[:, curve.arena_names.index("activations")].tolist()
+
+
+# --- the page Shapes ---------------------------------------------------------------------------------------------
+
+
+def test_a_graph_without_named_dimensions_is_told_what_is_needed_and_offered_one() -> None:
+    at = opened("shapes", graph="sample:residual_block")
+    assert "This page needs a named dimension" in html(at)
+    at.button(key="open-dynamic").click().run()
+    assert claim(at) == "activations take 5.13 KiB at B = 1 and 162 KiB at B = 32"
+
+
+def test_a_point_chosen_here_is_where_all_pages_plan() -> None:
+    at = opened("shapes", graph=DYNAMIC)
+    at.number_input(key="w.point-number").set_value(8).run()
+    assert at.query_params["dims"] == "B=8"
+    at.switch_page("views/plan.py").run()
+    assert "activations take 40.5 KiB" in claim(at)
+
+
+def test_sizes_over_the_capacity_are_told() -> None:
+    page = html(opened("shapes", graph=DYNAMIC, dims="B=7", capacity="activations=100000"))
+    assert "13 sizes refused (B = 20 … 32)" in page
+
+
+def test_a_shape_outside_the_envelope_is_replanned_for() -> None:
+    at = opened("shapes", graph=DYNAMIC, shapes="16, 40, 8")
+    log = at.dataframe[0].value
+    assert log["what"].tolist() == ["first plan", "replanned, made anew", "kept"]
+    assert log["planned for"].tolist() == ["B = 32", "B = 40", "B = 40"]
+    assert "→" in log["plan, old → new"][1]
+    assert "3 iterations, 1 replan, 2 plans made" in html(at)
+
+
+def test_a_shape_that_comes_back_is_served_from_the_cache() -> None:
+    log = opened("shapes", graph=DYNAMIC, shapes="8, 16, 8", plan_at="point").dataframe[0].value
+    assert log["what"].tolist() == ["first plan", "replanned, made anew", "replanned, from the cache"]
+
+
+def test_under_abort_the_session_ends_with_a_card_and_its_way_out() -> None:
+    at = opened("shapes", graph=DYNAMIC, shapes="16, 40, 8", policy="ABORT")
+    page = html(at)
+    assert "The session ended after 1 iteration" in page
+    assert "B = 40 leaves the envelope [1, 32]" in page
+    assert len(at.dataframe[0].value) == 1
+
+
+def test_a_sequence_that_cannot_be_read_is_told_and_kept() -> None:
+    at = opened("shapes", graph=DYNAMIC)
+    at.text_input(key="w.session-shapes").input("8, lots").run()
+    assert "The sequence was not read" in html(at)
+    assert at.text_input(key="w.session-shapes").value == "8, lots"
+
+
+def test_the_sessions_trace_holds_its_replans() -> None:
+    from app import scenarios
+    from tmmu_core.plan import trace
+
+    shapes = envelopes.read_shapes("16, 40", B, "B")
+    job = scenarios.session(Choice(source=DYNAMIC), shapes, "REPLAN_AT_SAFEPOINT", "upper")
+    assert job.wait(60)
+    log = job.answer()
+    data = trace.to_json_lines(log.iterations[-1].solution.plan, replans=log.replans)
+    found = read_any(data, "session.trace.jsonl")
+    assert isinstance(found, Trace)
+    assert [record["iteration"] for record in found.replans] == [1]
+
+
+# --- the page Ranks ----------------------------------------------------------------------------------------------
+
+
+def test_all_ranks_of_the_first_preset_are_planned_at_once() -> None:
+    at = opened("ranks", graph=DYNAMIC)
+    assert claim(at).startswith("dynamic_batch over 8 ranks: each needs 361 KiB, 20.6 % of the whole graph's")
+    assert "✓ verified" in html(at)
+
+
+def test_a_thousand_ranks_are_few_plans() -> None:
+    at = opened("ranks", graph="sample:gpt2_small_train_b1_s1024")
+    at.pills(key="w.shard-preset").set_value("Fully sharded 1,024").run()
+    assert "over 1,024 ranks" in claim(at)
+    assert len(re.findall(r"<tr", html(at).split("Kinds of ranks")[1].split("</table>")[0])) == 5
+
+
+def test_an_opened_rank_tells_its_place_and_its_share() -> None:
+    page = html(opened("ranks", graph=DYNAMIC, shard=COLUMNS, look="2"))
+    assert "Rank 2 (tp 2)" in page
+    assert "3 other ranks run the same graph" in page
+
+
+def test_a_rank_becomes_the_current_plan_and_the_whole_graph_comes_back() -> None:
+    at = opened("ranks", graph=DYNAMIC, shard=COLUMNS, look="2")
+    at.button(key="use-rank").click().run()
+    assert at.query_params["rank"] == "2"
+    at.switch_page("views/plan.py").run()
+    assert "✓ verified" in html(at)
+    at.button(key="whole-graph").click().run()
+    assert "rank" not in at.query_params
+
+
+def test_the_current_rank_is_the_plan_that_the_command_line_makes() -> None:
+    chosen = Choice(source=DYNAMIC, shard=COLUMNS, rank=2)
+    shown = work.make_plan(chosen)
+    whole = work.open_source(DYNAMIC).graph
+    assert whole is not None
+    assert shown.plan.tmmu_plan_hash == plan_ranks(whole, json.loads(COLUMNS)).plan_hashes[2]
+    assert shown.plan.shapes[shown.plan.row_of["w1"]] == (784, 128)
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ("{", "the shard spec is not JSON"),
+        ('{"mesh":{"tp":16},"tensors":{"w2":{"axis":1,"mesh":"tp"}}}', "too few for the 16 parts"),
+        ('{"mesh":{"tp":8},"rules":[{"match":"w*","axis":0,"mesh":"dp"}]}', "there is no mesh axis"),
+        ('{"mesh":{"tp":1000000}}', "this page draws up to 16,384"),
+        ('{"meshes":{}}', "unknown field"),
+    ],
+)
+def test_a_bad_spec_is_a_card_with_the_way_out(spec: str, said: str) -> None:
+    at = opened("ranks", graph=DYNAMIC, shard=spec)
+    page = html(at)
+    assert claim(at) == "This shard spec gives no plans"
+    assert said in page
+    assert "Way out:" in page
+
+
+def test_a_rank_that_the_mesh_does_not_have_is_a_card() -> None:
+    page = html(opened(graph=DYNAMIC, shard=COLUMNS, rank="9"))
+    assert "there is no rank 9 among 4" in page
+    assert "✓ verified" in page
+
+
+def test_a_finished_plan_cannot_be_cut() -> None:
+    source = work.shelf().put("two.csv", b"id,lower,upper,size\na,0,2,64\n")
+    assert "cannot be cut for ranks" in claim(opened("ranks", graph=source))
+
+
+def test_hostile_names_are_text_here_too() -> None:
+    text = (
+        '{"ir_schema":"uml_model_ir/1","name":"<img src=x>","dims":{"<b>B</b>":{"min":1,"max":4}},"tensors":'
+        '[{"id":"<b>x</b>","shape":["<b>B</b>"],"role":"input"},{"id":"y","shape":["<b>B</b>"]}],"nodes":'
+        '[{"node_id":"n","instr":"RELU","inputs":["<b>x</b>"],"outputs":["y"]}],"inputs":["<b>x</b>"],"outputs":["y"]}'
+    )
+    source = work.shelf().put("h.json", text.encode())
+    for page in ("shapes", "ranks"):
+        at = opened(page, graph=source)
+        assert "<img" not in html(at)
+        assert "<b>B" not in html(at)
