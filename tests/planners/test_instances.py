@@ -57,6 +57,12 @@ def test_offsets_on_all_rows_are_a_finished_plan() -> None:
     assert instance.problem.fixed is None
 
 
+def test_a_finished_plan_may_reach_past_two_to_the_63() -> None:
+    offset = read_csv("id,lower,upper,size,offset\na,0,2,9223372036854775808,0\nb,0,2,1,9223372036854775808\n").offset
+    assert offset is not None
+    assert offset.tolist() == [0, 2**63]
+
+
 def test_offsets_on_some_rows_are_fixed() -> None:
     instance = read_csv("id,lower,upper,size,offset\na,0,4,8,\nb,1,4,8,16\n")
     assert instance.offset is None
@@ -86,6 +92,10 @@ def test_bytes_with_a_mark_and_windows_lines_are_read() -> None:
         ("id,lower,upper,size\na,-1,1,8\n", "line 2, column lower", "'-1' is no whole number"),
         ("id,lower,upper,size\na,3,3,8\n", "line 2, column upper", "[3, 3) is empty"),
         ("id,lower,upper,size\na,0,1,18446744073709551616\n", "line 2, column size", "is over"),
+        pytest.param("id,lower,upper,size\na,0,1," + "9" * 5000, "line 2, column size", "5000 digits", id="digits"),
+        pytest.param(f"id,lower,upper,size,gaps\na,0,1,8,0-{'9' * 5000}", "line 2, column gaps", "is no gap", id="gap"),
+        ("id,lower,upper,size,offset\na,0,1,8,\nb,0,1,8,9223372036854775808\n", "line 3, column offset", "is over"),
+        ("tensor_id,arena,offset_bytes\n", "line 1, column tensor_id", "a plan's table"),
         ("id,lower,upper,size,alignment\na,0,1,8,3\n", "line 2, column alignment", "no power of two"),
         ("id,lower,upper,size,gaps\na,0,9,8,1-2-3\n", "line 2, column gaps", "'1-2-3' is no gap"),
         ("id,lower,upper,size,gaps\na,0,9,8,7-12\n", "line 2, column gaps", "not in [0, 9)"),

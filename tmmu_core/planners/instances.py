@@ -43,6 +43,8 @@ NAMES = {
 }
 NEEDED = ("id", "lower", "upper", "size")
 LAST_STEP = 2**62
+LAST_FIXED = 2**63 - 1
+"""The greatest offset that a problem can fix; a finished plan's may be any uint64."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,6 +96,12 @@ def read_csv(
         rows.append(row)
     rows.sort(key=_Row.key)
     given = [row.offset is not None for row in rows]
+    if any(given) and not all(given):
+        for row in rows:
+            if row.offset is not None and row.offset > LAST_FIXED:
+                raise _fault(
+                    source, seen[row.id], "offset", f"the fixed offset {row.offset} is over {LAST_FIXED}", "Lower it."
+                )
     problem = Problem(
         arena=arena,
         ids=tuple(row.id for row in rows),
@@ -175,6 +183,9 @@ def _header(cells: list[str], source: str) -> tuple[dict[str, int], bool]:
     where: dict[str, int] = {}
     for k, cell in enumerate(cells):
         name = NAMES.get(cell.lower())
+        if name is None and cell == "tensor_id":
+            hint = "Open the plan as .json, .cbor or .parquet, or export it as an instance."
+            raise _fault(source, 1, cell, "a plan's table, without the arenas and hashes of the plan", hint)
         if name is None:
             raise _fault(source, 1, cell or str(k + 1), f"a column {cell!r} is not known", _HEADER_HINT)
         if name in where:
@@ -204,9 +215,11 @@ def _row(line: int, cells: list[str], where: dict[str, int], inclusive: bool, so
         text = cell(name)
         if not (text.isascii() and text.isdigit()):
             raise _fault(source, line, name, f"{text!r} is no whole number", "Write digits only, 0 or more.")
-        if int(text) > most:
-            raise _fault(source, line, name, f"{text} is over {most}", "Use smaller numbers.")
-        return int(text)
+        digits = text.lstrip("0") or "0"
+        if len(digits) > len(str(most)) or int(digits) > most:  # Python itself refuses to read thousands of digits
+            told = text if len(text) <= 40 else f"{text[:20]}… ({len(text)} digits)"
+            raise _fault(source, line, name, f"{told} is over {most}", "Use smaller numbers.")
+        return int(digits)
 
     lower, upper = whole("lower", LAST_STEP), whole("upper", LAST_STEP) + inclusive
     if not cell("id"):
@@ -225,7 +238,7 @@ def _row(line: int, cells: list[str], where: dict[str, int], inclusive: bool, so
         whole("size", U64_MAX),
         alignment,
         gaps,
-        whole("offset", 2**63 - 1) if cell("offset") else None,
+        whole("offset", U64_MAX) if cell("offset") else None,
         windowed,
     )
 
@@ -240,7 +253,11 @@ def _gaps(
         span, at, window = word.partition("@")
         begin, dash, stop = span.partition("-")
         numbers = [begin, stop, *(window.split(":") if at else ())]
-        if not dash or len(numbers) not in (2, 4) or not all(n.isascii() and n.isdigit() for n in numbers):
+        if (
+            not dash
+            or len(numbers) not in (2, 4)
+            or not all(n.isascii() and n.isdigit() and len(n) < 40 for n in numbers)
+        ):
             hint = "Write begin-stop, several with blanks between, each with @low:high if it keeps these bytes."
             raise _fault(source, line, "gaps", f"{word!r} is no gap", hint)
         one, two = int(begin), int(stop) + inclusive
