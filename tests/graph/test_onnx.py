@@ -11,7 +11,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from tmmu_core.errors import InvalidIrShapes
+from tmmu_core.errors import InvalidIrShapes, UnreadableInput
 from tmmu_core.graph.importers import onnx as importer
 from tmmu_core.graph.importers import read_graph, read_graph_file
 from tmmu_core.graph.index import index_graph
@@ -466,3 +466,12 @@ def test_a_graph_without_a_name_is_called_after_its_file() -> None:
     proto = model([op("Relu", "x", "y")], [value("x", [2])], [value("y", None)])
     proto.graph.name = ""
     assert read_graph(proto.SerializeToString(), "nets/tiny.onnx").name == "tiny"
+
+
+def test_a_weight_whose_name_is_not_text_is_refused() -> None:
+    proto = model(
+        [op("Add", "x weight", "y")], [value("x", (2,))], [value("y", (2,))], {"weight": np.ones(2, np.float32)}
+    )
+    damaged = proto.SerializeToString().replace(b"weight", b"we\xffght")
+    with pytest.raises(UnreadableInput, match="not UTF-8"):
+        read_graph(damaged.replace(b"we\xffght", b"weight", 1), "model.onnx")

@@ -10,12 +10,14 @@ from dataclasses import replace
 import cbor2
 import msgspec
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 
 from tests.plan.examples import chain_plan, ledger_plan, solved, views_graph
 from tests.strategies import Case, plannable_cases
 from tmmu_core.errors import UnreadableInput
+from tmmu_core.graph.model import Graph, Tensor
 from tmmu_core.plan import files
 from tmmu_core.plan.compare import same_plan
 from tmmu_core.plan.engine import plan_graph
@@ -184,6 +186,20 @@ def test_an_instance_holds_one_arena() -> None:
     assert files.to_instance(plan, "parameters").decode().splitlines()[1:] == ["w,0,3,32,128,0"]
     with pytest.raises(UnreadableInput, match="one arena"):
         files.to_instance(plan)
+
+
+def test_an_instance_of_a_plan_without_steps_can_be_read() -> None:
+    plan = plan_graph(Graph(tensors=(Tensor(id="w", shape=(4,), role="parameter"),))).plan
+    assert read_csv(files.to_instance(plan)).problem.death.tolist() == [1]
+
+
+def test_a_parquet_file_whose_head_is_not_text_is_refused() -> None:
+    data = files.to_parquet(plan_graph(views_graph()).plan)
+    table = pq.read_table(io.BytesIO(data))
+    sink = io.BytesIO()
+    pq.write_table(table.replace_schema_metadata({b"tmmu_plan": b'{"schema": "\xff"}'}), sink)
+    with pytest.raises(UnreadableInput, match="not a plan"):
+        files.from_parquet(sink.getvalue())
 
 
 def test_a_process_that_read_parquet_ends_well() -> None:

@@ -47,6 +47,11 @@ def test_a_map_that_the_system_refuses_is_an_allocation_failure():
         map_arena("a", 1 << 62)
 
 
+def test_an_arena_beyond_the_address_space_is_told_in_words():
+    with pytest.raises(AllocationFailure, match="more than a process can address"):
+        map_arena("a", 2**64 - 1)
+
+
 def test_memory_off_its_alignment_is_refused():
     memory = map_arena("a", 4096).memory[1:]
     with pytest.raises(AlignmentViolation, match="no multiple of 128"):

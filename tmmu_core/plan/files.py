@@ -265,7 +265,7 @@ def to_instance(plan: Plan, arena: str | None = None) -> bytes:
         arena=named[0],
         ids=tuple([plan.tensor_ids[row] for row in s.head[here].tolist()]),
         birth=s.birth[here],
-        death=s.death[here],
+        death=np.maximum(s.death[here], s.birth[here] + 1),  # a plan without steps has ends before its beginnings
         size=s.size[here],
         alignment=s.alignment[here],
     )
@@ -330,7 +330,7 @@ def from_parquet(data: bytes, source: str = "") -> Plan:
     try:
         rows = msgspec.convert(table.to_pylist(), list[RowDocument])
         return build(msgspec.json.decode(head, type=HeadDocument), rows, source)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise UnreadableInput(f"this parquet file is not a plan: {error}.", source=source) from error
 
 

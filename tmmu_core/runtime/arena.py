@@ -57,8 +57,9 @@ def map_arena(arena_id: str, size_bytes: int, alignment_bytes: int = 1, page_siz
     try:
         block = np.frombuffer(mmap.mmap(-1, committed + slack, flags=_FLAGS), np.uint8)
     except (OSError, OverflowError, ValueError, MemoryError) as error:
+        why = "more than a process can address" if isinstance(error, OverflowError) else error
         raise AllocationFailure(
-            f"the system gives no {committed:,} B for arena {arena_id!r} ({error}); nothing was committed.",
+            f"the system gives no {committed:,} B for arena {arena_id!r} ({why}); nothing was committed.",
             operator="UML_OS.TMMU.ApplyPlan_v1",
             arena=arena_id,
             peak_required_bytes=committed,

@@ -109,7 +109,8 @@ def _parse(data: bytes, name: str) -> onnx.ModelProto:
     texts = chain.from_iterable(
         (node.op_type, node.domain, node.name, *node.input, *node.output) for node in model.graph.node
     )
-    if not all(isinstance(text, str) for text in (model.graph.name, *texts)):
+    values = chain(model.graph.input, model.graph.output, model.graph.value_info, model.graph.initializer)
+    if not all(isinstance(text, str) for text in (model.graph.name, *texts, *(value.name for value in values))):
         raise UnreadableInput(
             "the ONNX model is damaged: a name in it is not UTF-8.", source=name, hint="Copy the file again."
         )
