@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 from app import words
-from app.cli.console import FINDING, FINE, NOT_COMPARABLE, STREAM, Column, UsageFault, say, say_json, table
+from app.cli.console import FINDING, FINE, NOT_COMPARABLE, Column, say, say_json, table
 from app.cli.options import AsJson, PlanRequest, planning, resolve_either
 from tmmu_core.plan.compare import KINDS, Comparison, Difference, TensorChange, compare
 from tmmu_core.plan.model import ArenaSummary, TensorRow
@@ -25,8 +25,6 @@ def command(a: Baseline, b: Candidate, request: PlanRequest, limit: Limit = 20, 
 
     Exit code: 0 identical, 1 diverged, 3 not comparable.
     """
-    if a == b == STREAM:
-        raise UsageFault("standard input can be read once only.", "Name a file for one of the two.")
     left, right = resolve_either(a, request), resolve_either(b, request)
     verdict = compare(left.trace or left.plan, right.trace or right.plan)
     if json:

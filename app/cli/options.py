@@ -124,6 +124,9 @@ def _shared(
     """Only its signature is used."""
 
 
+FILES = ("arenas", "order", "shard")
+"""The shared options that name a file to read."""
+
 _SHARED = list(inspect.signature(_shared, eval_str=True).parameters.values())
 
 
@@ -134,6 +137,9 @@ def planning(command: Callable[..., int]) -> Callable[..., int]:
     @functools.wraps(command)
     def wrapper(**given: Any) -> int:
         shared = {p.name: given.pop(p.name) for p in _SHARED}
+        read = [*(v for name, v in given.items() if name != "output"), *(shared[name] for name in FILES)]
+        if read.count(STREAM) > 1:
+            raise UsageFault("standard input can be read once only.", "Give - to one of them.")
         return command(**given, request=read_request(**shared))
 
     parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in (*own, *_SHARED)]
@@ -160,14 +166,14 @@ def read_request(
     addressing: str = "offsets",
 ) -> PlanRequest:
     """The options as typed to a request. Raises :class:`UsageFault` and ``UnreadableInput``."""
-    if [arenas, order, shard].count(STREAM) > 1:
-        raise UsageFault("standard input can be read once only.", "Give - to one option.")
     if token is not None and seed is not None:
         raise UsageFault("--token and --seed exclude each other.", "The seed makes the token; give one of them.")
     if addressing not in ("offsets", "blake3_sparse"):
         raise UsageFault(f"there is no addressing {addressing!r}.", "Choose offsets or blake3_sparse.")
     if seed is not None and not 0 <= seed <= U64_MAX:
         raise UsageFault(f"the seed {seed} is no uint64.", "Give one between 0 and 2^64 − 1.")
+    if world_size is not None and world_size < 1:
+        raise UsageFault(f"there is no world of {world_size} ranks.", "Give --world-size 1 or more.")
     if shard is None and not 0 <= rank < (world_size or 1):
         raise UsageFault(f"there is no rank {rank} in a world of {world_size or 1}.", "Ranks count from 0.")
     return PlanRequest(
@@ -227,7 +233,7 @@ def _whole(key: str, text: str) -> int:
 def _scalar(key: str, text: str) -> Any:
     try:
         return msgspec.json.decode(text)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeError):
         return text
 
 
@@ -256,7 +262,7 @@ def _order(name: str) -> tuple[str, ...]:
     if data.lstrip()[:1] == b"[":
         try:
             return msgspec.json.decode(data, type=tuple[str, ...])
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise UnreadableInput(f"the order is not a JSON list of node ids: {error}.", source=name) from error
     try:
         lines = data.decode().splitlines()

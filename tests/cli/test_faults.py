@@ -206,3 +206,23 @@ def test_a_reader_that_has_seen_enough_is_no_fault() -> None:
     )
     os.close(write)
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("plan", "-", "--arenas", "-"), ("plan", CHAIN, "--order", "-", "--shard", "-"), ("compare", "-", "-")],
+)
+def test_standard_input_is_read_once(told: Any, arguments: tuple[str, ...]) -> None:
+    code, _, error = told(*arguments)
+    assert (code, "standard input can be read once only" in error) == (2, True)
+
+
+def test_a_world_has_a_rank(told: Any) -> None:
+    code, _, error = told("plan", CHAIN, "--world-size", "0")
+    assert (code, "no world of 0 ranks" in error) == (2, True)
+
+
+def test_an_order_that_is_not_text_is_refused(told: Any, tmp_path: Path) -> None:
+    (tmp_path / "order.json").write_bytes(b'["relu\xff"]')
+    code, _, error = told("plan", CHAIN, "--order", str(tmp_path / "order.json"))
+    assert (code, "the order is not a JSON list" in error) == (2, True)
