@@ -7,7 +7,7 @@ collector's sight (``gc=False``): they hold no cycles, and a million of them wou
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 
@@ -26,20 +26,10 @@ Role = Literal[
     "optimizer_state",
 ]
 
-MODES: tuple[Mode, ...] = ("forward", "backward", "inference")
-PRESETS: tuple[Preset, ...] = ("train_full", "inference", "remat_enabled")
-PHASES: tuple[Phase, ...] = ("forward", "backward", "optimizer")
-ROLES: tuple[Role, ...] = (
-    "activation",
-    "input",
-    "output",
-    "workspace",
-    "gradient",
-    "parameter",
-    "buffer",
-    "constant",
-    "optimizer_state",
-)
+MODES: tuple[Mode, ...] = get_args(Mode)
+PRESETS: tuple[Preset, ...] = get_args(Preset)
+PHASES: tuple[Phase, ...] = get_args(Phase)
+ROLES: tuple[Role, ...] = get_args(Role)
 PERSISTENT_ROLES: frozenset[str] = frozenset({"parameter", "buffer", "constant", "optimizer_state"})
 
 INPUTS_STEP = "@inputs"
