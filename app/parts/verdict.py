@@ -8,6 +8,7 @@ import streamlit as st
 from app import markup, words, work
 from app.jobs import Job
 from app.judging import Judgement
+from app.parts import replay
 from app.work import Shown
 
 SHORT = 0.5
@@ -19,6 +20,7 @@ def chips(shown: Shown) -> list[str]:
     plan = shown.plan
     return [
         *_verdict(shown),
+        *replay.chip(shown),
         f"{words.count(plan.steps, 'step')}, {words.count(len(plan), 'tensor')}",
         f'plan <span class="mono" title="{plan.tmmu_plan_hash.hex()}">{words.short_hash(plan.tmmu_plan_hash)}</span>',
     ]
@@ -46,6 +48,7 @@ def _verdict(shown: Shown) -> list[str]:
 
 def findings(shown: Shown) -> None:
     """All findings, folded away unless one of them is an error; until the judge is done, wait for it."""
+    replay.findings(shown)
     job = work.judgement(shown)
     if not job.finished:
         _await(job)

@@ -8,6 +8,7 @@ import streamlit as st
 from app import glossary, markup, state, words
 from app.charts import base, waste
 from app.parts import focus, frame, selected, tensors, verdict
+from app.parts import ledger as resources
 from app.work import Shown
 from tmmu_core.plan.metrics import SlotReport, slot_reports
 from tmmu_core.plan.waste import ACCOUNTS, WasteLedger, waste_ledger
@@ -62,6 +63,7 @@ def body(shown: Shown) -> None:
         )
     st.html(_accounts(now, summary.extent_bytes))
     slots(shown, arena)
+    resources.section(shown)
     state.write_link()
 
 

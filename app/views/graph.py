@@ -7,7 +7,7 @@ import streamlit as st
 
 from app import markup, state, words, work
 from app.charts.neighbourhood import dot
-from app.parts import focus, frame, selected, tensors
+from app.parts import focus, frame, remat, selected, sharing, tensors
 from app.work import Shown
 from tmmu_core.graph.model import INPUTS_STEP
 from tmmu_core.liveness.model import Liveness
@@ -24,6 +24,8 @@ def page() -> None:
     st.html(markup.claim(claim(shown)))
     st.html(facts(shown))
     body(shown)
+    sharing.section(shown)
+    remat.section(shown)
 
 
 def claim(shown: Shown) -> str:

@@ -1,0 +1,59 @@
+"""The resource ledger over the steps."""
+
+from __future__ import annotations
+
+import numpy as np
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from app import words
+from app.charts.base import LINE, LIVE, bytes_axis, figure
+from app.charts.live import thinned
+from tmmu_core.plan.metrics import ResourceLedger, change_points
+from tmmu_core.plan.model import Plan
+
+
+def ledger_chart(plan: Plan, ledger: ResourceLedger, *, height: int = 310) -> go.Figure:
+    """Bytes allocated (filled) under the peak so far; below, the internal fragmentation ratio; as steps."""
+    fig = make_subplots(rows=2, cols=1, shared_xaxes=True, row_heights=[0.68, 0.32], vertical_spacing=0.08)
+    fig.update_layout(figure(height).layout)
+    for name, column, colour, fill in (
+        ("bytes allocated", ledger.bytes_allocated, LIVE, True),
+        ("peak bytes so far", ledger.peak_bytes, LINE, False),
+    ):
+        begins, values = thinned(*change_points(column))
+        x, y = [*begins.tolist(), plan.steps], [*values.tolist(), int(values[-1])]
+        fig.add_trace(
+            go.Scatter(
+                x=x,
+                y=y,
+                mode="lines",
+                line={"shape": "hv", "width": 1.5, "color": colour},
+                fill="tozeroy" if fill else None,
+                fillcolor="rgba(0,114,178,0.16)",
+                customdata=[(plan.node_at(t), words.full_bytes(v)) for t, v in zip(x, y, strict=True)],
+                hovertemplate=f"#%{{x}} %{{customdata[0]}}<br>{name} %{{customdata[1]}}<extra></extra>",
+            ),
+            row=1,
+            col=1,
+        )
+    ratio = ledger.internal_fragmentation_ratio
+    begins = np.flatnonzero(np.concatenate([[True], ratio[1:] != ratio[:-1]]))
+    begins, percents = thinned(begins, ratio[begins] * 100)
+    fig.add_trace(
+        go.Scatter(
+            x=[*begins.tolist(), plan.steps],
+            y=[*percents.tolist(), float(percents[-1])],
+            mode="lines",
+            line={"shape": "hv", "width": 1.5, "color": LINE},
+            hovertemplate="#%{x}: %{y:.1f} % of the peak bytes so far were never alive<extra></extra>",
+        ),
+        row=2,
+        col=1,
+    )
+    fig.update_xaxes(range=[0, max(1, plan.steps)], tickprefix="#")
+    fig.update_yaxes(bytes_axis(int(ledger.peak_bytes[-1])), fixedrange=True, row=1, col=1)
+    fig.update_yaxes(range=[0, max(1.0, float(percents.max()) * 1.15)], nticks=4, fixedrange=True, row=2, col=1)
+    fig.update_yaxes(ticksuffix=" %", row=2, col=1)
+    fig.update_layout(margin={"l": 70, "r": 14, "t": 8, "b": 24})
+    return fig

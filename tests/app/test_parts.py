@@ -1,0 +1,109 @@
+"""Hand-offs and groups, rematerialisation, the resource ledger and the shadow replay, as the pages show them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+import streamlit as st
+
+from app import work
+from app.charts.ledger import ledger_chart
+from app.choice import Choice
+from app.parts import remat, replay, sharing
+from tests.app.test_pages import html, opened
+from tmmu_core.plan import files
+from tmmu_core.plan.metrics import resource_ledger
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _fresh() -> Iterator[None]:
+    st.cache_resource.clear()
+    yield
+    st.cache_resource.clear()
+
+
+def plan_of(sample: str, **choice: str) -> work.Shown:
+    return work.make_plan(Choice(source=f"sample:{sample}", **choice))  # type: ignore[arg-type]
+
+
+def test_each_refused_hand_off_is_told_with_its_condition_in_words() -> None:
+    at = opened("graph")
+    told = next(frame.value for frame in at.dataframe if "refused, because" in frame.value)
+    refusals = plan_of("resnet50").solution.liveness.refusals  # type: ignore[union-attr]
+    assert len(told) == len(refusals) == 16
+    assert set(told["refused, because"]) == {"the output took over another input's place"}
+    assert "16 hand-offs refused, 118 granted" in html(at)
+
+
+def test_the_members_of_an_alias_group_are_named() -> None:
+    plan = plan_of("alias_group").plan
+    for name, members in sharing.groups(plan):
+        assert {plan.alias_group_ids[row] for row in members} == {name}
+        assert len({int(plan.storage[row]) for row in members}) == 1
+    page = html(opened("graph", graph="sample:alias_group"))
+    assert "alias group" in page
+    assert all(f"<b>{name}</b>" in page for name, _ in sharing.groups(plan))
+
+
+def test_a_graph_without_groups_shows_no_table_of_them() -> None:
+    assert "alias group" not in html(opened("graph", graph="sample:linear_chain"))
+
+
+def test_rematerialisation_is_told_as_bytes_saved_for_steps_added() -> None:
+    at = opened("graph", graph="sample:remat")
+    assert "Rematerialisation saves 256 KiB of activations (28.6 %) for 3 more steps" in html(at)
+    at.button(key="use-remat").click().run()
+    assert at.selectbox(key="w.preset").value == "remat_enabled"
+    assert at.button(key="use-remat").disabled
+
+
+def test_the_figures_of_rematerialisation_are_the_plans() -> None:
+    before, after = (
+        plan_of("remat", mode="backward", preset=preset).plan for preset in ("train_full", "remat_enabled")
+    )
+    assert (before.steps, after.steps) == (13, 16)
+    assert "896 KiB → 640 KiB" in remat.table(before, after)
+
+
+def test_the_resource_ledger_has_a_row_per_step_and_ends_at_the_extents() -> None:
+    at = opened("fragmentation")
+    plan = plan_of("resnet50").plan
+    rows = next(frame.value for frame in at.dataframe if "peak_bytes" in frame.value)
+    assert len(rows) == plan.steps
+    assert int(rows["peak_bytes"].iloc[-1]) == sum(arena.extent_bytes for arena in plan.arenas)
+    assert rows["allocation_failures"].tolist() == [0] * plan.steps
+
+
+def test_the_ledgers_curve_is_the_ledger() -> None:
+    plan = plan_of("residual_block").plan
+    ledger = resource_ledger(plan)
+    curve = ledger_chart(plan, ledger).data[0]
+    drawn = [curve.y[max(k for k, x in enumerate(curve.x) if x <= step)] for step in range(plan.steps)]
+    assert drawn == ledger.bytes_allocated.tolist()
+
+
+@pytest.mark.parametrize("sample", ["resnet50", "views", "training_step", "gpt2_small_train_b1_s1024"])
+def test_a_plan_of_usual_size_is_executed_unasked(sample: str) -> None:
+    work.replay(plan_of(sample)).wait(60)
+    assert "✓ executed" in html(opened(graph=f"sample:{sample}"))
+
+
+def test_a_finished_plan_whose_tensors_overlap_is_caught() -> None:
+    plan = plan_of("residual_block").plan
+    source = work.shelf().put("bad.json", files.to_json(replace(plan, offset=plan.offset * 0)))
+    page = opened(graph=source)
+    assert re.search(r"✗ [\d,]+ findings?</span>", html(page))
+    assert "✓ executed" not in html(page)
+    assert any("found instead" in frame.value for frame in page.dataframe)
+
+
+def test_a_large_plan_is_executed_on_demand(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replay, "AT_ONCE", 1)
+    at = opened(graph="sample:must_not_alias")
+    assert "executed" not in html(at)
+    at.button(key="run-replay").click().run()
+    work.replay(plan_of("must_not_alias")).wait(60)
+    assert "✓ executed" in html(at.run())
