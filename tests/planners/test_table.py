@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.build import residual
-from tmmu_core.errors import InvalidIrShapes
+from tests.build import graph, node, residual, tensor
+from tmmu_core.errors import ArenaTooSmall, InvalidIrShapes
 from tmmu_core.plan.engine import plan_graph
 from tmmu_core.planners import PLANNERS
 from tmmu_core.planners.exact import DEFAULT_BUDGET
@@ -40,3 +40,20 @@ def test_a_planner_that_is_not_there_is_refused_with_those_that_are() -> None:
     with pytest.raises(InvalidIrShapes) as caught:
         plan_graph(residual(), planner="best")
     assert "portfolio" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("capacity", "told"),
+    [
+        # The two large ones fall into different slots: 128 B, though never more than 80 B are alive.
+        (79, "no"),
+        (100, "portfolio"),
+    ],
+)
+def test_an_arena_that_is_too_small_says_whether_another_planner_would_fit(capacity: int, told: str) -> None:
+    tensors = [tensor("x", 4, role="input"), *(tensor(name, 16 if name in "ad" else 4) for name in "abcdy")]
+    nodes = [node(f"n{i}", s, t, inplace="none") for i, (s, t) in enumerate(("xa", "ab", "bc", "cd", "dy"))]
+    arenas = {"activations": {"capacity_bytes": capacity, "alignment_bytes": 1}}
+    with pytest.raises(ArenaTooSmall) as caught:
+        plan_graph(graph(tensors, nodes, "x", "y"), arenas=arenas)
+    assert caught.value.diagnostics["another_planner_would_fit"] == told

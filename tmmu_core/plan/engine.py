@@ -9,23 +9,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from tmmu_core.errors import AllocationFailure, ArenaTooSmall, ContractError, InvalidIrShapes
+from tmmu_core.errors import ContractError, InvalidIrShapes
 from tmmu_core.graph.arenas import as_given, read_arenas
 from tmmu_core.graph.document import many_small_values
-from tmmu_core.graph.model import MODES, PRESETS, Arena, Graph, Mode, Preset
+from tmmu_core.graph.model import MODES, PRESETS, Arena, ArenaConfig, Graph, Mode, Preset
 from tmmu_core.liveness.analyse import analyse
-from tmmu_core.liveness.model import I64, Liveness
+from tmmu_core.liveness.model import Liveness, Timeline
 from tmmu_core.liveness.timeline import build_timeline, default_mode, default_preset
 from tmmu_core.plan import canonical, metrics
-from tmmu_core.plan.certificate import certify
+from tmmu_core.plan.assemble import assemble
 from tmmu_core.plan.memories import spread_over_memories
-from tmmu_core.plan.model import ArenaSummary, Plan
+from tmmu_core.plan.model import Plan
 from tmmu_core.plan.problems import arena_problems
-from tmmu_core.plan.rows import PlanColumns, as_used, plan_columns
-from tmmu_core.planners import PLANNERS, planner_named
+from tmmu_core.plan.rows import as_used, plan_columns
+from tmmu_core.plan.summary import check_budget, check_capacity, summarise
+from tmmu_core.planners import PLANNERS, PlannerEntry, planner_named
 from tmmu_core.planners.problem import Packing, Problem, Progress
 
 
@@ -36,6 +37,26 @@ class Solution:
     graph: Graph
     liveness: Liveness
     plan: Plan
+
+
+@dataclass(frozen=True, eq=False)
+class _Request:
+    """What is asked of the engine beside the graph, defaults settled."""
+
+    mode: Mode
+    preset: Preset
+    planner: PlannerEntry
+    options: Mapping[str, Any]
+    arenas: Mapping[str, Arena | Mapping[str, Any]] | None
+    order: Sequence[str] | None
+    token: bytes
+    rank: int
+    world_size: int
+    shard_spec: Mapping[str, Any] | None
+    dims: Mapping[str, int] | None
+    budget: int | None
+    ir_hash: bytes | None
+    progress: Progress | None
 
 
 def plan_graph(
@@ -68,23 +89,24 @@ def plan_graph(
     """
     token = token if token is not None else canonical.token_from_seed(seed or 0)
     try:
-        return _plan_graph(
-            graph,
-            _mode(mode, graph),
-            preset,
-            planner,
-            options or {},
-            arenas,
-            order,
-            token,
-            rank,
-            world_size,
-            shard_spec,
-            dims,
-            budget,
-            ir_hash,
-            progress,
+        chosen = _mode(mode, graph)
+        request = _Request(
+            mode=chosen,
+            preset=_preset(preset, chosen),
+            planner=planner_named(planner),
+            options=options or {},
+            arenas=arenas,
+            order=order,
+            token=token,
+            rank=rank,
+            world_size=world_size,
+            shard_spec=shard_spec,
+            dims=dims,
+            budget=budget,
+            ir_hash=ir_hash,
+            progress=progress,
         )
+        return _planned(graph, request)
     except ContractError as error:
         error.fill(replay_token=token.hex(), rank=rank)
         if "ir_hash" in error.required:
@@ -98,6 +120,14 @@ def _mode(mode: Mode | None, graph: Graph) -> Mode:
     if mode not in MODES:
         raise _unknown("mode", mode, MODES)
     return mode
+
+
+def _preset(preset: Preset | None, mode: Mode) -> Preset:
+    if preset is None:
+        return default_preset(mode)
+    if preset not in PRESETS:
+        raise _unknown("preset", preset, PRESETS)
+    return preset
 
 
 def _unknown(what: str, value: str, known: Sequence[str]) -> InvalidIrShapes:
@@ -116,72 +146,40 @@ def _hash_or_unknown(graph: Graph, known: bytes | None) -> str:
         return "unknown"
 
 
-def _plan_graph(
-    graph: Graph,
-    mode: Mode,
-    preset: Preset | None,
-    planner: str,
-    options: Mapping[str, Any],
-    arenas: Mapping[str, Arena | Mapping[str, Any]] | None,
-    order: Sequence[str] | None,
-    token: bytes,
-    rank: int,
-    world_size: int,
-    shard_spec: Mapping[str, Any] | None,
-    dims: Mapping[str, int] | None,
-    budget: int | None,
-    ir_hash: bytes | None,
-    progress: Progress | None,
-) -> Solution:
+def _planned(graph: Graph, asked: _Request) -> Solution:
     started = time.perf_counter_ns()
-    preset = preset or default_preset(mode)
-    if preset not in PRESETS:
-        raise _unknown("preset", preset, PRESETS)
-    entry = planner_named(planner)
-    chosen = entry.checked_options(options)
-    config = read_arenas(arenas)
-
-    timeline = build_timeline(graph, mode, preset, order=order, dims=dims)
-    if entry.across:
-        spread = spread_over_memories(analyse(timeline), chosen, config)
-        liveness, config, problems, packings = spread.liveness, spread.config, spread.problems, spread.packings
-    else:
-        liveness = analyse(timeline, config)
-        problems = arena_problems(liveness, config)
-        packings = [entry.pack(problem, chosen, progress) for problem in problems]
+    config = read_arenas(asked.arenas)
+    timeline = build_timeline(graph, asked.mode, asked.preset, order=asked.order, dims=asked.dims)
+    liveness, config, problems, packings = _packed(timeline, config, asked)
     placement = as_used(liveness, problems, packings)
-    summaries = [
-        summarise(
-            problem,
-            packing,
-            config,
-            timeline.steps,
-            int(placement.slot[placement.rows_of[problem.arena]].max(initial=-1)) + 1,
-            placement.extent[problem.arena],
-            placement.liveness.storages.death[placement.rows_of[problem.arena]],
-        )
-        for problem, packing in zip(problems, packings, strict=True)
-    ]
+
+    summaries = []
+    for problem, packing in zip(problems, packings, strict=True):
+        rows = placement.rows_of[problem.arena]
+        slots = int(placement.slot[rows].max(initial=-1)) + 1
+        death = placement.liveness.storages.death[rows]
+        extent = placement.extent[problem.arena]
+        summaries.append(summarise(problem, packing, config, timeline.steps, slots, extent, death))
     for problem, summary in zip(problems, summaries, strict=True):
         check_capacity(problem, summary)
-    _check_budget(summaries, budget)
+    check_budget(summaries, asked.budget)
 
     with many_small_values():
         columns = plan_columns(liveness, placement, summaries)
     plan = assemble(
         columns,
         summaries,
-        ir_hash=ir_hash or canonical.ir_hash(graph),
-        arena_config_hash=canonical.arena_config_hash(as_given(arenas)),
-        shard_spec_hash=canonical.shard_spec_hash(shard_spec),
-        planner=planner,
-        planner_options=dict(options),
+        ir_hash=asked.ir_hash or canonical.ir_hash(graph),
+        arena_config_hash=canonical.arena_config_hash(as_given(asked.arenas)),
+        shard_spec_hash=canonical.shard_spec_hash(asked.shard_spec),
+        planner=asked.planner.name,
+        planner_options=dict(asked.options),
         ir_name=graph.name,
-        mode=mode,
-        preset=preset,
-        replay_token=token,
-        rank=rank,
-        world_size=world_size,
+        mode=asked.mode,
+        preset=asked.preset,
+        replay_token=asked.token,
+        rank=asked.rank,
+        world_size=asked.world_size,
         steps=timeline.steps,
         has_inputs_step=timeline.has_inputs_step,
         execution_order=timeline.order,
@@ -192,121 +190,17 @@ def _plan_graph(
     return Solution(graph, placement.liveness, plan)
 
 
-def assemble(
-    columns: PlanColumns,
-    summaries: Sequence[ArenaSummary],
-    *,
-    ir_hash: bytes,
-    arena_config_hash: bytes,
-    shard_spec_hash: bytes,
-    mode: str,
-    replay_token: bytes,
-    rank: int,
-    world_size: int,
-    execution_order: tuple[str, ...],
-    retained: tuple[int, int],
-    started: int,
-    **rest: Any,
-) -> Plan:
-    """Hash the columns (contract §6) and make the plan. ``started`` is the clock (ns) at which planning began."""
-    names = [summary.name for summary in summaries]
-    slots = canonical.slot_rows(columns.tensor_ids, names, columns.arena, columns.logical_slot)
-    addresses = canonical.logical_address_table(names, columns.arena, columns.logical_slot, columns.offset)
-    order_hash = canonical.execution_order_hash(execution_order)
-    plan_hash = canonical.plan_hash(
-        ir_hash=ir_hash,
-        mode=mode,
-        arena_config_hash=arena_config_hash,
-        execution_order_hash=order_hash,
-        rank=rank,
-        world_size=world_size,
-        shard_spec_hash=shard_spec_hash,
-        slot_assignment_table=canonical.slot_assignment_table(replay_token, slots),
-        logical_address_table=addresses,
-    )
-    return Plan(
-        ir_hash=ir_hash,
-        mode=mode,
-        replay_token=replay_token,
-        rank=rank,
-        world_size=world_size,
-        shard_spec_hash=shard_spec_hash,
-        arena_config_hash=arena_config_hash,
-        execution_order_hash=order_hash,
-        tmmu_plan_hash=plan_hash,
-        layout_hash=canonical.layout_hash(slots, addresses),
-        execution_order=execution_order,
-        arenas=tuple(summaries),
-        metrics=metrics.plan_metrics(summaries, retained=retained, allocation_time_ns=time.perf_counter_ns() - started),
-        **columns._asdict(),
-        **rest,
-    )
+def _packed(
+    timeline: Timeline, config: ArenaConfig, asked: _Request
+) -> tuple[Liveness, ArenaConfig, list[Problem], list[Packing]]:
+    """The planner's answer, arena by arena; one that spreads over memories names arenas of its own."""
+    options = asked.planner.checked_options(asked.options)
+    if asked.planner.across:
+        spread = spread_over_memories(analyse(timeline), options, config)
+        return spread.liveness, spread.config, spread.problems, spread.packings
+    liveness = analyse(timeline, config)
+    problems = arena_problems(liveness, config)
+    return liveness, config, problems, [asked.planner.pack(problem, options, asked.progress) for problem in problems]
 
 
-def summarise(
-    problem: Problem,
-    packing: Packing,
-    config: Mapping[str, Arena],
-    steps: int,
-    slots: int,
-    extent: int,
-    death: I64,
-) -> ArenaSummary:
-    """The arena's figures and its certificate.
-
-    ``death`` are the ranges' ends as planned: a hand-off that a planner could have used and did not makes its giver
-    live a step longer, which the peak must show; the lower bound is that of the problem, where it is still open.
-    A plan as low as a proven bound is optimal, whoever made it.
-    """
-    certificate = certify(problem, packing, extent, max(steps, 1))
-    figures = metrics.summarise_arena(
-        problem.arena,
-        config.get(problem.arena, Arena()),
-        birth=problem.birth,
-        death=death,
-        size=problem.size,
-        steps=max(steps, 1),
-        slots=slots,
-        extent=extent,
-        lower_bound=certificate.lower_bound,
-        status=certificate.status,
-    )
-    return replace(figures, witness=certificate.witness, witness_step=certificate.step)
-
-
-def check_capacity(problem: Problem, summary: ArenaSummary) -> None:
-    """Raise ``ArenaTooSmall`` when the extent is over the capacity, saying whether any planner could fit."""
-    if summary.extent_bytes <= summary.capacity_bytes:
-        return
-    possible = summary.peak_live_bytes <= summary.capacity_bytes
-    raise ArenaTooSmall(
-        f"arena {summary.name!r} holds {summary.capacity_bytes:,} B, the plan needs {summary.extent_bytes:,} B.",
-        arena=summary.name,
-        capacity=summary.capacity_bytes,
-        required=summary.extent_bytes,
-        peak_live_bytes=summary.peak_live_bytes,
-        another_planner_may_fit=possible,
-        hint=(
-            f"{summary.peak_live_bytes:,} B are alive together, so a planner that places bytes may fit: try another."
-            if possible
-            else f"{summary.peak_live_bytes:,} B are alive together, so no planner can fit: "
-            "enlarge the arena, or change the order, the batch or the retention."
-        ),
-    )
-
-
-def _check_budget(summaries: Sequence[ArenaSummary], budget: int | None) -> None:
-    needed = sum(summary.extent_bytes for summary in summaries)
-    if budget is not None and needed > budget:
-        largest = max(summaries, key=lambda summary: (summary.extent_bytes, summary.name))
-        raise AllocationFailure(
-            f"the plan needs {needed:,} B over all arenas, the budget is {budget:,} B; nothing was committed.",
-            arena=largest.name,
-            peak_required_bytes=needed,
-            memory_bytes_budget=budget,
-            allocation_failures=1,
-            hint=f"The largest arena is {largest.name!r} with {largest.extent_bytes:,} B.",
-        )
-
-
-__all__ = ["PLANNERS", "Solution", "assemble", "plan_graph"]
+__all__ = ["PLANNERS", "Solution", "plan_graph"]

@@ -1,0 +1,106 @@
+"""One arena's figures and certificate, and the limits that a plan is held to: capacities and the quota."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from tmmu_core.errors import AllocationFailure, ArenaTooSmall
+from tmmu_core.graph.model import Arena
+from tmmu_core.liveness.model import I64
+from tmmu_core.plan import metrics
+from tmmu_core.plan.certificate import certify
+from tmmu_core.plan.model import ArenaSummary
+from tmmu_core.planners import planner_named
+from tmmu_core.planners.problem import Packing, Problem
+
+TRIED = "portfolio"
+TRIED_UP_TO = 20_000
+"""Storages up to which a planner is tried before an arena is said to be too small."""
+
+
+def summarise(
+    problem: Problem,
+    packing: Packing,
+    config: Mapping[str, Arena],
+    steps: int,
+    slots: int,
+    extent: int,
+    death: I64,
+) -> ArenaSummary:
+    """The arena's figures and its certificate.
+
+    ``death`` are the ranges' ends as planned: a hand-off that a planner could have used and did not makes its giver
+    live a step longer, which the peak must show; the lower bound is that of the problem, where it is still open.
+    A plan as low as a proven bound is optimal, whoever made it.
+    """
+    certificate = certify(problem, packing, extent, max(steps, 1))
+    figures = metrics.summarise_arena(
+        problem.arena,
+        config.get(problem.arena, Arena()),
+        birth=problem.birth,
+        death=death,
+        size=problem.size,
+        steps=max(steps, 1),
+        slots=slots,
+        extent=extent,
+        lower_bound=certificate.lower_bound,
+        status=certificate.status,
+    )
+    return replace(figures, witness=certificate.witness, witness_step=certificate.step)
+
+
+def check_capacity(problem: Problem, summary: ArenaSummary) -> None:
+    """Raise ``ArenaTooSmall`` when the extent is over the capacity, saying whether another planner would fit.
+
+    ``diagnostics["another_planner_would_fit"]`` is the name of one that was seen to fit, ``"no"`` where the lower bound
+    is over the capacity too, else ``"unknown"``.
+    """
+    if summary.extent_bytes <= summary.capacity_bytes:
+        return
+    bound = summary.lower_bound_bytes or summary.peak_live_bytes
+    other = _who_fits(problem, bound, summary.capacity_bytes)
+    if other == "no":
+        way = f"No planner can fit: {bound:,} B is proven to be the least. Enlarge the arena, or change the order, the "
+        way += "batch or the retention."
+    elif other == "unknown":
+        way = f"The least that is proven to be needed is {bound:,} B: a search may fit, try --planner exact."
+    else:
+        way = f"It fits with --planner {other}."
+    raise ArenaTooSmall(
+        f"arena {summary.name!r} holds {summary.capacity_bytes:,} B, the plan needs {summary.extent_bytes:,} B.",
+        arena=summary.name,
+        capacity=summary.capacity_bytes,
+        required=summary.extent_bytes,
+        peak_live_bytes=summary.peak_live_bytes,
+        another_planner_would_fit=other,
+        hint=way,
+    )
+
+
+def _who_fits(problem: Problem, bound: int, capacity: int) -> str:
+    if bound > capacity:
+        return "no"
+    if len(problem) <= TRIED_UP_TO:
+        packing = planner_named(TRIED).pack(problem, {}, None)
+        extent = int((packing.offset + np.maximum(problem.size, np.uint64(1))).max(initial=0))
+        if extent <= capacity:
+            return TRIED
+    return "unknown"
+
+
+def check_budget(summaries: Sequence[ArenaSummary], budget: int | None) -> None:
+    """Raise ``AllocationFailure`` when Σ extents is over the quota (contract §4)."""
+    needed = sum(summary.extent_bytes for summary in summaries)
+    if budget is not None and needed > budget:
+        largest = max(summaries, key=lambda summary: (summary.extent_bytes, summary.name))
+        raise AllocationFailure(
+            f"the plan needs {needed:,} B over all arenas, the budget is {budget:,} B; nothing was committed.",
+            arena=largest.name,
+            peak_required_bytes=needed,
+            memory_bytes_budget=budget,
+            allocation_failures=1,
+            hint=f"The largest arena is {largest.name!r} with {largest.extent_bytes:,} B.",
+        )
