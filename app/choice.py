@@ -6,6 +6,7 @@ Defaults are left out, so that the first screen has a bare address. Pure.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -31,6 +32,8 @@ class Choice:
     mode: str = ""
     preset: str = ""
     planner: str = ""
+    options: str = ""
+    """What differs from the planner's defaults, as a JSON object with sorted keys (:func:`options_text`)."""
     alignment: int | None = None
     """Bytes, for every arena; the contract's 128 where it is not said."""
     capacities: Pairs = ()
@@ -46,6 +49,8 @@ class Choice:
     """What colours tell; empty for the view's own (slots in the slot view, roles in the others)."""
     selected: str = ""
     search: str = ""
+    marked: str = ""
+    """``witness`` where the tensors that make the lower bound are marked."""
     step: int | None = None
     arena: str = ""
     """The arena looked at; ``*`` for all at once where they are drawn; empty for the one in which most is planned."""
@@ -68,19 +73,23 @@ class Choice:
         """A copy with some fields changed."""
         return replace(self, **changes)
 
+    def under(self, planner: str) -> Choice:
+        """The same under another planner; options are a planner's own."""
+        return self.but(planner=planner, options=self.options if planner == self.planner else "")
+
     @property
     def problem(self) -> tuple[Any, ...]:
         """The part that decides the plan, as a key."""
         return (
             *(self.source, self.mode, self.preset, self.planner, self.alignment, self.capacities),
-            *(self.page_size, self.budget, self.dims),
+            *(self.page_size, self.budget, self.dims, self.options),
             *((self.shard, self.rank) if self.rank is not None else ("", None)),
         )
 
 
 _TEXTS = (
     *("source", "mode", "preset", "planner", "baseline", "view", "colour", "selected", "search", "arena"),
-    *("shard", "dim", "shapes", "policy", "plan_at"),
+    *("options", "marked", "shard", "dim", "shapes", "policy", "plan_at"),
 )
 _NUMBERS = ("alignment", "page_size", "budget", "step", "rank", "look")
 _PAIRS = ("capacities", "dims")
@@ -96,6 +105,7 @@ _ALLOWED: dict[str, tuple[str, ...]] = {
     "colour": COLOURS,
     "policy": POLICIES,
     "plan_at": PLAN_AT,
+    "marked": ("witness",),
 }
 
 
@@ -139,11 +149,32 @@ def _read(name: str, text: str) -> Any:
         allowed = _ALLOWED.get(name, ())
         if allowed and text not in allowed:
             raise ValueError(f"choose one of {', '.join(allowed)}.")
-        return text
+        return _options(text) if name == "options" else text
     if name in _NUMBERS:
         return _number(text)
     pairs = [part.rpartition("=") for part in text.split(",") if part]
     return tuple(sorted((key, _number(value)) for key, _, value in pairs))
+
+
+def _options(text: str) -> str:
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"it is not JSON: {error}.") from error
+    if not isinstance(value, dict):
+        raise ValueError("it is not a JSON object.")
+    return options_text(value)
+
+
+def options_text(options: Mapping[str, Any]) -> str:
+    """Planner options as the text that a choice holds; ``""`` for none."""
+    return json.dumps(options, sort_keys=True, ensure_ascii=False, separators=(",", ":")) if options else ""
+
+
+def options_of(choice: Choice) -> dict[str, Any]:
+    """The planner options that a choice names."""
+    options: dict[str, Any] = json.loads(choice.options) if choice.options else {}
+    return options
 
 
 def _number(text: str) -> int:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from app import words
-from app.markup import PERSISTENT_COLOUR, ROLE_COLOURS, definition_list, esc
+from app.markup import PERSISTENT_COLOUR, ROLE_COLOURS, bound_of, definition_list, esc
 from tmmu_core.liveness.why import REFUSAL_WORDS, Event, Explanation, explain
 from tmmu_core.plan.engine import Solution
-from tmmu_core.plan.model import Plan
+from tmmu_core.plan.model import ArenaSummary, Plan
 
 MOST_AT_PEAK = 12
 MOST = 6
@@ -113,6 +113,75 @@ def largest(plan: Plan, arena: str, step: int, storages: Sequence[tuple[int, int
         f"{esc(words.step(step, words.shortened(plan.node_at(step), 20)))}: {esc(note)}</div>"
         f"<dl>{''.join(items)}</dl></div>"
     )
+
+
+def certificate(plan: Plan, arena: str) -> str:
+    """How low any plan of an arena could be, what makes it so, what the plan claims, and what its planner says."""
+    summary = plan.arena_of[arena]
+    told = planner_tells(plan, arena)
+    return (
+        f'<div class="tm tm-card" data-certificate="{esc(arena)}"><h3>Certificate: '
+        f'<span class="{esc(summary.status)}">{esc(summary.status)}</span></h3><div class="kind">{esc(arena)}</div>'
+        f'<p class="hint">{esc(claimed(summary))}</p><p class="hint">{esc(held(plan, summary))}</p>'
+        f"{f'<p class=hint>{esc(told)}</p>' if told else ''}</div>"
+    )
+
+
+def claimed(summary: ArenaSummary) -> str:
+    """The status in one sentence."""
+    bound, extent = bound_of(summary), summary.extent_bytes
+    over = words.short_bytes(extent - bound)
+    if summary.status == "optimal":
+        least = "the lower bound" if extent == bound else "for the search is exhausted"
+        return f"Proven: no plan of this arena is smaller than {words.short_bytes(extent)}, {least}."
+    if summary.status == "unproven":
+        return f"The search ended before it knew: a plan up to {over} smaller may exist, or none."
+    return f"Valid, and nothing more is claimed: a plan up to {over} smaller may exist, or none."
+
+
+def held(plan: Plan, summary: ArenaSummary) -> str:
+    """What makes the lower bound, in one sentence."""
+    bound = words.short_bytes(bound_of(summary))
+    if not summary.witness:
+        if bound_of(summary) > summary.peak_live_bytes:
+            return f"The planner's search proved the bound of {bound}; no set of tensors alone shows it."
+        return f"The bound is {bound}, the most that is alive together."
+    who = words.count(len(summary.witness), "storage")
+    if summary.witness_step < 0:
+        return f"The bound is {bound}: {who}, pairwise in each other's way."
+    at = words.step(summary.witness_step, words.shortened(plan.node_at(summary.witness_step), 24))
+    return f"The bound is {bound}: {who} held together at {at}."
+
+
+def witness_rows(plan: Plan, summary: ArenaSummary) -> list[int]:
+    """The rows of the storages that make an arena's lower bound, parts and views included, in order."""
+    rows: list[int] = []
+    for name in summary.witness:
+        part, k = name, 0
+        while part in plan.row_of:
+            rows.append(plan.row_of[part])
+            k += 1
+            part = f"{name}@part{k}"
+    found: list[int] = np.flatnonzero(np.isin(plan.storage, plan.storage[rows])).tolist() if rows else []
+    return found
+
+
+def planner_of(plan: Plan, arena: str) -> str:
+    """The planner with its options and, for one that picks another, what it picked: ``auto → exact``."""
+    options = [
+        f"{name}={value}" if isinstance(value, int | str) else name
+        for name, value in sorted(plan.planner_options.items())
+    ]
+    picked = dict(plan.notes.get(arena) or {}).get("picked")
+    return plan.planner + (f" ({', '.join(options)})" if options else "") + (f" → {picked}" if picked else "")
+
+
+def planner_tells(plan: Plan, arena: str) -> str:
+    """What a planner that picks another says about it; ``""`` for the others."""
+    notes = dict(plan.notes.get(arena) or {})
+    if "picked" not in notes:
+        return ""
+    return f"{plan.planner} picked {notes['picked']}: {notes.get('why', 'it does not say why')}."
 
 
 def nothing_selected() -> str:

@@ -41,6 +41,8 @@ def choice() -> Choice:
 def choose(**changes: Any) -> None:
     """Change the choice. Another graph or another plan lets go of what was only true of the old one."""
     old = choice()
+    if changes.get("planner", old.planner) != old.planner:
+        changes = {"options": "", **changes}
     new = old.but(**changes)
     if "source" in changes and new.source != old.source:
         kept = {"source": new.source, "view": old.view, "colour": old.colour}
@@ -83,6 +85,13 @@ def raw(key: str) -> Any:
 def put(key: str, value: Any) -> None:
     """Set such a state before the component is drawn."""
     st.session_state[key] = value
+
+
+def draft(name: str, text: str | None = None) -> str:
+    """What was typed and could not be taken, kept so that it can be mended; with ``text``, keep that from now on."""
+    if text is not None:
+        st.session_state[f"tmmu.draft.{name}"] = text
+    return str(st.session_state.get(f"tmmu.draft.{name}", ""))
 
 
 # --- refusals and the last plan that worked ------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
@@ -18,7 +19,7 @@ import numpy as np
 import streamlit as st
 
 from app import words
-from app.choice import Choice, arena_config, has_defaults
+from app.choice import Choice, arena_config, has_defaults, options_of
 from app.jobs import Desk, Job
 from app.judging import Judgement, judge_politely
 from app.worlds import spec_of
@@ -266,8 +267,15 @@ def spelled_out(choice: Choice, opened: Opened) -> Choice:
 
 def plan_job(choice: Choice) -> Job[Shown]:
     """The job that plans a choice; the same one whoever asks."""
-    key = ("plan", *choice.problem)
-    return desk().job(key, "planning", lambda progress: make_plan(choice, progress))
+    return desk().job(plan_key(choice), "planning", lambda progress: make_plan(choice, progress))
+
+
+def plan_key(choice: Choice) -> tuple[Any, ...]:
+    """What names the job that plans a choice: the same whether the default planner is said or not."""
+    if not choice.planner:
+        with suppress(TmmuError, OSError):  # the job itself tells
+            choice = choice.but(planner=spelled_out(choice, open_source(choice.source)).planner)
+    return ("plan", *choice.problem)
 
 
 def make_plan(choice: Choice, progress: Progress | None = None) -> Shown:
@@ -281,6 +289,7 @@ def make_plan(choice: Choice, progress: Progress | None = None) -> Shown:
         plan = plan_problem(
             with_capacity(opened.problem, full),
             planner=DEFAULT_PLANNER if given else full.planner,
+            options=None if given else options_of(full),
             name=opened.name,
             packing=opened.packing if given else None,
             progress=progress,
@@ -300,6 +309,7 @@ def how_to_plan(full: Choice, opened: Opened) -> dict[str, Any]:
         "mode": full.mode,
         "preset": full.preset,
         "planner": full.planner,
+        "options": options_of(full),
         "arenas": None if has_defaults(full) else arena_config(full, arenas_in_use(full, opened)),
         "dims": dict(full.dims) or None,
         "budget": full.budget,
@@ -324,10 +334,18 @@ def baseline_of(choice: Choice) -> Choice | None:
     if not choice.baseline:
         return None
     if choice.baseline.startswith("planner:"):
-        return choice.but(planner=choice.baseline.removeprefix("planner:"))
+        return choice.under(choice.baseline.removeprefix("planner:"))
     return choice.but(
         source=choice.baseline, **{name: getattr(Choice(), name) for name in ("capacities", "dims", "budget", "rank")}
     )
+
+
+def picking(full: Choice, planner: str) -> dict[str, str]:
+    """What changes when a planner is picked: offsets that came with the file become what its plan is compared with."""
+    changes = {"planner": planner}
+    if full.planner == GIVEN and planner != GIVEN and not full.baseline:
+        changes["baseline"] = f"planner:{GIVEN}"
+    return changes
 
 
 def every_planner(choice: Choice) -> Job[list[str]]:
@@ -338,7 +356,7 @@ def every_planner(choice: Choice) -> Job[list[str]]:
         for k, name in enumerate(names):
             if not progress(name, k, len(names)):
                 return names[:k]
-            job = plan_job(choice.but(planner=name))
+            job = plan_job(choice.under(name))
             while not job.wait(0.05):
                 if not progress(name, k, len(names)):
                     job.stop()
@@ -351,7 +369,7 @@ def go_on(choice: Choice) -> None:
     """Let the planners that were stopped run again when they are asked for."""
     desk().forget(_all_key(choice))
     for name in planners_for(open_source(choice.source)):
-        key = ("plan", *choice.but(planner=name).problem)
+        key = plan_key(choice.under(name))
         job = desk().known(key)
         if job is not None and job.stopping:
             desk().forget(key)

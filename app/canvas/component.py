@@ -70,6 +70,7 @@ def plan_canvas(
     selected: str | None = None,
     compared: str | None = None,
     search: str = "",
+    marked: Sequence[int] | None = None,
     colour: Colour | None = None,
     step: int | None = None,
     arena: str | None = None,
@@ -98,7 +99,8 @@ def plan_canvas(
     run to run.
 
     ``view``: lifetimes, slots or map. ``colour``: ``None`` means slot in the slot view and role in the others.
-    ``selected`` and ``compared``: tensor ids. ``step``: the chosen step. ``arena``: the one shown, ``None`` for all
+    ``selected`` and ``compared``: tensor ids. ``marked``: rows that stand out while nothing is searched.
+    ``step``: the chosen step. ``arena``: the one shown, ``None`` for all
     on one byte scale. ``show_baseline``: outline what differs in the handle's baseline; ``draw_baseline_itself``: draw
     the baseline instead of the plan (for two canvases side by side). ``strip``: the curve of live bytes above.
     ``heading``: the claim above and the legend below. ``reach``: bytes that the map shows at least, so that several
@@ -131,6 +133,7 @@ def plan_canvas(
         "selected": selected,
         "compared": compared,
         "search": search,
+        "marked": None if marked is None else list(marked),
         "step": step,
         "arena": arena,
         "baseline": show_baseline,

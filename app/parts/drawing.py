@@ -7,7 +7,7 @@ from typing import Any, cast
 from app import state
 from app.canvas.component import PlanHandle, Selection, plan_canvas, plan_store
 from app.choice import COLOURS, VIEWS
-from app.parts import focus
+from app.parts import certificate, focus
 from app.work import Shown, operators
 
 
@@ -31,13 +31,14 @@ def canvas(handle: PlanHandle, *, key: str = "map", height: int = 560, **more: A
         view=cast(Any, more.pop("view", chosen.view)),
         selected=chosen.selected if chosen.selected in known else None,
         search=chosen.search,
+        marked=certificate.marked(handle.plan, focus.drawn(handle.plan)),
         colour=cast(Any, more.pop("colour", chosen.colour or None)),
         step=chosen.step if chosen.step is not None and chosen.step < handle.plan.steps else None,
         arena=more.pop("arena", focus.drawn(handle.plan)),
         height=height,
         on_select=_selected,
         on_step=lambda step: state.choose(step=step),
-        on_search=lambda text: state.choose(search=text.strip()),
+        on_search=lambda text: state.choose(search=text.strip(), marked=""),
         on_view=lambda view: state.choose(view=view) if view in VIEWS else None,
         on_colour=lambda colour: state.choose(colour=colour if colour in COLOURS else ""),
         on_arena=lambda arena: state.choose(arena=arena or focus.ALL),

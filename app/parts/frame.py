@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import streamlit as st
@@ -10,6 +11,7 @@ import streamlit as st
 from app import markup, state, words, work
 from app.choice import Choice
 from app.jobs import Job
+from app.parts import options
 from app.work import Opened, Shown
 from tmmu_core.errors import TmmuError
 from tmmu_core.graph.model import MODES, PRESETS
@@ -85,6 +87,7 @@ _PROBLEM_FIELDS = (
     "page_size",
     "budget",
     "dims",
+    "options",
     "shard",
     "rank",
 )
@@ -149,7 +152,14 @@ def toolbar(chosen: Choice, opened: Opened) -> None:
         _pick("preset", PRESETS, full.preset, disabled=not modes, help=None if modes else why_not)
         planners = work.planners_for(opened)
         about = "\n\n".join(f"**{name}**: {entry.summary}" for name, entry in PLANNERS.items())
-        _pick("planner", tuple(planners), full.planner, disabled=fixed, help=why_not if fixed else about)
+        _pick(
+            *("planner", tuple(planners), full.planner),
+            disabled=fixed,
+            help=why_not if fixed else about,
+            then=lambda: state.choose(**work.picking(full, state.value_of("planner"))),
+        )
+        options.popover(full, fixed=why_not if fixed else "")
+        _best(full, fixed)
         with st.popover(
             _arenas_label(full), icon=":material/memory:", key="arenas", disabled=fixed, help=why_not if fixed else None
         ):
@@ -165,18 +175,45 @@ def toolbar(chosen: Choice, opened: Opened) -> None:
             )
 
 
-def _pick(name: str, options: tuple[str, ...], value: str, *, disabled: bool, help: str | None) -> None:
-    shown_options = options if value in options else (value, *options)
+BEST = "auto"
+"""The planner that is asked for the best plan."""
+
+
+def _best(full: Choice, fixed: bool) -> None:
+    there = full.planner == BEST
+    why_not = (
+        "A finished plan keeps its planner." if fixed else "This is the plan of auto, which picks by size." * there
+    )
+    st.button(
+        "Best plan",
+        icon=":material/star:",
+        key="best",
+        disabled=bool(why_not),
+        help=why_not or "Plan with auto, which picks the planner that suits the size and says which.",
+        on_click=lambda: state.choose(**work.picking(full, BEST)),
+    )
+
+
+def _pick(
+    name: str,
+    values: tuple[str, ...],
+    value: str,
+    *,
+    disabled: bool,
+    help: str | None,
+    then: Callable[[], None] | None = None,
+) -> None:
+    shown_options = values if value in values else (value, *values)
     st.selectbox(
         name,
         shown_options,
         key=state.seat(name, value),
         format_func=lambda option: f"{name}: {option or words.UNKNOWN}",
-        on_change=lambda: state.choose(**{name: state.value_of(name)}),
+        on_change=then or (lambda: state.choose(**{name: state.value_of(name)})),
         label_visibility="collapsed",
         disabled=disabled,
         help=help,
-        width=190,
+        width=170,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from app import details, markup, state, words, work
-from app.parts import focus
+from app.parts import certificate, focus
 from app.work import Shown
 
 
@@ -18,6 +18,7 @@ def panel(shown: Shown) -> None:
         if arena and plan.arena_of[arena].peak_live_bytes:
             step = focus.peak(plan, shown.key, arena)[0]
             st.html(details.largest(plan, arena, step, work.storages_alive(shown, step, arena)))
+        certificate.panel(shown)
         return
     if name not in plan.row_of:
         st.html(markup.empty("Not in this plan", f"{words.shortened(name)} is no tensor of this plan."))
@@ -38,3 +39,4 @@ def panel(shown: Shown) -> None:
                 kwargs={"selected": target or name},
             )
         st.button("Let go", key="let-go", type="tertiary", on_click=state.choose, kwargs={"selected": ""})
+    certificate.panel(shown)

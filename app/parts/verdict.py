@@ -5,10 +5,10 @@ from __future__ import annotations
 import pandas as pd
 import streamlit as st
 
-from app import markup, words, work
+from app import details, markup, words, work
 from app.jobs import Job
 from app.judging import Judgement
-from app.parts import replay
+from app.parts import focus, replay
 from app.work import Shown
 
 SHORT = 0.5
@@ -21,9 +21,16 @@ def chips(shown: Shown) -> list[str]:
     return [
         *_verdict(shown),
         *replay.chip(shown),
+        _planner(shown),
         f"{words.count(plan.steps, 'step')}, {words.count(len(plan), 'tensor')}",
         f'plan <span class="mono" title="{plan.tmmu_plan_hash.hex()}">{words.short_hash(plan.tmmu_plan_hash)}</span>',
     ]
+
+
+def _planner(shown: Shown) -> str:
+    arena = focus.arena(shown)
+    told = details.planner_tells(shown.plan, arena)
+    return f'<abbr title="{markup.esc(told)}">by {markup.esc(details.planner_of(shown.plan, arena))}</abbr>'
 
 
 def _verdict(shown: Shown) -> list[str]:

@@ -8,6 +8,7 @@ from app import glossary, markup, state
 from app.canvas.component import PlanHandle
 from app.parts import drawing, focus, frame, selected, tensors, verdict
 from app.work import Shown
+from tmmu_core.plan.instance import GIVEN
 
 
 def page() -> None:
@@ -17,7 +18,29 @@ def page() -> None:
     st.html(markup.claim(focus.claim(shown.opened.name, shown.plan, arena), verdict.chips(shown)))
     st.html(markup.strip(shown.plan.arenas, glossary.definitions()))
     verdict.findings(shown)
+    came_with_the_file(shown)
     body(shown, drawing.store(shown))
+
+
+def came_with_the_file(shown: Shown) -> None:
+    """What a file with offsets of its own can be used for."""
+    if shown.opened.packing is None:
+        return
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="given"):
+        if shown.choice.planner == GIVEN:
+            said = "These offsets came with the file."
+            again = st.button("Plan it again and compare", key="again", type="primary")
+            target = frame.BEST
+        else:
+            said = "The file has offsets of its own."
+            again = st.button(f"Compare given → {shown.choice.planner}", key="again")
+            target = shown.choice.planner
+        told = markup.esc("; ".join(shown.opened.told))
+        st.html(f'<div class="tm">{said} <span class="soft">{told}</span></div>')
+    if again:
+        state.choose(planner=target, options=shown.choice.options if target == shown.choice.planner else "")
+        state.choose(baseline=f"planner:{GIVEN}", swapped=False)
+        st.switch_page("views/compare.py")
 
 
 @st.fragment

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from app import markup, state, words, work
+from app import details, markup, state, words, work
 from app.canvas.component import plan_canvas, plan_store
 from app.charts.compare import Run, field
 from app.parts import focus, frame
@@ -49,7 +49,7 @@ def page() -> None:
         st.plotly_chart(field(runs), key=f"field.{shown.key}.{arena}.{len(runs)}", config={"displayModeBar": False})
     with right:
         st.html(markup.heading("Every planner on this problem", "times are single runs on this machine"))
-        st.html(_table(runs, answers))
+        st.html(_table(runs, answers, arena))
         for name, answer in answers.items():
             if arena not in answer.plan.arena_of:
                 st.html(f'<div class="tm">{elsewhere(name, answer, arena)}</div>')
@@ -64,8 +64,7 @@ def results(shown: Shown) -> tuple[dict[str, Shown], dict[str, TmmuError]]:
     answers: dict[str, Shown] = {}
     refusals: dict[str, TmmuError] = {}
     for name in work.planners_for(shown.opened):
-        target = state.choice().but(planner=name)
-        job = work.desk().known(("plan", *target.problem))
+        job = work.desk().known(work.plan_key(state.choice().under(name)))
         if job is not None and job.finished:
             try:
                 answers[name] = job.answer()
@@ -104,19 +103,21 @@ def claim(runs: list[Run], arena: str) -> str:
     return f"{best.planner} does best: {arena} in {words.short_bytes(best.extent)}, {reach}{rest}"
 
 
-def _table(runs: list[Run], answers: dict[str, Shown]) -> str:
+def _table(runs: list[Run], answers: dict[str, Shown], arena: str) -> str:
     rows = []
     for run in sorted(runs, key=lambda run: (run.extent, run.nanoseconds, run.planner)):
+        plan = answers[run.planner].plan
         summary = PLANNERS[run.planner].summary if run.planner in PLANNERS else "offsets that came with the file"
+        told = details.planner_tells(plan, arena) or summary
         rows.append(
             [
-                f'<abbr title="{markup.esc(summary)}">{markup.esc(run.planner)}</abbr>',
+                f'<abbr title="{markup.esc(told)}">{markup.esc(details.planner_of(plan, arena))}</abbr>',
                 f'<span title="{words.exact_bytes(run.extent)}">{words.short_bytes(run.extent)}</span>',
                 markup.esc(words.short_bytes(run.extent - run.bound)),
                 markup.esc(words.gap(run.extent, run.bound)),
                 f'<span class="{"better" if run.status == "optimal" else ""}">{markup.esc(run.status)}</span>',
                 markup.esc(words.duration(run.nanoseconds or None)),
-                f'<span class="mono">{words.short_hash(answers[run.planner].plan.layout_hash)}</span>',
+                f'<span class="mono">{words.short_hash(plan.layout_hash)}</span>',
             ]
         )
     now = next(
@@ -131,7 +132,7 @@ def _use(shown: Shown, names: list[str]) -> None:
         "Current planner",
         names,
         key=state.seat("use", shown.choice.planner),
-        on_change=lambda: state.choose(planner=state.value_of("use") or shown.choice.planner),
+        on_change=lambda: state.choose(**work.picking(shown.choice, state.value_of("use") or shown.choice.planner)),
         help="The plan that all pages show.",
     )
 

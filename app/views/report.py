@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable
+from functools import partial
 
+import msgspec
 import streamlit as st
 
-from app import markup, state, words, work
-from app.choice import has_defaults
+from app import markup, repeat, state, words, work
 from app.parts import frame
 from app.report.build import build_report
 from app.work import Shown
 from tmmu_core.errors import TmmuError
 from tmmu_core.plan import checkpoint, files, trace
+from tmmu_core.plan.model import Plan
+from tmmu_core.plan.render import RenderMemoryPlan, build_render_plan, residency
+from tmmu_core.plan.render_c import c_header, c_prefix, c_source
 
 
 def page() -> None:
     """The page, top down."""
     shown = frame.shown()
-    stem = file_stem(shown.opened.name)
+    stem = repeat.file_stem(shown.opened.name)
     st.html(
         markup.claim(
             f"Take {shown.opened.name} away",
@@ -30,7 +33,10 @@ def page() -> None:
     with left:
         report(shown, stem)
         st.html(markup.heading("The same from the command line", "what repeats this plan, to the byte"))
-        st.code(command(shown), language="bash", wrap_lines=True)
+        st.code(repeat.command(shown), language="bash", wrap_lines=True)
+        for name, data in repeat.files(shown).items():
+            what = "what --arenas reads" if name == repeat.ARENAS else "what --shard reads"
+            _row(name.removesuffix(".json").capitalize(), name, "application/json", what, partial(bytes, data))
         st.html(markup.heading("A link to this screen", "graph, settings, view and selection are in the address bar"))
         if shown.opened.source.startswith("file:"):
             st.caption("An opened file stays on the server that opened it: the link works there, as long as it runs.")
@@ -38,12 +44,6 @@ def page() -> None:
         st.html(markup.heading("The plan", f"{words.count(len(shown.plan), 'tensor')}, schema tmmu_plan/1"))
         rows(shown, stem)
     hashes(shown)
-
-
-def file_stem(name: str) -> str:
-    """A file name's beginning made of a graph's name."""
-    safe = "".join(c if c.isalnum() or c in "._-" else "_" for c in name)
-    return safe.split(".")[0] or "plan"
 
 
 def report(shown: Shown, stem: str) -> None:
@@ -108,24 +108,45 @@ def rows(shown: Shown, stem: str) -> None:
         ("Trace, CBOR", "trace.cborseq", "application/cbor-seq", "", lambda: trace.to_cbor_sequence(plan)),
     )
     for label, ending, mime, what, make in formats:
-        name = f"{stem}.{ending}"
-        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-            _download(label, name, mime, make)
-            st.html(
-                f'<div class="tm"><code>{markup.esc(name)}</code> <span class="soft">{markup.esc(what)}</span></div>'
-            )
-
+        _row(label, f"{stem}.{ending}", mime, what, make)
     solution = shown.solution
+    _row(
+        *("Checkpoint", f"{stem}.checkpoint.cbor", "application/cbor", "its hash is checked on restore"),
+        None if solution is None else lambda: checkpoint.checkpoint(plan, solution.liveness),
+        why_not="A checkpoint needs the graph: open it and plan it.",
+    )
+    st.html(markup.heading("For a code generator", "the render plan: regions by role and memory"))
+    prefix = c_prefix(plan.ir_name or "model")
+    _row("C header", f"{prefix}_memory.h", "text/x-c", "offsets and sizes, asserted", lambda: c_header(_render(plan)))
+    _row("C source", f"{prefix}_memory.c", "text/x-c", "the tables behind it", lambda: c_source(_render(plan)))
+    _row("Residency", f"{stem}.residency.json", "application/json", "who resides where", lambda: _residency(plan))
+    st.html(markup.heading("As packing instances", "the field's CSV with offsets, a file per arena"))
+    for arena in plan.arenas:
+        size = f"{words.count(arena.storages, 'storage')}, {words.short_bytes(arena.extent_bytes)}"
+        name = f"{stem}.{repeat.file_stem(arena.name)}.csv"
+        _row(words.shortened(arena.name, 16), name, "text/csv", size, partial(files.to_instance, plan, arena.name))
+
+
+def _row(
+    label: str, name: str, mime: str, what: str, make: Callable[[], bytes | str] | None, *, why_not: str = ""
+) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        name = f"{stem}.checkpoint.cbor"
-        if solution is None:
-            st.button("Checkpoint", disabled=True, help="A checkpoint needs the graph: open it and plan it.", width=150)
+        if make is None:
+            st.button(label, key=f"download.{name}", disabled=True, help=why_not, width=150)
         else:
-            _download("Checkpoint", name, "application/cbor", lambda: checkpoint.checkpoint(plan, solution.liveness))
-        st.html(f'<div class="tm"><code>{name}</code> <span class="soft">its hash is checked on restore</span></div>')
+            _download(label, name, mime, make)
+        st.html(f'<div class="tm"><code>{markup.esc(name)}</code> <span class="soft">{markup.esc(what)}</span></div>')
 
 
-def _download(label: str, name: str, mime: str, make: Callable[[], bytes], *, primary: bool = False) -> None:
+def _render(plan: Plan) -> RenderMemoryPlan:
+    return build_render_plan(plan, module_prefix=plan.ir_name or "model")
+
+
+def _residency(plan: Plan) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(residency(_render(plan))), indent=2) + b"\n"
+
+
+def _download(label: str, name: str, mime: str, make: Callable[[], bytes | str], *, primary: bool = False) -> None:
     st.download_button(
         label,
         make,
@@ -137,27 +158,6 @@ def _download(label: str, name: str, mime: str, make: Callable[[], bytes], *, pr
         type="primary" if primary else "secondary",
         width="content" if primary else 150,
     )
-
-
-def command(shown: Shown) -> str:
-    """The ``tmmu`` command that makes this plan."""
-    chosen, opened = shown.choice, shown.opened
-    if opened.plan is not None:
-        return f"tmmu verify {shlex.quote(opened.name)}"
-    sample = work.sample_named(opened.source.removeprefix("sample:")) if opened.source.startswith("sample:") else None
-    file = f"sample_graphs/{sample.path.name}" if sample else opened.name
-    words_ = ["tmmu", "plan", file, "--planner", chosen.planner]
-    if opened.graph is not None:
-        words_ += ["--mode", chosen.mode, "--preset", chosen.preset]
-    if chosen.dims:
-        words_ += ["--dims", ",".join(f"{name}={n}" for name, n in chosen.dims)]
-    if chosen.rank is not None:
-        words_ += ["--shard", "shards.json", "--rank", str(chosen.rank)]
-    if chosen.budget is not None:
-        words_ += ["--budget", str(chosen.budget)]
-    if not has_defaults(chosen):
-        words_ += ["--arenas", "arenas.json"]
-    return shlex.join([*words_, "-o", f"{file_stem(opened.name)}.plan.json"])
 
 
 def hashes(shown: Shown) -> None:

@@ -121,7 +121,12 @@ def tensor_symbols(render: RenderMemoryPlan) -> dict[str, str]:
 
 
 def _prefix(render: RenderMemoryPlan) -> str:
-    name = identifier(render.module_prefix)
+    return c_prefix(render.module_prefix)
+
+
+def c_prefix(module_prefix: str) -> str:
+    """What the names in C begin with, and the names of both files: ``<c_prefix>_memory.h`` and ``.c``."""
+    name = identifier(module_prefix)
     return f"m_{name}" if name[0].isdigit() else name
 
 

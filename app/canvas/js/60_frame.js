@@ -17,7 +17,7 @@ function el(tag, attributes = {}, ...children) {
 }
 
 const DEFAULTS = {
-  plan: null, view: "map", colour: null, selected: null, compared: null, search: "", step: null, arena: null, baseline: true,
+  plan: null, view: "map", colour: null, selected: null, compared: null, search: "", marked: null, step: null, arena: null, baseline: true,
   transposed: false, toolbar: true, strip: true, height: 520, link: "", window: null, reach: 0, heading: true, report_window: false, plan_index: 0,
 };
 
@@ -141,7 +141,7 @@ class Frame {
       this.shownArena = state.arena;
     }
     if ("view" in fresh || "colour" in fresh) this.paints = null;
-    if ("search" in fresh) this.search();
+    if ("search" in fresh || "marked" in fresh) this.search();
     if ("selected" in fresh) this.selected = this.rowOf(state.selected);
     if ("compared" in fresh) this.compared = this.rowOf(state.compared);
     if ("step" in fresh) this.step = state.step;

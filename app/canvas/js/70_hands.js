@@ -318,7 +318,8 @@ Object.assign(Chart.prototype, {
 
   // --- searching -----------------------------------------------------------------------------------------------------------
 
-  /** Finds tensors whose id holds the text, or whose writing node does; the rest is dimmed, not hidden. */
+  /** Finds tensors whose id holds the text, or whose writing node does, or else those that the page marks; the rest is
+   * dimmed, not hidden. */
   search() {
     const text = this.state.search ?? "", { plan } = this;
     this.hits = this.hitRows = null;
@@ -329,8 +330,12 @@ Object.assign(Chart.prototype, {
       for (let i = 0; i < plan.n; i++) if (nodes[plan.birth[i]] && plan.death[i] - plan.birth[i] < plan.steps) hits[i] = 1;
       this.hits = hits;
       this.hitRows = plan.byBirth().filter((row) => hits[row]);
+    } else if (this.state.marked?.length) {
+      const hits = (this.hits = new Uint8Array(plan.n));
+      for (const row of this.state.marked) if (row < plan.n) hits[row] = 1;
+      this.hitRows = plan.byBirth().filter((row) => hits[row]);
     }
-    this.count.textContent = this.hitRows ? `${grouped(this.hitRows.length)} found` : "";
+    this.count.textContent = this.hitRows ? `${grouped(this.hitRows.length)} ${text ? "found" : "marked"}` : "";
     this.root.dataset.hits = this.hitRows ? this.hitRows.length : "";
     this.soon("base");
   },

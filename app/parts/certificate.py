@@ -1,0 +1,48 @@
+"""What the plan claims of its arena: how low any plan could be, who makes it so, and what the planner says."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from app import details, state
+from app.parts import focus
+from app.work import Shown
+
+WITNESS = "witness"
+"""Chosen where the drawing marks the tensors that make the lower bound."""
+
+
+def panel(shown: Shown) -> None:
+    """The certificate of the arena looked at, with the way to its witness."""
+    name = focus.arena(shown)
+    if not name:
+        return
+    summary = shown.plan.arena_of[name]
+    st.html(details.certificate(shown.plan, name))
+    if not summary.witness:
+        return
+    on = state.choice().marked == WITNESS
+    st.button(
+        "Let the witness go" if on else "Mark them in the drawing",
+        key="witness",
+        type="tertiary",
+        icon=":material/close:" if on else ":material/highlight:",
+        on_click=_mark,
+        args=(name, not on),
+    )
+
+
+def _mark(arena: str, on: bool) -> None:
+    step = state.choice().step
+    state.choose(marked=WITNESS if on else "", search="", arena=arena if on else state.choice().arena, step=step)
+
+
+def marked(shown_plan: object, arena: str | None) -> list[int] | None:
+    """The rows to mark, where marking is on; the witness of ``arena``, or of every arena."""
+    from tmmu_core.plan.model import Plan
+
+    assert isinstance(shown_plan, Plan)
+    if state.choice().marked != WITNESS:
+        return None
+    rows = [row for a in shown_plan.arenas if arena in (None, a.name) for row in details.witness_rows(shown_plan, a)]
+    return sorted(rows)

@@ -1,0 +1,103 @@
+"""The options of the chosen planner, as its line of ``PLANNERS`` lists them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import streamlit as st
+
+from app import state
+from app.choice import Choice, options_of, options_text
+from tmmu_core.planners import PLANNERS
+from tmmu_core.planners.greedy import FITS, ORDERS
+
+CHOICES: dict[str, tuple[str, ...]] = {"order": tuple(ORDERS), "fit": FITS}
+SAID = {
+    "order": "The order in which storages are placed. `free_list` takes them by birth whatever is chosen.",
+    "fit": "Where a storage is placed: the lowest gap, the tightest one, or first fit with a free list.",
+    "budget": "Nodes that the search may visit. Never a time, so that the same budget gives the same plan everywhere.",
+    "iterations": "How many changes of the order are tried.",
+    "seed": "Of the random numbers; the replay token has no part in them.",
+    "min_alignment": "The platform's floor for every slot, in bytes.",
+    "memories": "In the order of preference; none given: each arena is a memory.",
+    "rules": "The first rule that matches decides where a tensor belongs.",
+}
+EXAMPLES = {
+    "memories": '[{"name": "DTCM", "max_size": 131072}, {"name": "SRAM"}]',
+    "rules": '[{"role": "constant", "memory": "SRAM"}]',
+}
+
+
+def popover(full: Choice, *, fixed: str = "") -> None:
+    """A button that says the options and opens their widgets; ``fixed`` says why they cannot be changed."""
+    defaults = dict(PLANNERS[full.planner].options) if full.planner in PLANNERS else {}
+    chosen = options_of(full)
+    why_not = fixed or ("" if defaults else f"The planner {full.planner} has no options.")
+    with st.popover(label(chosen), icon=":material/tune:", key="options", disabled=bool(why_not), help=why_not or None):
+        for name, default in defaults.items():
+            _widget(name, default, chosen.get(name, default))
+        if chosen:
+            st.button("Back to the defaults", key="no-options", on_click=state.choose, kwargs={"options": ""})
+
+
+def label(chosen: dict[str, Any]) -> str:
+    """What the options are, in a few letters."""
+    said = [name if name in EXAMPLES else f"{name}={value}" for name, value in chosen.items()]
+    return "Options: " + (", ".join(said) or "defaults")
+
+
+def _widget(name: str, default: Any, value: Any) -> None:
+    title, about = name.replace("_", " ").capitalize(), SAID.get(name)
+    if name in CHOICES:
+        options = CHOICES[name] if value in CHOICES[name] else (value, *CHOICES[name])
+        st.selectbox(
+            title,
+            options,
+            key=state.seat(f"option.{name}", value),
+            on_change=lambda: _set(name, state.value_of(f"option.{name}"), default),
+            help=about,
+        )
+    elif isinstance(default, int):
+        st.number_input(
+            f"{title} (default {default:,})",
+            min_value=1 if name == "min_alignment" else 0,
+            max_value=2**53 - 1,
+            step=1,
+            key=state.seat(f"option.{name}", value if isinstance(value, int) else default),
+            on_change=lambda: _set(name, state.value_of(f"option.{name}"), default),
+            help=about,
+        )
+    else:
+        typed = "" if value is None else json.dumps(value, indent=1, ensure_ascii=False)
+        st.text_area(
+            f"{title}, as JSON",
+            key=state.seat(f"option.{name}", state.draft(name) or typed),
+            placeholder=EXAMPLES.get(name, ""),
+            on_change=lambda: _read(name, default),
+            help=about,
+            height=120,
+        )
+
+
+def _set(name: str, value: Any, default: Any) -> None:
+    rest = {key: old for key, old in options_of(state.choice()).items() if key != name}
+    state.choose(options=options_text(rest if value == default else {**rest, name: value}))
+
+
+def _read(name: str, default: Any) -> None:
+    text = str(state.value_of(f"option.{name}") or "").strip()
+    try:
+        value = json.loads(text) if text else None
+    except json.JSONDecodeError as error:
+        state.draft(name, text)
+        state.refuse(
+            {
+                "title": f"The option {name} was not changed",
+                "message": f"What was typed is not JSON: {error.msg} at line {error.lineno}, column {error.colno}.",
+                "hint": f"Write it like {EXAMPLES[name]}." if name in EXAMPLES else "",
+            }
+        )
+        return
+    state.draft(name, "")
+    _set(name, value, default)

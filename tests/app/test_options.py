@@ -1,0 +1,150 @@
+"""The planner's options, the best plan, plans that came with a file, and the certificate, on the pages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import msgspec
+import pytest
+import streamlit as st
+
+from app import details, work
+from app.choice import Choice, from_query, options_of, to_query
+from tests.app.test_pages import claim, html, opened
+from tmmu_core.plan.metrics import align_up
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _fresh() -> Iterator[None]:
+    st.cache_resource.clear()
+    yield
+    st.cache_resource.clear()
+
+
+def test_an_option_is_named_in_the_plan_and_in_the_link() -> None:
+    at = opened(graph="sample:mixed_sizes", planner="greedy")
+    at.selectbox(key="w.option.order").set_value("area").run()
+    assert at.query_params["options"] == '{"order":"area"}'
+    assert "by greedy (order=area)" in html(at)
+
+
+def test_an_option_back_at_its_default_leaves_the_link() -> None:
+    at = opened(graph="sample:mixed_sizes", planner="greedy", options='{"order":"area"}')
+    at.selectbox(key="w.option.order").set_value("size").run()
+    assert "options" not in at.query_params
+
+
+def test_options_go_with_their_planner() -> None:
+    at = opened(graph="sample:mixed_sizes", planner="greedy", options='{"order":"area"}')
+    at.selectbox(key="w.planner").select("search").run()
+    assert "options" not in at.query_params
+    assert at.number_input(key="w.option.iterations").value == 400
+
+
+def test_memories_that_are_not_json_are_refused_and_kept_to_be_mended() -> None:
+    at = opened(graph="sample:mixed_sizes", planner="helia")
+    before = claim(at)
+    at.text_area(key="w.option.memories").input("[{]").run()
+    assert "not JSON" in html(at)
+    assert "line 1, column 3" in html(at)
+    assert at.text_area(key="w.option.memories").value == "[{]"
+    assert claim(at) == before
+
+
+def test_memories_make_arenas() -> None:
+    at = opened(graph="sample:mixed_sizes", planner="helia")
+    at.text_area(key="w.option.memories").input('[{"name": "DTCM", "max_size": 4096}, {"name": "SRAM"}]').run()
+    assert "scratch@SRAM" in html(at)
+
+
+def test_an_option_that_the_planner_refuses_is_a_card() -> None:
+    assert "has no option" in html(opened(graph="sample:mixed_sizes", planner="greedy", options='{"speed":1}'))
+
+
+def test_options_in_a_link_must_be_a_json_object() -> None:
+    choice, complaints = from_query({"options": "[1]"})
+    assert choice == Choice()
+    assert len(complaints) == 1
+
+
+def test_options_come_back_from_a_link() -> None:
+    choice = Choice(planner="search", options='{"iterations":5,"seed":3}')
+    assert from_query(to_query(choice)) == (choice, ())
+    assert options_of(choice) == {"iterations": 5, "seed": 3}
+
+
+def test_the_best_plan_is_one_click_away_and_says_who_made_it() -> None:
+    at = opened()
+    at.button(key="best").click().run()
+    assert claim(at) == "resnet50: activations take 6.89 MiB, the lower bound: no plan is smaller"
+    assert "auto picked exact" in html(at)
+    assert at.button(key="best").disabled
+
+
+def test_offsets_of_a_file_are_planned_again_and_compared_at_once() -> None:
+    at = opened(graph="sample:xla_transformer_step")
+    assert "These offsets came with the file" in html(at)
+    at.button(key="again").click().run()
+    assert claim(at) == (
+        "xla_transformer_step · given → xla_transformer_step · auto: arena 2.37 MiB → 2.25 MiB (−128 KiB)"
+    )
+
+
+def test_picking_another_planner_keeps_the_given_plan_as_the_baseline() -> None:
+    at = opened(graph="sample:iree_first")
+    at.selectbox(key="w.planner").select("greedy").run()
+    assert at.query_params["baseline"] == "planner:given"
+
+
+def test_the_witness_is_marked_and_let_go() -> None:
+    at = opened()
+    assert "3 storages held together at #13 n12" in html(at)
+    at.button(key="witness").click().run()
+    assert at.query_params["marked"] == "witness"
+    at.button(key="witness").click().run()
+    assert "marked" not in at.query_params
+
+
+@pytest.mark.parametrize("sample", ["resnet50", "views", "iree_first", "training_step"])
+def test_the_witness_holds_the_lower_bound_where_time_is_the_reason(sample: str) -> None:
+    plan = work.make_plan(Choice(source=f"sample:{sample}", planner="auto")).plan
+    told = [arena for arena in plan.arenas if arena.witness_step >= 0]
+    assert told
+    for arena in told:
+        rows = details.witness_rows(plan, arena)
+        heads = {int(plan.storage[row]): row for row in rows if plan.base_tensor_uids[row] is None}.values()
+        least = sum(int(plan.size[row]) for row in heads)
+        most = sum(align_up(int(plan.size[row]), int(plan.alignment[row])) for row in heads)
+        assert least <= (arena.lower_bound_bytes or 0) <= most
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        ("optimal", "Proven: no plan of this arena is smaller than 9.19 MiB"),
+        ("feasible", "a plan up to 2.30 MiB smaller may exist"),
+        ("unproven", "The search ended before it knew"),
+    ],
+)
+def test_a_status_is_said_in_one_sentence(status: str, said: str) -> None:
+    summary = work.make_plan(Choice()).plan.arena_of["activations"]
+    assert said in details.claimed(replace(summary, status=status))
+
+
+def test_the_report_page_offers_what_the_command_reads_and_every_format() -> None:
+    at = opened("report", alignment="64")
+    names = html(at)
+    for name in ("arenas.json", "resnet50.plan.parquet", "resnet50_memory.h", "resnet50_memory.c"):
+        assert f"<code>{name}</code>" in names
+    for name in ("resnet50.residency.json", "resnet50.activations.csv", "resnet50.checkpoint.cbor"):
+        assert f"<code>{name}</code>" in names
+    assert at.code[0].value.endswith("--arenas arenas.json -o resnet50.plan.json")
+
+
+def test_the_gallery_lists_what_is_no_graph() -> None:
+    listed = msgspec.json.decode((work.SAMPLES / "index.json").read_bytes())["instances"]
+    at = opened()
+    at.button(key="open.sample:A").click().run()
+    assert "arena take" in claim(at)
+    assert len(listed) == 11
