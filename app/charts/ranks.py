@@ -109,7 +109,7 @@ def heat_map(ranks: RankPlans, places: Sequence[str], *, look: int | None, relat
                     for rank, (n, kind) in enumerate(zip(column.tolist(), ranks.class_of.tolist(), strict=True))
                 ],
                 hovertemplate=f"<b>rank %{{customdata[0]}}</b> (%{{customdata[1]}})<br>{name} %{{customdata[2]}}"
-                "<br>kind %{customdata[3]}<extra></extra>",
+                "<br>rank class %{customdata[3]}<extra></extra>",
             ),
             row=band_number + 1,
             col=1,

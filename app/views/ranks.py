@@ -15,7 +15,7 @@ from tmmu_core.errors import TmmuError
 from tmmu_core.graph.model import Graph
 from tmmu_core.plan.ranks import RankPlans
 
-MOST_KINDS = 24
+MOST_CLASSES = 24
 
 
 def page() -> None:
@@ -131,7 +131,7 @@ def claim(asked: Choice, found: RankPlans) -> str:
 def chips(found: RankPlans) -> list[str]:
     """How many ranks and kinds, and the spec's hash."""
     return [
-        f"{words.count(found.world_size, 'rank')}, {words.count(len(found.classes), 'kind')}",
+        f"{words.count(found.world_size, 'rank')}, {words.count(len(found.classes), 'class', 'classes')}",
         f'spec <span class="mono">{words.short_hash(found.classes[0].solution.plan.shard_spec_hash)}</span>',
     ]
 
@@ -156,7 +156,7 @@ def heat(asked: Choice, found: RankPlans) -> None:
         on_select=lambda: _picked(key),
         selection_mode="points",
     )
-    st.html(_kinds(found, look))
+    st.html(_classes(found, look))
 
 
 def _colour() -> bool:
@@ -186,9 +186,9 @@ def _picked(key: str) -> None:
         state.choose(look=int(points[0]["customdata"][0]))
 
 
-def _kinds(found: RankPlans, look: int) -> str:
+def _classes(found: RankPlans, look: int) -> str:
     rows = []
-    for number, one in enumerate(found.classes[:MOST_KINDS]):
+    for number, one in enumerate(found.classes[:MOST_CLASSES]):
         extents = found.extents[one.ranks[0]]
         rows.append(
             [
@@ -200,10 +200,10 @@ def _kinds(found: RankPlans, look: int) -> str:
                 f'<span class="mono">{words.short_hash(one.solution.plan.layout_hash)}</span>',
             ]
         )
-    head = ["kind", "ranks", "how many", *found.arena_names, "in all", "layout"]
+    head = ["class", "ranks", "how many", *found.arena_names, "in all", "layout"]
     note = "ranks that run the same graph are planned once"
-    note += f"; {len(rows):,} of {len(found.classes):,} kinds listed" if len(rows) < len(found.classes) else ""
-    return markup.heading("Kinds of ranks", note) + markup.table(
+    note += f"; {len(rows):,} of {len(found.classes):,} classes listed" if len(rows) < len(found.classes) else ""
+    return markup.heading("Rank classes", note) + markup.table(
         head, rows, numbers=(2, *range(3, 4 + len(found.arena_names))), now=int(found.class_of[look])
     )
 
@@ -243,6 +243,7 @@ def opened_rank(asked: Choice, found: RankPlans) -> None:
         if state.choice().rank is not None:
             st.button("Back to the whole graph", key="use-whole", on_click=state.choose, kwargs={"rank": None})
     st.html(markup.strip(mine.plan.arenas, glossary.definitions()))
+    verdict.findings(mine)
     handle = plan_store(mine.plan, operators=work.operators(mine.key, mine), key="bytes.rank")
     body(asked, mine, handle)
 

@@ -221,7 +221,7 @@ def test_a_thousand_ranks_are_few_plans() -> None:
     at = opened("ranks", graph="sample:gpt2_small_train_b1_s1024")
     at.pills(key="w.shard-preset").set_value("Fully sharded 1,024").run()
     assert "over 1,024 ranks" in claim(at)
-    assert len(re.findall(r"<tr", html(at).split("Kinds of ranks")[1].split("</table>")[0])) == 5
+    assert len(re.findall(r"<tr", html(at).split("Rank classes")[1].split("</table>")[0])) == 5
 
 
 def test_an_opened_rank_tells_its_place_and_its_share() -> None:

@@ -1,0 +1,101 @@
+"""Shapes and Ranks in the real browser."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import Visit, rest
+from tmmu_core.plan.reading import read_any
+from tmmu_core.plan.trace import Trace
+
+pytestmark = pytest.mark.browser
+
+
+def test_a_session_that_leaves_the_envelope_is_replanned_and_its_trace_taken_away(visit: Visit, tmp_path: Path) -> None:
+    page = visit("shapes")
+    page.get_by_role("button", name="Open the sample with a dynamic batch").click()
+    expect(page.locator(".tm-claim h1")).to_contain_text("activations take 5.13 KiB at B = 1 and 162 KiB at B = 32")
+    expect(page.locator(".tm-sub", has_text="8 iterations, 1 replan, 2 plans made")).to_be_visible()
+    rest(page)
+    page.get_by_label("Shapes, one per iteration", exact=True).fill("8, 48, 64, 8")
+    page.get_by_label("Shapes, one per iteration", exact=True).press("Enter")
+    expect(page.locator(".tm-sub", has_text="4 iterations, 2 replans, 3 plans made")).to_be_visible()
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Trace of the session").click()
+    file = tmp_path / "session.trace.jsonl"
+    download.value.save_as(file)
+    trace = read_any(file.read_bytes(), file.name)
+    assert isinstance(trace, Trace)
+    assert [(r["iteration"], r["dims"]) for r in trace.replans] == [(1, {"B": 48}), (2, {"B": 64})]
+    page.get_by_text("abort", exact=True).click()
+    expect(page.locator(".tm-error")).to_contain_text("B = 48 leaves the envelope [1, 32]")
+
+
+def test_a_click_on_the_curve_sets_the_point_for_all_pages(visit: Visit) -> None:
+    page = visit("shapes", graph="sample:dynamic_batch")
+    click_in_plot(page, 0.5, 0.5)
+    expect(page).to_have_url(re.compile("dims=B(=|%3D)1[4-9]"))
+    page.get_by_role("link", name="Plan", exact=True).click()
+    expect(page.locator(".tm-claim h1")).to_contain_text("dynamic_batch: activations take")
+    expect(page.get_by_role("button", name=re.compile("Arenas: B=1[4-9]"))).to_be_visible()
+
+
+def test_a_click_on_the_heat_map_opens_a_rank_that_can_become_the_plan(visit: Visit) -> None:
+    spec = {"mesh": {"tp": 4}, "tensors": {"w1": {"axis": 1, "mesh": "tp"}, "w2": None}}
+    page = visit("ranks", graph="sample:dynamic_batch", shard=json.dumps(spec))
+    expect(page.locator(".tm-claim h1")).to_contain_text("over 4 ranks")
+    expect(page.locator(".tm-claim h2")).to_contain_text("Rank 0")
+    click_in_plot(page, 0.625, 0.25)
+    expect(page.locator(".tm-claim h2")).to_contain_text("Rank 2 (tp 2)")
+    expect(page.locator(".tmmu-canvas[data-paintings]").first).to_be_visible()
+    rest(page)
+    page.get_by_role("button", name="Make it the current plan").click()
+    expect(page.get_by_role("button", name="rank 2", exact=True)).to_be_visible()
+    page.get_by_role("link", name="Plan", exact=True).click()
+    expect(page.locator(".tm-claim h1")).to_contain_text("dynamic_batch: activations take")
+    expect(page.locator(".tm-claim")).to_contain_text("✓ verified")
+    expect(page.locator(".tm-claim")).to_contain_text("✓ executed")
+
+
+def test_a_bad_spec_typed_in_is_a_card_and_a_preset_is_the_way_out(visit: Visit) -> None:
+    page = visit("ranks", graph="sample:dynamic_batch")
+    expect(page.locator(".tm-claim h1")).to_contain_text("over 8 ranks")
+    rest(page)
+    page.get_by_label("Shard spec as JSON", exact=True).fill('{"mesh": {"tp": 3}, "tensors": {"w9": null}}')
+    page.get_by_label("Shard spec as JSON", exact=True).press("Control+Enter")
+    expect(page.locator(".tm-error")).to_contain_text("the graph does not have")
+    expect(page.locator(".tm-error")).to_contain_text("Way out:")
+    page.get_by_text("128 × 8", exact=True).click()
+    expect(page.locator(".tm-claim h1")).to_contain_text("over 1,024 ranks")
+    expect(page.locator(".tm-error")).to_have_count(0)
+
+
+@pytest.mark.parametrize("path", ["shapes", "ranks", "graph"])
+def test_neither_page_scrolls_sideways_when_it_is_narrow(visit: Visit, path: str) -> None:
+    page = visit(path, graph="sample:dynamic_batch", tensor="h1")
+    page.set_viewport_size({"width": 800, "height": 900})
+    rest(page)
+    expect(page.locator('[data-testid="stException"]')).to_have_count(0)
+    over = page.evaluate(
+        """() => { const main = document.querySelector('[data-testid="stMain"]');
+                   return main.scrollWidth - main.clientWidth; }"""
+    )
+    assert over <= 1
+
+
+def click_in_plot(page: Page, x: float, y: float) -> None:
+    """Click at a fraction of the first chart's first plot area, once it is drawn and the script rests."""
+    area = page.locator(".js-plotly-plot .nsewdrag").first
+    expect(area).to_be_visible()
+    rest(page)
+    box = area.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] * x, box["y"] + box["height"] * y)
+    page.locator(".hoverlayer .hovertext").first.wait_for()
+    page.mouse.down()
+    page.mouse.up()
