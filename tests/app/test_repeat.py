@@ -37,6 +37,7 @@ def without_time(plan: bytes) -> dict[str, Any]:
         Choice(source="sample:iree_first", capacities=(("arena", 2**30),), planner="greedy"),
         Choice(source="sample:iree_first"),
         Choice(source="sample:xla_transformer_step", planner="portfolio", alignment=32),
+        Choice(source="sample:dynamic_batch", mode="backward", shard='{"mesh":{"tp":8}}', rank=5, dims=(("B", 3),)),
     ],
     ids=lambda choice: f"{choice.source.partition(':')[2]}-{choice.planner or 'default'}",
 )
