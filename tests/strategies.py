@@ -85,7 +85,7 @@ def graphs(draw: st.DrawFn, max_nodes: int = 9, own_backward: bool | None = None
         role = draw(st.sampled_from(["parameter", "parameter", "constant", "buffer", "optimizer_state"]))
         sketch.readable.append(sketch.add(_tensor(draw, sketch, role)))
     sketch.readable += inputs
-    if draw(MARK):
+    if draw(RARELY):
         sketch.phantom = sketch.add(_tensor(draw, sketch, "activation"))
     count = draw(st.integers(0, max_nodes))
     for k in range(count):

@@ -8,7 +8,6 @@ from tests.build import graph, node, tensor, view
 from tests.equivalence import disagreement
 from tmmu_core.errors import AlignmentViolation, ArenaTooSmall, InvalidIrShapes
 from tmmu_core.graph.model import MODES, PRESETS, Graph, Mode, Preset, Tensor, View
-from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.plan.engine import plan_graph
 
 VIEWS_OF_NOTHING = graph(
@@ -17,7 +16,7 @@ VIEWS_OF_NOTHING = graph(
     "x",
     "y",
 )
-"""Nobody writes b; v and w are its two halves and still one storage."""
+"""Nobody writes b, so its views have no address."""
 
 READ_BEFORE_ITS_BASE = graph(
     [tensor("x", role="input"), tensor("q"), view("flat", "q"), view("part", "flat", 2, 8), tensor("y", 2)],
@@ -43,7 +42,15 @@ OVERWRITTEN_TWICE = graph(
 )
 """a overwrites the second half of x, b overwrites a."""
 
-SMALL = (VIEWS_OF_NOTHING, READ_BEFORE_ITS_BASE, READ_WITH_ITS_VIEW, OVERWRITTEN_TWICE)
+OVERWRITTEN_BY_MORE = graph(
+    [tensor("x", 8, "input"), view("v", "x", 4, 16), tensor("a", 8)],
+    [node("n0", "v", "a", in_place_write=((0, 0),), inplace="none")],
+    "x",
+    "a",
+)
+"""a begins in the middle of x and is as large as x: the storage has 16 + 32 bytes."""
+
+SMALL = (OVERWRITTEN_BY_MORE, VIEWS_OF_NOTHING, READ_BEFORE_ITS_BASE, READ_WITH_ITS_VIEW, OVERWRITTEN_TWICE)
 
 
 @pytest.mark.parametrize("g", SMALL)
@@ -62,10 +69,16 @@ def test_a_second_in_place_write_lies_where_the_first_one_lies() -> None:
     assert [int(plan.offset[plan.row_of[name]]) for name in ("x", "v", "a", "b")] == [0, 16, 16, 16]
 
 
-def test_views_of_what_nobody_writes_are_one_storage() -> None:
-    plan = plan_graph(VIEWS_OF_NOTHING).plan
-    assert plan.storage[plan.row_of["v"]] == plan.storage[plan.row_of["w"]] != plan.storage[plan.row_of["y"]]
-    assert verify_plan(plan, VIEWS_OF_NOTHING).ok
+def test_a_storage_reaches_as_far_as_its_farthest_member() -> None:
+    (arena,) = plan_graph(OVERWRITTEN_BY_MORE).plan.arenas
+    assert (arena.extent_bytes, arena.peak_live_bytes, arena.storages) == (48, 48, 1)
+
+
+def test_views_of_what_nobody_writes_have_no_address() -> None:
+    with pytest.raises(InvalidIrShapes) as refused:
+        plan_graph(VIEWS_OF_NOTHING)
+    assert refused.value.diagnostics["reason"] == "view_of_nothing"
+    assert refused.value.diagnostics["tensor"] in ("v", "w")
 
 
 def test_what_is_differentiable_does_not_depend_on_the_order() -> None:

@@ -32,13 +32,15 @@ def copy_project(target: Path) -> None:
             shutil.copy(source, target / name)
 
 
-def run_tests(copy: Path, tests: tuple[str, ...]) -> bool:
-    """Whether all of ``tests`` pass in ``copy``."""
+def run_tests(copy: Path, tests: tuple[str, ...], *, tell: bool = False) -> bool:
+    """Whether all of ``tests`` pass in ``copy``; with ``tell``, what failed is printed."""
     command = [sys.executable, "-B", "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
     environment = {**os.environ, "PYTHONPATH": str(copy), "TMMU_TRIALS": "4", "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run([*command, *tests], cwd=copy, env=environment, capture_output=True, text=True)
     if done.returncode not in (0, 1):
         raise RuntimeError(f"pytest ended with {done.returncode}:\n{done.stdout[-3000:]}\n{done.stderr[-2000:]}")
+    if tell and done.returncode:
+        print(done.stdout[-6000:], file=sys.stderr)
     return done.returncode == 0
 
 
@@ -68,7 +70,7 @@ def main(arguments: list[str]) -> int:
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder)
         copy_project(copy)
-        if not run_tests(copy, tuple(dict.fromkeys(tests for m in mutants for tests in m.tests))):
+        if not run_tests(copy, tuple(dict.fromkeys(tests for m in mutants for tests in m.tests)), tell=True):
             print("the tests fail without any mutant: mend that first", file=sys.stderr)
             return 2
         with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:

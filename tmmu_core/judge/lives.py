@@ -193,12 +193,11 @@ def join_views_and_alias_groups(run: Run, groups: Groups) -> None:
     for name in groups.names():
         tensor = run.tensors[name]
         if tensor.view is not None:
-            if run.root[name] in groups.names():
-                groups.join(name, run.root[name])
-            else:  # views of what is not planned still share its bytes with each other
-                groups.join(name, representative.setdefault(f"root {run.root[name]}", name))
+            if run.root[name] not in groups.names():
+                refuse("view_of_nothing", name)  # address = base + byte_offset, and the base has none
+            groups.join(name, run.root[name])
         if tensor.alias_group_id is not None:
-            groups.join(name, representative.setdefault(f"group {tensor.alias_group_id}", name))
+            groups.join(name, representative.setdefault(tensor.alias_group_id, name))
 
 
 def write_in_place(

@@ -6,6 +6,7 @@ Most tensors share nothing. Everything here costs by the number of tensors that 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,11 +49,11 @@ def storage_groups(timeline: Timeline, ranges: Ranges) -> Groups:
         if a != b:
             parent[max(a, b)] = min(a, b)
 
-    first_view: dict[int, int] = {}
     for view in np.flatnonzero(ranges.planned & (index.base >= 0)).tolist():
         root = int(ranges.roots[view])
-        # Views of a base that nothing writes still share its bytes with each other.
-        join(view, root if ranges.planned[root] else first_view.setdefault(root, view))
+        if not ranges.planned[root]:
+            _refuse_view_of_nothing(timeline, view, root)
+        join(view, root)
     first_of: dict[str, int] = {}
     for i, tensor in enumerate(tensors):
         if tensor.alias_group_id is not None and ranges.planned[i]:
@@ -84,6 +85,18 @@ def storage_groups(timeline: Timeline, ranges: Ranges) -> Groups:
     group = np.fromiter(map(find, range(len(tensors))), np.int64, len(tensors)) if _any_shared(parent) else parent
     shared = np.bincount(group[ranges.planned], minlength=len(tensors))[group] > 1
     return Groups(group, offset, shared, death)
+
+
+def _refuse_view_of_nothing(timeline: Timeline, view: int, root: int) -> NoReturn:
+    ids, producer = timeline.index.tensor_ids, int(timeline.index.producer[view])
+    raise InvalidIrShapes(
+        f"tensor {ids[view]!r} is a view of {ids[root]!r}, which nothing in this mode's timeline writes: "
+        "it has no address.",
+        reason="view_of_nothing",
+        node_id=timeline.index.node_ids[producer] if producer >= 0 else "",
+        tensor=ids[view],
+        hint=f"Let a node write {ids[root]!r}, make it a graph input, or let {ids[view]!r} be no view.",
+    )
 
 
 def _any_shared(parent: I64) -> bool:
