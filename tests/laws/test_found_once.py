@@ -117,3 +117,14 @@ def test_an_arena_of_ones_own_must_be_declared() -> None:
     with pytest.raises(ArenaTooSmall):
         plan_graph(g)
     assert plan_graph(g, arenas={"sram": {}}).plan.arenas[0].name == "sram"
+
+
+@pytest.mark.parametrize(
+    ("arenas", "where"),
+    [({"parameters": {}}, "parameters"), ({"parameters": {}, "optimizer_state": {}}, "optimizer_state")],
+)
+def test_optimizer_state_has_an_arena_of_its_own_where_one_is_declared(
+    arenas: dict[str, dict[str, int]], where: str
+) -> None:
+    plan = plan_graph(graph([tensor("m", role="optimizer_state")], []), arenas=arenas).plan
+    assert plan.row(0).arena == where

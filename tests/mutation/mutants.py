@@ -252,7 +252,7 @@ SHARING = _in(
         "§4 optimizer state has its own arena",
         '    if "optimizer_state" in arenas:\n',
         "    if False:\n",
-        (STORAGES, LAW),
+        (FOUND,),
     ),
     (
         "analyse.py",
