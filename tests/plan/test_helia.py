@@ -68,6 +68,24 @@ def test_a_rule_moves_what_it_matches(rule: dict[str, Any], moved: set[str]) -> 
     assert {name for name, arena in arena_of(plan).items() if arena.endswith("@FAR")} == moved
 
 
+def test_a_tensor_that_names_a_memory_goes_there_whatever_the_rules_say() -> None:
+    g = graph([tensor("x", 256, role="input"), tensor("y", 256, arena="fast")], [node("n", "x", "y")], "x", "y")
+    memories = {"slow": {"capacity_bytes": 4096}, "fast": {"capacity_bytes": 4096}}
+    plan = plan_graph(g, planner="helia", arenas=memories, options={"rules": [{"memory": "slow"}]}).plan
+    assert arena_of(plan) == {"x": "scratch@slow", "y": "scratch@fast"}
+
+
+def test_an_arena_taken_as_a_memory_keeps_its_alignment() -> None:
+    plan = plan_graph(model(), planner="helia", arenas={"RAM": {"alignment_bytes": 4096}}).plan
+    assert {row.offset_bytes % 4096 for row in plan.rows()} == {0}
+
+
+def test_a_tensor_that_names_no_memory_there_is_is_refused() -> None:
+    g = graph([tensor("x", 256, role="input"), tensor("y", 256, arena="fast")], [node("n", "x", "y")], "x", "y")
+    with pytest.raises(ArenaTooSmall, match="needs arena 'fast'"):
+        planned(g)
+
+
 def test_what_does_not_fit_spills_to_the_next_memory_and_says_why() -> None:
     plan = planned(memories=[{"name": "TCM", "max_size": 3 * 1024}, {"name": "SRAM"}])
     # w and stat take 2 KiB, one scratch tensor the rest; its successor is alive beside it.

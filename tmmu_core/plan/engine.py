@@ -196,7 +196,7 @@ def _packed(
     """The planner's answer, arena by arena; one that spreads over memories names arenas of its own."""
     options = asked.planner.checked_options(asked.options)
     if asked.planner.across:
-        spread = spread_over_memories(analyse(timeline), options, config)
+        spread = spread_over_memories(timeline, options, config)
         return spread.liveness, spread.config, spread.problems, spread.packings
     liveness = analyse(timeline, config)
     problems = arena_problems(liveness, config)

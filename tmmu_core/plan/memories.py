@@ -10,8 +10,9 @@ import msgspec
 import numpy as np
 
 from tmmu_core.graph.dtypes import itemsize
-from tmmu_core.graph.model import Arena, ArenaConfig
-from tmmu_core.liveness.model import Liveness
+from tmmu_core.graph.model import DEFAULT_ARENAS, Arena, ArenaConfig
+from tmmu_core.liveness.analyse import analyse
+from tmmu_core.liveness.model import Liveness, Timeline
 from tmmu_core.plan.problems import arena_problems
 from tmmu_core.plan.rows import without_handoffs
 from tmmu_core.planners.helia import Facts, Memory, Platform, Region, Residency, place, read_platform
@@ -30,15 +31,19 @@ class Spread:
     packings: list[Packing]
 
 
-def spread_over_memories(liveness: Liveness, options: Mapping[str, Any], config: ArenaConfig) -> Spread:
+def spread_over_memories(timeline: Timeline, options: Mapping[str, Any], config: ArenaConfig) -> Spread:
     """Ask ``helia`` where every storage goes.
 
     Memories come from ``options``; where it names none, from the arena configuration (an arena is a memory); where
-    that is empty too, there is one unlimited memory. Arenas of the plan are called ``role@memory``.
+    that is empty too, there is one unlimited memory. A tensor whose ``arena`` is a memory belongs there. Arenas of the
+    plan are called ``role@memory``. Raises ``ArenaTooSmall`` (capacity 0) for a tensor whose ``arena`` is neither a
+    memory nor one of the three default arenas.
     """
     platform = _platform(options, config)
-    liveness = without_handoffs(liveness)
-    residency = place(_problem(liveness), [_facts(liveness, s) for s in range(len(liveness.storages))], platform)
+    memory = {m.name: m for m in platform.memories}
+    liveness = without_handoffs(analyse(timeline, dict.fromkeys([*memory, *DEFAULT_ARENAS], Arena())))
+    facts = [_facts(liveness, s, memory) for s in range(len(liveness.storages))]
+    residency = place(_problem(liveness), facts, platform)
 
     regions = residency.regions
     names = sorted(region.name for region in regions)
@@ -46,7 +51,6 @@ def spread_over_memories(liveness: Liveness, options: Mapping[str, Any], config:
     region_of = np.array(residency.region_of, np.int64)
     arenas = number[region_of] if len(regions) else np.zeros(0, np.int32)
     liveness = replace(liveness, arenas=tuple(names), storages=replace(liveness.storages, arena=arenas))
-    memory = {m.name: m for m in platform.memories}
     config = {region.name: _arena(memory[region.memory], platform) for region in regions}
     problems = arena_problems(liveness, config)
     offset = np.array(residency.offset, np.uint64)
@@ -59,14 +63,18 @@ def spread_over_memories(liveness: Liveness, options: Mapping[str, Any], config:
 
 
 def _platform(options: Mapping[str, Any], config: ArenaConfig) -> Platform:
-    platform = read_platform(options)
     if options.get("memories") is None and config:
-        memories = tuple(
-            Memory(name, None if arena.capacity_bytes == Arena().capacity_bytes else arena.capacity_bytes)
+        unlimited = Arena().capacity_bytes
+        memories = [
+            Memory(
+                name,
+                None if arena.capacity_bytes == unlimited else arena.capacity_bytes,
+                arena_alignment=arena.alignment_bytes,
+            )
             for name, arena in config.items()
-        )
-        return msgspec.structs.replace(platform, memories=memories)
-    return platform
+        ]
+        options = {**options, "memories": msgspec.to_builtins(memories)}
+    return read_platform(options)
 
 
 def _arena(memory: Memory, platform: Platform) -> Arena:
@@ -90,7 +98,7 @@ def _problem(liveness: Liveness) -> Problem:
     )
 
 
-def _facts(liveness: Liveness, storage: int) -> Facts:
+def _facts(liveness: Liveness, storage: int, memory: Mapping[str, Memory]) -> Facts:
     """Constant: whole-program and written by no node; persistent: whole-program otherwise; scratch: the rest."""
     index, tensors = liveness.timeline.index, liveness.timeline.graph.tensors
     head = int(liveness.storages.head[storage])
@@ -102,7 +110,8 @@ def _facts(liveness: Liveness, storage: int) -> Facts:
         members = np.flatnonzero(liveness.storage_of == storage).tolist()
         read_only = all(tensors[m].role in READ_ONLY_ROLES and index.producer[m] < 0 for m in members)
         role = "constant" if read_only else "persistent"
-    return Facts(role, operator, itemsize(tensors[head].dtype))
+    arena = tensors[head].arena
+    return Facts(role, operator, itemsize(tensors[head].dtype), arena if arena in memory else None)
 
 
 def _told(region_id: int, region: Region, residency: Residency) -> dict[str, Any]:

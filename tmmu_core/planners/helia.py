@@ -78,6 +78,8 @@ class Facts:
     """One of :data:`ROLES`."""
     operator: str = ""
     dtype_alignment: int = 1
+    memory: str | None = None
+    """The memory that the tensor itself names; stronger than a rule's, and for constants the source too."""
 
 
 @dataclass(frozen=True)
@@ -193,7 +195,8 @@ class _Placing:
         return Residency(tuple(ordered), tuple(region_of), tuple(self.offset), tuple(self.spills))
 
     def _place(self, i: int, role: str) -> None:
-        rule = self._rule(i)
+        own = self.facts[i].memory
+        rule = self._rule(i) if own is None else Rule(own)
         wanted = self._runtime_memory(role, rule)
         others = [name for name in self.memory if name != wanted]
         reasons: list[str] = []
