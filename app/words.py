@@ -128,6 +128,11 @@ def shape(dims: Iterable[int | str]) -> str:
     return " × ".join(str(d) for d in dims) or "scalar"
 
 
+def takes(arena: str) -> str:
+    """The subject and verb of a sentence about an arena: ``activations take``, ``arena takes``."""
+    return f"{arena} take" if arena.endswith("s") else f"{arena} takes"
+
+
 def duration(nanoseconds: int | None) -> str:
     """A time: ``780 µs``, ``12.3 ms``, ``1.42 s``."""
     if nanoseconds is None:

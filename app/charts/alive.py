@@ -72,7 +72,7 @@ def treemap(
             hovertemplate="<b>%{label}</b><br>%{customdata[1]}<br>%{customdata[2]}<extra></extra>",
             tiling={"pad": 1},
             pathbar={"visible": False},
-            textfont={"color": "white", "size": 12},
+            textfont={"color": [_ink(colour) for colour in colours], "size": 12},
         )
     )
     fig.update_layout(margin={"l": 0, "r": 0, "t": 0, "b": 0}, uniformtext={"minsize": 10, "mode": "hide"})
@@ -81,3 +81,11 @@ def treemap(
 
 def _colour(role: str) -> str:
     return ROLE_COLOURS.get(role, PERSISTENT_COLOUR)
+
+
+def _ink(colour: str) -> str:
+    """Black or white, whichever can be read on ``colour``; grey on what is clear. The canvas draws the same line."""
+    if not colour.startswith("#"):
+        return "#808080"
+    red, green, blue = (int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5))
+    return "#000000" if 0.2126 * red**2.2 + 0.7152 * green**2.2 + 0.0722 * blue**2.2 > 0.22 else "#ffffff"

@@ -70,9 +70,10 @@ def claim(name: str, plan: Plan, arena_name: str) -> str:
         return f"{name}: nothing is planned, for there are no tensors"
     summary = plan.arena_of[arena_name]
     bound, extent = markup.bound_of(summary), summary.extent_bytes
+    said = f"{name}: {words.takes(arena_name)} {words.short_bytes(extent)}"
     if extent == bound:
-        return f"{name}: {arena_name} take {words.short_bytes(extent)}, the lower bound: no plan is smaller"
-    return f"{name}: {arena_name} take {words.short_bytes(extent)}, {words.gap(extent, bound)} over the lower bound"
+        return f"{said}, the lower bound: no plan is smaller"
+    return f"{said}, {words.gap(extent, bound)} over the lower bound"
 
 
 def step_and_arena(shown: Shown, arena_name: str) -> int:

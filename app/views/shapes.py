@@ -77,8 +77,8 @@ def claim(curve: DimCurve, arena: str) -> str:
     column = curve.extent_bytes[:, curve.arena_names.index(arena)]
     first, last = (f"{words.short_bytes(int(column[k]))} at {curve.dim} = {int(curve.values[k]):,}" for k in (0, -1))
     if not charts.varies(column):
-        return f"{arena} take {words.short_bytes(int(column[0]))}, whatever {curve.dim} is"
-    return f"{arena} take {first} and {last}"
+        return f"{words.takes(arena)} {words.short_bytes(int(column[0]))}, whatever {curve.dim} is"
+    return f"{words.takes(arena)} {first} and {last}"
 
 
 def envelope(shown: Shown, graph: Graph, dim: str, curve: DimCurve) -> None:

@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 import pytest
 
 from app.charts import alive, compare, live, neighbourhood, waste
-from app.charts.base import bytes_axis, ticks
+from app.charts.base import ROLE_COLOURS, bytes_axis, ticks
 from tests.app.small import chain
 from tmmu_core.plan.metrics import live_bytes, peak, slot_reports
 from tmmu_core.plan.waste import ACCOUNTS, waste_ledger
@@ -67,6 +67,14 @@ def test_the_treemap_holds_what_is_alive() -> None:
     figure, drawn = alive.treemap(plan, [(0, 4), (1, 8)], lambda row: plan.roles[row], title="#1")
     assert drawn == 2
     assert figure.data[0]["values"][0] == 12
+
+
+def test_names_in_the_treemap_are_dark_on_light_boxes() -> None:
+    plan = chain(planner="naive").plan
+    rows = [(plan.row_of["x"], 4), (plan.row_of["h1"], 8)]
+    figure, _ = alive.treemap(plan, rows, lambda row: plan.roles[row], title="#1")
+    ink = dict(zip(figure.data[0]["marker"]["colors"], figure.data[0]["textfont"]["color"], strict=True))
+    assert (ink[ROLE_COLOURS["input"]], ink[ROLE_COLOURS["activation"]]) == ("#000000", "#ffffff")
 
 
 def test_two_curves_say_which_is_the_baseline() -> None:

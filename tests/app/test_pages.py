@@ -183,7 +183,7 @@ def plan_bytes() -> bytes:
 
 def test_a_csv_instance_is_planned() -> None:
     source = work.shelf().put("tiny.csv", b"id,lower,upper,size\na,0,2,64\nb,1,3,64\nc,2,4,64\n")
-    assert "arena take 128 B, the lower bound: no plan is smaller" in claim(opened(graph=source, planner="greedy"))
+    assert "arena takes 128 B, the lower bound: no plan is smaller" in claim(opened(graph=source, planner="greedy"))
 
 
 def test_a_link_to_a_file_that_is_gone_says_so_and_offers_the_gallery() -> None:

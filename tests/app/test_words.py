@@ -71,3 +71,8 @@ def test_what_is_no_size_is_refused_in_a_sentence(text: str) -> None:
 @given(st.integers(0, 2**64))
 def test_a_short_size_never_shows_more_than_four_digits(n: int) -> None:
     assert len(words.short_bytes(n).split()[0].replace(".", "")) <= 4
+
+
+@pytest.mark.parametrize(("arena", "said"), [("activations", "activations take"), ("arena", "arena takes")])
+def test_an_arena_takes_and_activations_take(arena: str, said: str) -> None:
+    assert words.takes(arena) == said
