@@ -137,7 +137,7 @@ def given_order(
         raise LivenessCycle(
             f"the execution order runs node {node_id!r} before node {index.node_ids[before[culprit]]!r}, "
             "whose output it reads.",
-            t=first,
+            t=first + bool(index.graph.inputs),
             node_id=node_id,
             hint="Move it behind its producers, or leave the order out for the default one.",
         )
