@@ -6,6 +6,8 @@ be cut and grepped.
 
 from __future__ import annotations
 
+import os
+import stat
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -139,12 +141,35 @@ def write_output(name: str, data: bytes, what: str) -> None:
         sys.stdout.buffer.flush()
         return
     try:
-        Path(name).write_bytes(data)
+        replace_file(Path(name), data)
     except OSError as error:
         raise UsageFault(
             f"{name} cannot be written: {(error.strerror or str(error)).lower()}.", "Check the folder and the rights."
         ) from error
     note(f"wrote {what} to {name} ({words.short_bytes(len(data))})")
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Write a file so that a failure leaves what was there: first beside it, then in its place. Raises ``OSError``.
+
+    A link stays one, a file keeps its rights. What is no plain file (a device, a pipe), or lies in a folder where
+    nothing can be made, is written as it is.
+    """
+    path = Path(os.path.realpath(path))
+    old = path.stat() if path.exists() else None
+    if old is not None and (not stat.S_ISREG(old.st_mode) or not os.access(path.parent, os.W_OK)):
+        path.write_bytes(data)
+        return
+    if old is not None and not os.access(path, os.W_OK):
+        raise PermissionError(None, "permission denied")
+    beside = path.with_name(f".tmmu-{os.getpid()}.part")
+    try:
+        beside.write_bytes(data)
+        if old is not None:
+            beside.chmod(stat.S_IMODE(old.st_mode))
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
 
 
 def format_by_ending(name: str, endings: Mapping[str, str], fallback: str) -> tuple[str, bool]:

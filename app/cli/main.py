@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import traceback
@@ -40,6 +41,13 @@ class NobodyReads(Exception):
     """Whoever read our output has closed it. Not an ``OSError``, of which typer would make exit code 1."""
 
 
+class NoRoom(UsageFault):
+    """What is written to has no room for it."""
+
+
+NO_ROOM = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO)
+
+
 def _until_nobody_reads(command: Callable[..., int]) -> Callable[..., int]:
     @wraps(command)
     def guarded(**given: object) -> int:
@@ -49,6 +57,11 @@ def _until_nobody_reads(command: Callable[..., int]) -> Callable[..., int]:
             return code
         except BrokenPipeError as error:
             raise NobodyReads from error
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
+            why = (error.strerror or str(error)).lower()
+            raise NoRoom(f"standard output cannot be written: {why}.", "Make room, or write elsewhere.") from error
 
     return guarded
 
@@ -92,13 +105,14 @@ def run(arguments: Sequence[str]) -> int:
         return int(build()(list(arguments), standalone_mode=False, prog_name="tmmu") or FINE)
     except TmmuError as error:
         fault(error, as_json=as_json)
+        if isinstance(error, NoRoom):
+            _write_no_more()
         return BAD_INPUT
     except TyperException as error:
         fault(_usage(error), as_json=as_json)
         return BAD_INPUT
     except (NobodyReads, BrokenPipeError):
-        # Whoever read us has seen enough. Standard output is closed for good, lest Python complain on its way out.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _write_no_more()  # whoever read us has seen enough
         return FINE
     except (KeyboardInterrupt, Abort):
         return INTERRUPTED
@@ -106,6 +120,11 @@ def run(arguments: Sequence[str]) -> int:
         traceback.print_exc()
         print("tmmu: this is a fault of the program, not of the input; please report it.", file=sys.stderr)
         return OUR_FAULT
+
+
+def _write_no_more() -> None:
+    """Close standard output for good, lest Python complain on its way out about what is left in it."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _usage(error: TyperException) -> UsageFault:

@@ -1,0 +1,68 @@
+"""What is written is there in whole, or what was there before is."""
+
+from __future__ import annotations
+
+import resource
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from app.cli.console import replace_file
+from app.cli.main import run
+
+SAMPLES = Path(__file__).resolve().parents[2] / "sample_graphs"
+CHAIN = str(SAMPLES / "linear_chain.tmmu.json")
+
+
+def tmmu(*arguments: str, out: str = "/dev/null", most: int | None = None) -> subprocess.CompletedProcess[str]:
+    """A run of its own, whose files may not grow beyond ``most`` bytes."""
+    code = "import signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); from app.cli.main import main; main()"
+    with open(out, "w") as sink:
+        return subprocess.run(
+            [sys.executable, "-c", code, *arguments],
+            stdout=sink,
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=None if most is None else lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most, most)),
+        )
+
+
+def test_a_file_that_cannot_be_written_in_whole_stays_what_it_was(tmp_path: Path) -> None:
+    (tmp_path / "plan.json").write_text("precious")
+    done = tmmu("plan", CHAIN, "-o", str(tmp_path / "plan.json"), most=1024)
+    assert (done.returncode, "file too large" in done.stderr) == (2, True)
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("plan.json", "precious")]
+
+
+@pytest.mark.parametrize("how", [(), ("--json",), ("-o", "-")])
+def test_a_full_standard_output_is_told_in_a_sentence(how: tuple[str, ...]) -> None:
+    done = tmmu("plan", CHAIN, *how, out="/dev/full")
+    assert (done.returncode, done.stderr.count("standard output cannot be written"), "Traceback" in done.stderr) == (
+        2,
+        1,
+        False,
+    )
+
+
+def test_a_file_that_is_replaced_keeps_its_rights_and_its_link(tmp_path: Path) -> None:
+    (tmp_path / "old").write_text("old")
+    (tmp_path / "old").chmod(0o640)
+    (tmp_path / "link").symlink_to("old")
+    replace_file(tmp_path / "link", b"new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "old").read_text() == "new"
+    assert stat.S_IMODE((tmp_path / "old").stat().st_mode) == 0o640
+
+
+def test_a_device_is_written_as_it_is() -> None:
+    replace_file(Path("/dev/null"), b"gone")
+    assert not Path("/dev/null").is_file()
+
+
+def test_a_plan_is_written_over_an_older_one(tmp_path: Path) -> None:
+    for _ in range(2):
+        assert run(["plan", CHAIN, "-o", str(tmp_path / "plan.json")]) == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["plan.json"]
