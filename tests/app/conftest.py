@@ -1,12 +1,12 @@
-"""The app reads the files that its command line names; these tests' own command line names none for it."""
+"""Pages in the tests wait for their answers: on a busy machine a progress bar is no fault, and no answer either."""
 
 from __future__ import annotations
 
-import sys
-
 import pytest
+
+from app import work
 
 
 @pytest.fixture(autouse=True)
-def no_files_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "argv", sys.argv[:1])
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(work, "PATIENCE", 120.0)
