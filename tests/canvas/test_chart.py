@@ -124,6 +124,14 @@ def test_a_view_lies_inside_its_base(draw: Draw) -> None:
     assert page.locator(".tip b").inner_text() == "v"
 
 
+def test_views_thinner_than_a_pixel_shade_what_outlives_their_base(draw: Draw) -> None:
+    bases = tuple((f"b{k:04}", "activations", k, 128 * k, 128, 1, 2) for k in range(2000))
+    views = tuple((f"v{k:04}", "activations", k, 128 * k, 128, 1, 4) for k in range(2000))
+    page = draw(plan_of(bases + views, bases={v[0]: b[0] for b, v in zip(bases, views, strict=True)}))
+    x, y = pixel(page, "v1000")  # the middle of steps 1 to 4: the base has died
+    assert colour_at(page, x, y)[:3] == (0x00, 0x72, 0xB2)
+
+
 def test_boxes_thinner_than_a_pixel_shade_by_the_area_they_cover(sheet: Page) -> None:
     rng = np.random.default_rng(7)
     boxes = []

@@ -82,11 +82,24 @@ class Columns {
     this.viewRows.forEach((row, k) => this.baseOf.set(Number(row), Number(bases[k])));
     this.isView = new Uint8Array(this.n);
     for (const row of this.viewRows) this.isView[row] = 1;
+    this.aloneFrom = this.viewsBeyondTheirBase();
     const flat = read(spec.handoffs);
     this.handoffs = [];
     for (let k = 0; k < flat.length; k += 3) this.handoffs.push([Number(flat[k]), Number(flat[k + 1]), Number(flat[k + 2])]);
     this.changes = spec.changes ? read(spec.changes) : null; // per row, bit k: the header's kinds[k]
     this.twin = spec.twin ? read(spec.twin) : null; // row in the other plan, plus one; 0 where there is none
+  }
+  /** View → the step from which neither its base nor an older view of the same bytes is alive beside it. */
+  viewsBeyondTheirBase() {
+    const alone = new Map(), until = new Map();
+    for (const row of Array.from(this.viewRows, Number).sort((a, b) => this.birth[a] - this.birth[b] || a - b)) {
+      let root = row;
+      while (this.baseOf.has(root)) root = this.baseOf.get(root);
+      const bytes = `${root}/${this.offset[row]}/${this.size[row]}`, covered = until.get(bytes) ?? this.death[root];
+      alone.set(row, Math.max(this.birth[row], covered));
+      until.set(bytes, Math.max(this.death[row], covered));
+    }
+    return alone;
   }
   exact(column, row) { return BigInt(this.raw[column][row]); }
 

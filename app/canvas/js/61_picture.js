@@ -71,7 +71,9 @@ class Picture extends Frame {
       const wide = b - a, high = d - c;
       if (map && isView[i]) {
         if (wide * high > 900 * scale * scale) big.push(i);
-        continue;
+        if (wide >= scale && high >= scale) continue; // drawn as views are
+        a = (plan.aloneFrom.get(i) - w.t0) * st; // too thin for that: it shades what its base has left
+        if (a >= b) continue;
       }
       if (wide >= 3 && high >= 3) {
         a = Math.round(a); b = Math.round(b); c = Math.round(c); d = Math.round(d);
