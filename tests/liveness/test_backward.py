@@ -100,6 +100,16 @@ def test_integers_have_no_gradient() -> None:
     assert {row.tensor_id for row in plan.rows() if row.role == "gradient"} == {"table@grad", "y@grad"}
 
 
+def test_a_node_without_a_gradient_holds_none_of_its_operands() -> None:
+    g = graph(
+        [tensor("ids", role="input", dtype="int64"), tensor("k", dtype="int64"), tensor("y", dtype="int64")],
+        [node("n0", "ids", "k", instr="MUL", inplace="none"), node("n1", "k", "y", instr="MUL", inplace="none")],
+        "ids",
+        "y",
+    )
+    assert ranges(plan_graph(g, mode="backward"))["k"] == (1, 3)
+
+
 def own_backward() -> Graph:
     """Forward, backward and an optimizer step, written out by hand."""
     return graph(

@@ -263,7 +263,8 @@ def with_backward(graph: Graph, order: Sequence[str], retain: bool) -> tuple[Gra
             Node(
                 node_id=grad(node.node_id),
                 instr=node.instr and f"{node.instr}_GRAD",
-                inputs=(*reads, *(saved_operands(node, marked) if retain else ())),
+                # What no gradient flows through needs none of its operands for one.
+                inputs=(*reads, *(saved_operands(node, marked) if retain and edges else ())),
                 outputs=tuple(writes),
                 phase="backward",
                 inplace=_turned_round(node, reads, writes),

@@ -56,7 +56,8 @@ def with_backward(graph: Graph, order: Sequence[str], *, retain: bool) -> tuple[
             Node(
                 node_id=_grad(node.node_id),
                 instr=f"{node.instr}_GRAD" if node.instr else "",
-                inputs=(*reads, *(_saved(node, marked) if retain else ())),
+                # A node through which no gradient flows needs none of its operands.
+                inputs=(*reads, *(_saved(node, marked) if retain and edges else ())),
                 outputs=tuple(map(_grad, written)),
                 phase="backward",
                 inplace=_mirrored(node, reads, written),
