@@ -152,3 +152,20 @@ def test_zero_size_tensors_keep_offsets_apart() -> None:
     g = graph([tensor("x", 0, role="input"), tensor("y", 0)], [node("n0", "x", "y", inplace="none")], "x", "y")
     found = rows(g, arenas={"activations": {"alignment_bytes": 1}})
     assert (found["x"].offset_bytes, found["y"].offset_bytes) == (0, 1)
+
+
+@pytest.mark.parametrize(("first", "second"), [(1024, 256), (256, 1024)])
+def test_whichever_member_asks_for_the_most_is_heard(first: int, second: int) -> None:
+    g = graph(
+        [
+            tensor("x", 1, role="input"),
+            tensor("a", 1, alias_group_id="g", alignment=first),
+            tensor("b", 1, alias_group_id="g", alignment=second),
+            tensor("y", 1),
+        ],
+        [node("n0", "x", "a", inplace="none"), node("n1", "x a", "b", inplace="none"), node("n2", "b x", "y")],
+        "x",
+        "y",
+    )
+    # x lies in slot 0; the group behind it starts at the first multiple of the greatest.
+    assert rows(g)["a"].offset_bytes == 1024
