@@ -76,7 +76,13 @@ LIVENESS = _in(
         "outputs=graph.outputs,",
         (BACKWARD,),
     ),
-    ("backward.py", "§2 saved operands are read", "(_saved(node, marked) if retain and edges else ())", "()", (BACKWARD,)),
+    (
+        "backward.py",
+        "§2 saved operands are read",
+        "(_saved(node, marked) if retain and edges else ())",
+        "()",
+        (BACKWARD,),
+    ),
     (
         "backward.py",
         "§2 gradients accumulate",
