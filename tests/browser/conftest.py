@@ -13,7 +13,8 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Download, Page, expect
+from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
 from app.cli.explore import arguments
 
@@ -74,6 +75,19 @@ def visit(server: str, browser: Browser) -> Iterator[Visit]:
 def rest(page: Page) -> None:
     """Wait until the script rests; wait for the new content first, for the mark alone is racy."""
     page.locator('[data-test-script-state="notRunning"]').first.wait_for(state="attached")
+
+
+def download(page: Page, button: str) -> Download:
+    """Press a download button, again where the page replaced it under the pointer before it answered."""
+    for patience in (10_000, 10_000, 30_000):
+        rest(page)
+        try:
+            with page.expect_download(timeout=patience) as begun:
+                page.get_by_role("button", name=button).click()
+            return begun.value
+        except PlaywrightTimeout:
+            continue
+    raise AssertionError(f"{button!r} starts no download")
 
 
 def open_files(page: Page, *files: Path) -> None:

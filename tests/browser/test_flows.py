@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from app import work
-from tests.browser.conftest import Visit, open_files, pixel_of, rest
+from tests.browser.conftest import Visit, download, open_files, pixel_of, rest
 
 pytestmark = pytest.mark.browser
 
@@ -59,10 +59,9 @@ def test_two_traces_opened_at_once_are_compared(visit: Visit) -> None:
 
 def test_the_report_is_downloaded_and_opens_without_a_network(visit: Visit, browser: Browser, tmp_path: Path) -> None:
     page = visit("report", graph="sample:residual_block")
-    with page.expect_download() as download:
-        page.get_by_role("button", name="Download the report").click()
-    file = tmp_path / download.value.suggested_filename
-    download.value.save_as(file)
+    taken = download(page, "Download the report")
+    file = tmp_path / taken.suggested_filename
+    taken.save_as(file)
     offline = browser.new_context(offline=True)
     report = offline.new_page()
     errors: list[str] = []
