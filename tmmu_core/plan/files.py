@@ -316,7 +316,8 @@ def from_parquet(data: bytes, source: str = "") -> Plan:
     import pyarrow.parquet as pq
 
     try:
-        table = pq.read_table(io.BytesIO(data), use_threads=False)
+        # Neither threads nor the dataset layer: their pool may still be running when the process ends.
+        table = pq.ParquetFile(pa.BufferReader(data), pre_buffer=False).read(use_threads=False)
     except (pa.ArrowException, OSError) as error:
         raise UnreadableInput(f"this parquet file cannot be read: {error}", source=source) from error
     head = (table.schema.metadata or {}).get(HEAD_KEY)
