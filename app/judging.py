@@ -18,6 +18,7 @@ from tmmu_core.judge.finding import Verdict
 from tmmu_core.judge.lint import lint_verdict
 from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.plan.model import Plan
+from tmmu_core.plan.reading import read_any
 
 OUTSIDE_FROM = 5_000
 """Tensors from which a plan is judged outside; below, starting a process takes longer than judging."""
@@ -39,12 +40,21 @@ def judge(plan: Plan, graph: Graph | None, dims: Mapping[str, int] | None, cut_f
 
 
 def judge_politely(
-    plan: Plan, graph: Graph | None, dims: Mapping[str, int] | None, cut_from: bytes | None = None
+    plan: Plan,
+    graph: Graph | None,
+    dims: Mapping[str, int] | None,
+    cut_from: bytes | None = None,
+    file: tuple[bytes, str] | None = None,
 ) -> Judgement:
-    """The same; a large plan in a process of its own."""
+    """The same; a large plan in a process of its own.
+
+    ``file`` is the content and the name of the file that ``graph`` was read from, where it was: handing that over is
+    a fifth of the work of handing over the graph, and it is this process that has a page to draw.
+    """
     if len(plan) < OUTSIDE_FROM:
         return judge(plan, graph, dims, cut_from)
-    question = pickle.dumps((plan, graph, dims, cut_from), protocol=pickle.HIGHEST_PROTOCOL)
+    asked = (plan, graph if file is None else file, dims, cut_from)
+    question = pickle.dumps(asked, protocol=pickle.HIGHEST_PROTOCOL)
     told = subprocess.run([sys.executable, "-m", "app.judging"], input=question, capture_output=True, check=False)
     assert told.returncode == 0, told.stderr.decode(errors="replace")
     answer = pickle.loads(told.stdout)
@@ -55,11 +65,13 @@ def judge_politely(
 def main() -> None:
     """Answer the question on standard input."""
     os.nice(10)
-    question = pickle.load(sys.stdin.buffer)
+    plan, graph, dims, cut_from = pickle.load(sys.stdin.buffer)
+    if isinstance(graph, tuple):
+        graph = read_any(*graph)
     # As a script this file is ``__main__``; the answer must name the module that the asker knows.
     from app import judging
 
-    sys.stdout.buffer.write(pickle.dumps(judging.judge(*question), protocol=pickle.HIGHEST_PROTOCOL))
+    sys.stdout.buffer.write(pickle.dumps(judging.judge(plan, graph, dims, cut_from), protocol=pickle.HIGHEST_PROTOCOL))
 
 
 if __name__ == "__main__":

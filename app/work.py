@@ -154,19 +154,24 @@ def sample_named(name: str) -> Sample | None:
 @st.cache_resource(show_spinner=False, max_entries=24)
 def open_source(source: str) -> Opened:
     """Read a sample or a shelved file. Raises what the readers raise; ``UnreadableInput`` for what is not there."""
+    return read_bytes(*content_of(source), source)
+
+
+def content_of(source: str) -> tuple[bytes, str]:
+    """``(bytes, name)`` of a sample, a golden trace or a shelved file. ``UnreadableInput`` for what is not there."""
     kind, _, name = source.partition(":")
     if kind == "golden":
         path = next((p for p in golden() if p.name == name), None)
         if path is None:
             raise UnreadableInput(f"there is no golden trace {name!r}.", source=source, hint="Choose another baseline.")
-        return read_bytes(path.read_bytes(), path.name, source)
+        return path.read_bytes(), path.name
     if kind == "sample":
         sample = sample_named(name)
         if sample is None:
             raise UnreadableInput(
                 f"there is no sample {name!r}.", source=source, hint="Choose one from the gallery, or open a file."
             )
-        return read_bytes(sample.path.read_bytes(), sample.path.name, source)
+        return sample.path.read_bytes(), sample.path.name
     kept = shelf().get(source)
     if kept is None:
         raise UnreadableInput(
@@ -174,7 +179,7 @@ def open_source(source: str) -> Opened:
             source=source,
             hint="Open the file again; a file's link lives as long as the server that opened it.",
         )
-    return read_bytes(kept[1], kept[0], source)
+    return kept[1], kept[0]
 
 
 def read_bytes(data: bytes, name: str, source: str) -> Opened:
@@ -271,10 +276,9 @@ def plan_job(choice: Choice) -> Job[Shown]:
 
 
 def plan_key(choice: Choice) -> tuple[Any, ...]:
-    """What names the job that plans a choice: the same whether the default planner is said or not."""
-    if not choice.planner:
-        with suppress(TmmuError, OSError):  # the job itself tells
-            choice = choice.but(planner=spelled_out(choice, open_source(choice.source)).planner)
+    """What names the job that plans a choice: the same whether the defaults are said or not."""
+    with suppress(TmmuError, OSError):  # the job itself tells
+        choice = spelled_out(choice, open_source(choice.source))
     return ("plan", *choice.problem)
 
 
@@ -385,6 +389,11 @@ def arenas_in_use(choice: Choice, opened: Opened) -> tuple[str, ...]:
         return (opened.problem.arena,)
     if opened.plan is not None:
         return tuple(arena.name for arena in opened.plan.arenas)
+    planned = desk().known(plan_key(choice))
+    if planned is not None and planned.worked:
+        solution = planned.answer().solution
+        if solution is not None and choice.rank is None:
+            return tuple(solution.liveness.arenas)
     return _arena_names(choice.source, choice.mode, choice.preset)
 
 
@@ -475,8 +484,12 @@ def judgement(shown: Shown) -> Job[Judgement]:
     """The job that judges a plan as it is, whoever made it."""
     dims = dict(shown.choice.dims) or None
     cut_from = shown.plan.ir_hash if shown.choice.rank is not None else None
+    file = None
+    if shown.opened.kind == "graph" and shown.graph is shown.opened.graph:
+        with suppress(TmmuError):  # gone from the shelf: the graph itself is still at hand
+            file = content_of(shown.opened.source)
     return desk().job(
-        ("judge", shown.key), "judging", lambda _: judge_politely(shown.plan, shown.graph, dims, cut_from)
+        ("judge", shown.key), "judging", lambda _: judge_politely(shown.plan, shown.graph, dims, cut_from, file)
     )
 
 

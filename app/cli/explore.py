@@ -67,6 +67,7 @@ def arguments(names: list[str], no_browser: bool, port: int, address: str) -> li
         *("-m", "streamlit", "run", str(MAIN)),
         *("--server.port", str(port)),
         *("--server.address", address),
+        *("--server.fileWatcherType", "none"),  # nobody edits the explorer while it runs
         *("--server.headless", "true" if no_browser else "false"),
         *("--server.showEmailPrompt", "false"),
         *("--browser.gatherUsageStats", "false"),

@@ -7,12 +7,12 @@ import streamlit as st
 
 from app import details, markup, words, work
 from app.jobs import Job
-from app.judging import Judgement
+from app.judging import OUTSIDE_FROM, Judgement
 from app.parts import focus, replay
 from app.work import Shown
 
 SHORT = 0.5
-"""Seconds that a page waits for the judge before it is drawn without the verdict."""
+"""Seconds that a page waits for the judge before it is drawn without the verdict; it never waits for a large plan's."""
 
 
 def chips(shown: Shown) -> list[str]:
@@ -35,7 +35,7 @@ def _planner(shown: Shown) -> str:
 
 def _verdict(shown: Shown) -> list[str]:
     job = work.judgement(shown)
-    if not job.wait(SHORT):
+    if not job.wait(SHORT if len(shown.plan) < OUTSIDE_FROM else 0):
         return ["being verified …"]
     judged = job.answer()
     verified, lint = judged.verified, judged.lint

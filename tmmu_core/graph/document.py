@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import io
 import re
+import threading
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -96,6 +97,7 @@ def fields(data: bytes, source: str = "") -> dict[str, Any]:
         return _decode_json(data, dict[str, msgspec.Raw], source)
     with many_small_values():
         value = _load_cbor(data, source)
+    _looked_into.document = (data, value)
     return {key: inner for key, inner in value.items() if isinstance(key, str)} if isinstance(value, dict) else {}
 
 
@@ -108,10 +110,21 @@ def decode(data: bytes, shape: type[T], source: str = "", noun: str = "graph") -
     try:
         with many_small_values():
             if kind(data) == "cbor":
-                return msgspec.convert(_load_cbor(data, source), shape)
+                return msgspec.convert(_taken(data, source), shape)
             return _decode_json(data, shape, source)
     except msgspec.ValidationError as error:
         raise _wrong_field(error, data, source, noun) from error
+
+
+_looked_into = threading.local()
+"""The CBOR document whose top-level fields were last asked for: whoever recognised it reads it next."""
+
+
+def _taken(data: bytes, source: str) -> Any:
+    """The CBOR document, as it was loaded when it was looked into, where that was the last one; it is kept no longer."""
+    kept, value = getattr(_looked_into, "document", (None, None))
+    _looked_into.document = (None, None)
+    return value if kept is data else _load_cbor(data, source)
 
 
 def _decode_json(data: bytes, shape: type[T], source: str) -> T:
