@@ -1,0 +1,195 @@
+"""From the gallery to the picture: ``python -m benchmarks.opening [NAME …]`` writes ``docs/opening.md``.
+
+Each sample is opened as a person does it: the explorer stands in a browser on its first graph, the gallery is open,
+and the sample's line is clicked. Then "Best plan" is pressed, then each page is visited. What is timed ends with the
+painted canvas (or, on a page without one, with the script's rest).
+"""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from app.cli.explore import arguments
+from app.work import SAMPLES, Sample, read_catalogue
+from tmmu_core.graph.model import Graph
+from tmmu_core.plan.reading import PlainInstance, read_any
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = ("Peak", "Fragmentation", "Compare", "Planners", "Graph", "Report", "Plan")
+LARGE = 5_000
+"""Tensors from which every page of a sample is timed."""
+
+_TOKEN = """() => [...(globalThis.tmmuCanvas?.charts ?? [])]
+  .filter((chart) => chart.root.isConnected && chart.pack && chart.painted === chart.pack)
+  .map((chart) => chart.pack.token)[0] ?? \"\""""
+_PAINTED = f"(old) => {{ const now = ({_TOKEN})(); return now !== '' && now !== old; }}"
+_BEST = f"""() => location.search.includes("planner=auto") && ({_TOKEN})() !== ''
+  && document.querySelector('[data-test-script-state="notRunning"]') !== null"""
+_THERE = """(old) => {
+  const claim = document.querySelector(".tm-claim h1");
+  const charts = [...(globalThis.tmmuCanvas?.charts ?? [])].filter((chart) => chart.root.isConnected);
+  return claim && claim.textContent !== old && charts.every((chart) => chart.pack && chart.painted === chart.pack)
+    && document.querySelector('[data-test-script-state="notRunning"]') !== null;
+}"""
+_CLICK = """async () => {
+  const chart = [...tmmuCanvas.charts].find((c) => c.root.isConnected), { plan } = chart;
+  let at = null, id = "";
+  for (let row = 0; row < plan.n && !at; row++) { id = plan.ids.at(row); at = chart.pixelOf(id); }
+  const event = { clientX: at.x, clientY: at.y, button: 0, pointerId: 1, bubbles: true };
+  chart.stage.setPointerCapture = () => {};
+  const began = performance.now();
+  chart.stage.dispatchEvent(new PointerEvent("pointerdown", event));
+  chart.stage.dispatchEvent(new PointerEvent("pointerup", event));
+  const meant = plan.ids.at(chart.selected);
+  const until = async (done) => {
+    while (!done()) await new Promise((next) => requestAnimationFrame(next));
+    return (performance.now() - began) / 1e3;
+  };
+  const here = await until(() => chart.root.dataset.selected === meant);
+  const card = () => [...document.querySelectorAll(".tm-card[data-tensor]")].some((e) => e.dataset.tensor === meant);
+  return [here, await until(card)];
+}"""
+
+
+@contextmanager
+def explorer() -> Iterator[str]:
+    """The explorer as ``tmmu explore`` starts it; its address."""
+    with socket.socket() as probe:
+        probe.bind(("localhost", 0))
+        port = probe.getsockname()[1]
+    running = subprocess.Popen(
+        arguments([], True, port, "localhost"), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    address = f"http://localhost:{port}"
+    try:
+        while True:
+            try:
+                urllib.request.urlopen(f"{address}/_stcore/health", timeout=1).close()
+                break
+            except OSError:
+                time.sleep(0.2)
+        yield address
+    finally:
+        running.terminate()
+        running.wait(10)
+
+
+def token(page: Page) -> str:
+    """Names the plan that the first canvas shows; ``""`` while nothing is painted."""
+    return str(page.evaluate(_TOKEN))
+
+
+def measure(browser: Browser, address: str, sample: Sample) -> dict[str, Any]:
+    """One row: a sample's first opening by this server, its best plan, a click; of a large one, every page."""
+    thing = read_any(sample.path.read_bytes(), sample.path.name)
+    if isinstance(thing, Graph):
+        tensors = len(thing.tensors)
+    else:
+        tensors = len(thing.problem if isinstance(thing, PlainInstance) else thing.plan)  # type: ignore[union-attr]
+    page = browser.new_page(viewport={"width": 1440, "height": 900})
+    page.goto(address)
+    page.wait_for_function(_PAINTED, arg="", timeout=60_000)
+    page.wait_for_timeout(1500)
+    page.locator(".st-key-open button").first.click()
+    line = page.locator(f".st-key-open-sample-{sample.name} button").first
+    line.wait_for()
+    page.wait_for_timeout(500)
+    row: dict[str, Any] = {"name": sample.name, "tensors": tensors}
+    old, began = token(page), time.perf_counter()
+    line.click()
+    page.wait_for_function(_PAINTED, arg=old, polling="raf", timeout=60_000)
+    row["open"] = time.perf_counter() - began
+    page.wait_for_timeout(500)
+    page.keyboard.press("Escape")
+    if page.get_by_role("button", name="Best plan").is_enabled():
+        began = time.perf_counter()
+        page.get_by_role("button", name="Best plan").click()
+        page.wait_for_function(_BEST, polling="raf", timeout=60_000)
+        row["best"] = time.perf_counter() - began
+    page.wait_for_timeout(500)
+    row["here"], row["card"] = page.evaluate(_CLICK)
+    page.wait_for_timeout(500)
+    for title in PAGES if tensors >= LARGE else ():
+        row[title] = visited(page, title)
+    page.close()
+    return row
+
+
+def visited(page: Page, title: str) -> float:
+    """Seconds until a page stands, its script at rest and its canvases painted."""
+    old, began = page.locator(".tm-claim h1").inner_text(), time.perf_counter()
+    page.get_by_role("link", name=title, exact=True).click()
+    page.wait_for_function(_THERE, arg=old, polling="raf", timeout=60_000)
+    seconds = time.perf_counter() - began
+    page.wait_for_timeout(500)
+    return seconds
+
+
+def document(rows: list[dict[str, Any]], version: str) -> str:
+    """The page ``docs/opening.md``."""
+    lines = [
+        "# From the gallery to the picture",
+        "",
+        f"Measured by `python -m benchmarks.opening` in a real browser (Chromium {version}, software rendering,",
+        "1440 × 900), each sample once, first opened by this server, on two cores shared with the browser and with",
+        "other work: use the order of the figures, not their digits. Seconds.",
+        "",
+        "| sample | tensors | open | best plan | click: drawn | click: details |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
+    lines += [
+        f"| {r['name']} | {r['tensors']:,} | {r['open']:.2f} | {_seconds(r.get('best'))} | {r['here']:.3f} "
+        f"| {r['card']:.2f} |"
+        for r in rows
+    ]
+    lines += [
+        "",
+        "- **open**: from the click on the sample's line in the gallery to its painted plan. The file is read, planned",
+        "  by `slots`, packed and sent. The judge works in the background.",
+        '- **best plan**: from the click on "Best plan" to the painted plan of `auto`.',
+        "- **click**: from a click on a box to its highlight, and to its details beside the canvas.",
+        "",
+        "## Every page of the large ones",
+        "",
+        "From the click on the page's name to the page at rest, its canvases painted, on the best plan.",
+        "",
+        f"| sample | {' | '.join(PAGES)} |",
+        "|---|" + "---:|" * len(PAGES),
+    ]
+    large = [r for r in rows if PAGES[0] in r]
+    lines += [f"| {r['name']} | {' | '.join(_seconds(r[title]) for title in PAGES)} |" for r in large]
+    return "\n".join([*lines, ""])
+
+
+def _seconds(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}"
+
+
+def main(names: list[str]) -> None:
+    path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    with sync_playwright() as play, explorer() as address:
+        browser = play.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        rows = []
+        for sample in read_catalogue(SAMPLES):
+            if names and sample.name not in names:
+                continue
+            rows.append(measure(browser, address, sample))
+            print({k: round(v, 3) if isinstance(v, float) else v for k, v in rows[-1].items()}, flush=True)
+        if not names:
+            (ROOT / "docs" / "opening.md").write_text(document(rows, browser.version), encoding="utf-8")
+        browser.close()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
