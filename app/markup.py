@@ -5,11 +5,14 @@ Names of tensors, nodes and files are other people's text: everything goes throu
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
 from app import words
+from app.refused import nearest, others
+from app.slots import NONE, WHY
 from tmmu_core.plan.metrics import fragmentation_ratio, reuse_ratio
 from tmmu_core.plan.model import ArenaSummary
 
@@ -57,8 +60,8 @@ def empty(title: str, sentence: str) -> str:
 # --- the verdict strip -------------------------------------------------------------------------------------------
 
 
-def strip(arenas: Sequence[ArenaSummary], define: Mapping[str, str]) -> str:
-    """One row per arena, all bars on one byte scale. ``define`` gives hover texts."""
+def strip(arenas: Sequence[ArenaSummary], define: Mapping[str, str], *, slots: bool = True) -> str:
+    """One row per arena, all bars on one byte scale. ``define`` gives hover texts; without ``slots`` none are told."""
     scale = max([1, *(a.extent_bytes for a in arenas), *(a.capacity_bytes for a in arenas if _limited(a))])
     paged = any(arena.page_size for arena in arenas)
     head = "".join(
@@ -78,7 +81,7 @@ def strip(arenas: Sequence[ArenaSummary], define: Mapping[str, str]) -> str:
             ("certificate", "certificate"),
         )
     )
-    rows = "".join(_strip_row(arena, scale, paged) for arena in arenas)
+    rows = "".join(_strip_row(arena, scale, paged, slots) for arena in arenas)
     return f'<div class="tm tm-strip"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
 
 
@@ -91,12 +94,14 @@ def bound_of(arena: ArenaSummary) -> int:
     return arena.peak_live_bytes if arena.lower_bound_bytes is None else arena.lower_bound_bytes
 
 
-def _strip_row(arena: ArenaSummary, scale: int, paged: bool) -> str:
+def _strip_row(arena: ArenaSummary, scale: int, paged: bool, has_slots: bool) -> str:
     bound, extent = bound_of(arena), arena.extent_bytes
     headroom = (
         _exact(arena.capacity_bytes - extent) if _limited(arena) else '<span class="soft">no capacity given</span>'
     )
-    slots = f"{arena.slots:,} = {arena.max_live:,} live" if arena.slots == arena.max_live else ""
+    none = f'<span class="soft" title="{esc(WHY)}">{NONE}</span>'
+    live = f"<span class=soft>({arena.max_live:,} live)</span>"
+    slots = f"{arena.slots:,} = {arena.max_live:,} live" if arena.slots == arena.max_live else f"{arena.slots:,} {live}"
     cells = [
         _exact(bound),
         _exact(extent),
@@ -104,9 +109,9 @@ def _strip_row(arena: ArenaSummary, scale: int, paged: bool) -> str:
         esc(words.gap(extent, bound)),
         _exact(arena.capacity_bytes) if _limited(arena) else '<span class="soft">unlimited</span>',
         headroom,
-        esc(words.ratio(reuse_ratio(arena.slots, arena.storages))),
+        esc(words.ratio(reuse_ratio(arena.slots, arena.storages))) if has_slots else none,
         esc(words.ratio(fragmentation_ratio(arena.peak_live_bytes, extent))),
-        slots or f"{arena.slots:,} <span class=soft>({arena.max_live:,} live)</span>",
+        slots if has_slots else f"{none} {live}",
         f'<span class="{esc(arena.status)}">{esc(arena.status)}</span>',
     ]
     tds = "".join(f"<td>{cell}</td>" for cell in cells)
@@ -136,7 +141,7 @@ def _bar(arena: ArenaSummary, bound: int, scale: int) -> str:
 
 
 def error_card(card: Mapping[str, Any]) -> str:
-    """What was refused: its code, its place and the way out."""
+    """What was refused: its code, its place and the way out; who else was asked, and the record, are folded away."""
     code = ""
     if card.get("code"):
         number = f" {card['number']}" if card.get("number") else ""
@@ -145,27 +150,50 @@ def error_card(card: Mapping[str, Any]) -> str:
     place = "".join(
         f" <span class=soft>{label}</span> <code>{esc(card[key])}</code>"
         for key, label in (("source", "in"), ("place", "at"))
-        if card.get(key)
+        if card.get(key) and str(card[key]) not in card["title"]
     )
-    tried = "".join(f"<li><b>{esc(reader)}</b>: {esc(reason)}</li>" for reader, reason in card.get("tried", ()))
+    tried, message = card.get("tried", ()), str(card["message"])
+    near = nearest(tried, message, str(card.get("source", "")))
+    blamed = f" <b>{esc(near[0])}</b>: {esc(near[1])}." if near and near[1] != message else ""
     hint = f"<p><b>Way out:</b> {esc(card['hint'])}</p>" if card.get("hint") else ""
     return (
-        f'<div class="tm tm-error" role="alert"><h3>{esc(card["title"])}</h3>'
-        f"<p>{code}{esc(card['message'])}{place}</p>{f'<ul>{tried}</ul>' if tried else ''}{hint}</div>"
+        f'<div class="tm tm-error" role="alert"><div class="what"><h3>{esc(card["title"])}</h3> '
+        f"<p>{code}{esc(message)}{blamed}{place}</p></div>"
+        f'<div class="way">{hint}{_folded(card, others(tried, near))}</div></div>'
     )
+
+
+def _folded(card: Mapping[str, Any], rest: Sequence[tuple[str, str]]) -> str:
+    """The other readers and the record, behind one line."""
+    record = card.get("record")
+    if not rest and not record:
+        return ""
+    asked = sum(readers.count(",") + 1 for readers, _ in rest)
+    told = [words.count(asked, "other reader") + " asked"] if rest else []
+    told += ["the error record"] if record else []
+    lines = "".join(f"<li><b>{esc(readers)}</b>: {esc(reason)}</li>" for readers, reason in rest)
+    listed = f"<ul>{lines}</ul>" if lines else ""
+    text = f"<pre>{esc(json.dumps(record, indent=2, ensure_ascii=False))}</pre>" if record else ""
+    summary = " · ".join(told)
+    return f"<details><summary>{esc(summary[:1].upper() + summary[1:])}</summary>{listed}{text}</details>"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Iterable[int] = (), now: int = -1) -> str:
-    """A small table. Cells are HTML; columns in ``numbers`` are set right; row ``now`` is the current one."""
+    """A small table. Cells are HTML; columns in ``numbers`` are set right; row ``now`` is the current one.
+
+    The last cell of a row that is short takes the room of the missing ones: a remark in the place of figures.
+    """
     right = set(numbers)
 
-    def css(column: int) -> str:
+    def css(column: int, of: int = 0) -> str:
+        if 0 < of < len(head) and column == of - 1:
+            return f' colspan="{len(head) - of + 1}"'
         return ' class="n"' if column in right else ""
 
     ths = "".join(f"<th{css(i)}>{esc(text)}</th>" for i, text in enumerate(head))
     trs = "".join(
         f"<tr{' class=now' if k == now else ''}>"
-        + "".join(f"<td{css(i)}>{cell}</td>" for i, cell in enumerate(row))
+        + "".join(f"<td{css(i, len(row))}>{cell}</td>" for i, cell in enumerate(row))
         + "</tr>"
         for k, row in enumerate(rows)
     )

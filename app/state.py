@@ -13,6 +13,7 @@ import streamlit as st
 from app.choice import Choice, from_query, to_query
 
 _CHOICE, _GOOD, _REFUSALS, _EPOCH = "tmmu.choice", "tmmu.good", "tmmu.refusals", "tmmu.epoch"
+_LINK, _ASIDE = "tmmu.link", "tmmu.aside"
 
 
 def begin(brought: tuple[str, ...] = ()) -> bool:
@@ -28,6 +29,7 @@ def begin(brought: tuple[str, ...] = ()) -> bool:
     if brought and "graph" not in query:
         choice = choice.but(source=brought[0], baseline=brought[1] if len(brought) > 1 else choice.baseline)
     st.session_state[_CHOICE] = choice
+    st.session_state[_LINK] = bool(query)
     st.session_state[_REFUSALS] = [{"title": "A part of the link was left out", "message": c} for c in complaints]
     return True
 
@@ -48,6 +50,7 @@ def choose(**changes: Any) -> None:
         kept = {"source": new.source, "view": old.view, "colour": old.colour}
         new = Choice(**{**kept, **changes})
         st.session_state[_REFUSALS] = []
+        st.session_state[_ASIDE] = ""
     elif new.problem != old.problem:
         st.session_state[_REFUSALS] = []
         if "step" not in changes:
@@ -108,9 +111,26 @@ def refusals() -> list[dict[str, Any]]:
     return list(st.session_state.get(_REFUSALS, []))
 
 
-def dismiss() -> None:
-    """Take the error cards away."""
-    st.session_state[_REFUSALS] = []
+def dismiss(n: int | None = None) -> None:
+    """Take the error cards away, or the ``n``-th of them."""
+    st.session_state[_REFUSALS] = [] if n is None else [card for k, card in enumerate(refusals()) if k != n]
+
+
+def arrived() -> bool:
+    """Whether this is the first plan of a session that a link began; true once."""
+    return bool(st.session_state.pop(_LINK, False))
+
+
+def no_aside() -> None:
+    """Take the quiet line away."""
+    st.session_state[_ASIDE] = ""
+
+
+def aside(text: str | None = None) -> str:
+    """One quiet line, said until it is dismissed or something else is opened; with ``text``, say that."""
+    if text is not None:
+        st.session_state[_ASIDE] = text
+    return str(st.session_state.get(_ASIDE, ""))
 
 
 def good() -> Choice | None:

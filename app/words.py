@@ -107,10 +107,10 @@ def ratio(value: float | None) -> str:
 
 
 def step(t: int | None, node: str = "") -> str:
-    """A step and the node that runs there: ``#104 conv_12``."""
+    """A step and the node that runs there: ``#104 conv_12``, ``#12,288``."""
     if t is None or t < 0:
         return UNKNOWN
-    return f"#{t} {node}".rstrip()
+    return f"#{t:,} {node}".rstrip()
 
 
 def live_range(birth: int, death: int) -> str:

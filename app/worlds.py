@@ -117,7 +117,7 @@ def spec_of(text: str) -> dict[str, Any]:
     way = 'Write {"mesh": {"tp": 8}, "rules": [{"match": "*.weight", "axis": 0, "mesh": "tp"}]}, or choose a preset.'
     try:
         spec = msgspec.json.decode(text)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeError) as error:
         raise UnreadableInput(f"the shard spec is not JSON: {error}.", source="shard spec", hint=way) from error
     if not isinstance(spec, dict):
         raise UnreadableInput("the shard spec is not a JSON object.", source="shard spec", place="$", hint=way)
@@ -128,7 +128,7 @@ def compact(text: str) -> str:
     """A spec's text without its blanks, for a link; as it is where it is not JSON."""
     try:
         return msgspec.json.format(text.encode(), indent=-1).decode()
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeError):
         return text
 
 

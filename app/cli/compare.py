@@ -11,8 +11,9 @@ import typer
 from app import words
 from app.cli.console import FINDING, FINE, NOT_COMPARABLE, Column, say, say_json, table
 from app.cli.options import AsJson, PlanRequest, planning, resolve_either
+from app.slots import NONE, has_slots
 from tmmu_core.plan.compare import KINDS, Comparison, Difference, TensorChange, compare
-from tmmu_core.plan.model import ArenaSummary, TensorRow
+from tmmu_core.plan.model import ArenaSummary, Plan, TensorRow
 
 Baseline = Annotated[str, typer.Argument(metavar="A", help="The baseline: a plan, trace, checkpoint or graph.")]
 Candidate = Annotated[str, typer.Argument(metavar="B", help="The candidate: likewise.")]
@@ -30,14 +31,14 @@ def command(a: Baseline, b: Candidate, request: PlanRequest, limit: Limit = 20, 
     if json:
         say_json(as_json(verdict, limit))
     else:
-        in_words(verdict, limit)
+        in_words(verdict, limit, left.plan, right.plan)
     return FINE if verdict.identical else FINDING if verdict.comparable else NOT_COMPARABLE
 
 
 # --- in words ----------------------------------------------------------------------------------------------------
 
 
-def in_words(verdict: Comparison, limit: int) -> None:
+def in_words(verdict: Comparison, limit: int, baseline: Plan, candidate: Plan) -> None:
     """The comparison, to standard output."""
     if not verdict.comparable:
         say("not comparable: " + "; ".join(_why(d) for d in verdict.incomparable))
@@ -56,7 +57,7 @@ def in_words(verdict: Comparison, limit: int) -> None:
     say("")
     table(
         (Column("arena"), Column("extent", True), Column("change", True), Column("slots", True), Column("bound", True)),
-        [_arena_row(change.name, change.left, change.right) for change in verdict.arenas],
+        [_arena_row(c.name, (c.left, baseline), (c.right, candidate)) for c in verdict.arenas],
     )
     changed = {kind: total for kind, total in verdict.totals.items() if total[0]}
     if not changed:
@@ -87,10 +88,14 @@ def _told(value: Any) -> str:
     return "nothing" if value is None else value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
-def _arena_row(name: str, left: ArenaSummary | None, right: ArenaSummary | None) -> list[str]:
+Side = tuple[ArenaSummary | None, Plan]
+
+
+def _arena_row(name: str, *sides: Side) -> list[str]:
+    left, right = (arena for arena, _ in sides)
     before, after = (words.full_bytes(side.extent_bytes) if side else "–" for side in (left, right))
     change = (right.extent_bytes if right else 0) - (left.extent_bytes if left else 0)
-    slots = words.change(*(words.count(side.slots) if side else "–" for side in (left, right)))
+    slots = words.change(*(words.count(arena.slots) if arena and has_slots(plan) else NONE for arena, plan in sides))
     bound = words.change(*(words.short_bytes(side.peak_live_bytes) if side else "–" for side in (left, right)))
     return [name, words.change(before, after), words.delta_bytes(change), slots, bound]
 

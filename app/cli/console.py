@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from app import words
+from app.refused import nearest, others
 from tmmu_core.errors import ContractError, TmmuError, UnreadableInput
 
 FINE, FINDING, BAD_INPUT, NOT_COMPARABLE = 0, 1, 2, 3
@@ -111,12 +112,26 @@ def fault(error: TmmuError, *, as_json: bool) -> None:
 
 def in_words(error: TmmuError) -> str:
     """An error as a sentence: the code, the thing, the place, the way out."""
+    if isinstance(error, UnreadableInput):
+        return _unreadable(error)
     if not isinstance(error, ContractError):
         return str(error)
     place = str(error.diagnostics.get("path", ""))
     told = error.message.rstrip(".")
     where = f" (at {place})" if place and place not in told else ""
     return f"{error.code_id} ({error.numeric_code}): {told}{where}." + (f" {error.hint}" if error.hint else "")
+
+
+def _unreadable(error: UnreadableInput) -> str:
+    """The reader nearest to the bytes first, the others in a line per reason, the way out last."""
+    near = nearest(error.tried, error.message, error.source)
+    lines = [
+        (f"{error.source}: " if error.source else "") + error.message + (f" (at {error.place})" * bool(error.place))
+    ]
+    if near is not None and near[1] != error.message:
+        lines.append(f"  {near[0]}: {near[1]}")
+    lines += [f"  not {readers}: {reason}" for readers, reason in others(error.tried, near)]
+    return "\n".join([*lines, error.hint] if error.hint else lines)
 
 
 def read_input(name: str) -> bytes:

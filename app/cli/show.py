@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from app import words
 from app.cli.console import Column, say, table
+from app.slots import NONE, has_slots
 from tmmu_core.plan import metrics
 from tmmu_core.plan.model import ArenaSummary, Plan
 from tmmu_core.plan.sparse import is_sparse
@@ -58,9 +59,9 @@ def _arena(plan: Plan, arena: ArenaSummary, peak: int | None) -> list[str]:
         words.gap(arena.extent_bytes, bound_of(arena)),
         words.capacity(arena.capacity_bytes),
         "–" if unlimited else words.full_bytes(headroom),
-        words.count(arena.slots),
+        words.count(arena.slots) if has_slots(plan) else NONE,
         words.count(arena.max_live),
-        words.percent(arena.storages - arena.slots, arena.storages),
+        words.percent(arena.storages - arena.slots, arena.storages) if has_slots(plan) else NONE,
         words.step(peak, plan.node_at(peak) if peak is not None else ""),
         arena.status,
     ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -11,10 +10,11 @@ import streamlit as st
 from app import markup, state, words, work
 from app.choice import Choice
 from app.jobs import Job
-from app.parts import options
+from app.parts import focus, options
 from app.work import Opened, Shown
 from tmmu_core.errors import TmmuError
 from tmmu_core.graph.model import MODES, PRESETS
+from tmmu_core.plan.model import Plan
 from tmmu_core.plan.reading import FORMATS
 from tmmu_core.planners import PLANNERS
 
@@ -29,9 +29,12 @@ def shown() -> Shown:
         _cards([problem] if problem else [])
         _gallery()
         st.stop()
-    toolbar(chosen, opened)
     job = work.plan_job(chosen)
-    if not job.wait(work.PATIENCE):
+    bar = st.container()  # drawn once the plan is there, which knows its arenas: else they are analysed a second time
+    there = job.wait(work.PATIENCE)
+    with bar:
+        toolbar(chosen, opened)
+    if not there:
         _cards([])
         progress(job, f"Planning {opened.name} with {chosen.planner or work.DEFAULT_PLANNER}")
         st.stop()
@@ -43,7 +46,44 @@ def shown() -> Shown:
         return _last_good(chosen)
     _cards([])
     state.worked(chosen)
+    _not_there(answer)
     return answer
+
+
+def name_of(shown: Shown) -> str:
+    """What is planned, for the pages' titles: the graph, and the rank where a share of it is shown."""
+    rank = shown.choice.rank
+    return shown.opened.name + ("" if rank is None else f", rank {rank:,} of {shown.plan.world_size:,}")
+
+
+def _not_there(answer: Shown) -> None:
+    """Let go of what a link selects and this plan does not have, and say so in one quiet line."""
+    if state.arrived():
+        missing, changes = not_there(state.choice(), answer.plan)
+        if missing:
+            state.choose(**changes)
+            state.aside(f"The link selects {' and '.join(missing)}, which this plan does not have.")
+    said = state.aside()
+    if said:
+        with st.container(horizontal=True, vertical_alignment="center", gap="small", key="aside"):
+            st.html(f'<div class="tm soft" role="status">{markup.esc(said)}</div>')
+            st.button("✕", key="no-aside", help="Dismiss", type="tertiary", on_click=state.no_aside)
+
+
+def not_there(chosen: Choice, plan: Plan) -> tuple[list[str], dict[str, Any]]:
+    """``(names, changes)``: what is chosen that the plan does not have, and the choice without it."""
+    missing: list[str] = []
+    changes: dict[str, Any] = {}
+    if chosen.selected and chosen.selected not in plan.row_of:
+        missing.append(f"the tensor {words.shortened(chosen.selected, 60)}")
+        changes["selected"] = ""
+    if chosen.step is not None and chosen.step >= plan.steps:
+        missing.append(f"step {chosen.step:,} of {plan.steps:,}")
+        changes["step"] = None
+    if chosen.arena not in ("", focus.ALL, *plan.arena_of):
+        missing.append(f"the arena {words.shortened(chosen.arena, 60)}")
+        changes["arena"] = ""
+    return missing, changes
 
 
 def _open(chosen: Choice) -> tuple[Opened | None, dict[str, Any] | None]:
@@ -121,15 +161,30 @@ def progress(job: Job[Any], title: str, *, follow: bool = False) -> None:
 
 
 def _cards(more: list[dict[str, Any]]) -> None:
+    """What was refused, as one group with its count where there are several; what is ``more`` is true until mended."""
     kept = state.refusals()
-    for n, card in enumerate([*kept, *more]):
-        st.html(markup.error_card(card))
-        if card.get("record"):
-            with st.expander("The error record", expanded=False):
-                st.code(json.dumps(card["record"], indent=2, ensure_ascii=False), language="json")
-        del n
-    if kept:
-        st.button("Dismiss", on_click=state.dismiss, key="dismiss", type="tertiary")
+    if not kept and not more:
+        return
+    many = len(kept) + len(more) > 1
+    with st.container(key="refusals"):
+        if many:
+            with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+                st.html(markup.heading(f"{len(kept) + len(more):,} refused, and what was shown before stays"))
+                if kept:
+                    st.button("Dismiss all", on_click=state.dismiss, key="dismiss", type="tertiary", width="content")
+        with st.container(key="refused-list"):
+            for n, card in enumerate([*kept, *more]):
+                with st.container(key=f"refused-{n}"):
+                    st.html(markup.error_card(card))
+                    if n < len(kept):
+                        st.button(
+                            "✕",
+                            key=f"dismiss.{n}" if many else "dismiss",
+                            help="Dismiss",
+                            type="tertiary",
+                            on_click=state.dismiss,
+                            args=(n,),
+                        )
 
 
 # --- the toolbar -------------------------------------------------------------------------------------------------
@@ -141,15 +196,13 @@ def toolbar(chosen: Choice, opened: Opened) -> None:
     fixed = opened.plan is not None
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="toolbar"):
         with st.popover(f"**{words.shortened(opened.name, 34)}**", icon=":material/folder_open:", key="open"):
+            if opened.problem is not None:
+                st.caption("A packing problem has lives and sizes only: mode, preset and dimensions need a graph.")
             _gallery()
-        modes = opened.graph is not None
-        why_not = (
-            "A finished plan keeps its mode, preset and planner. Open its graph to plan it anew."
-            if fixed
-            else "A plain problem has ranges and sizes only: mode and preset need a graph."
-        )
-        _pick("mode", MODES, full.mode, disabled=not modes, help=None if modes else why_not)
-        _pick("preset", PRESETS, full.preset, disabled=not modes, help=None if modes else why_not)
+        why_not = "A finished plan keeps its mode, preset and planner. Open its graph to plan it anew."
+        if opened.problem is None:  # a plain problem has neither
+            _pick("mode", MODES, full.mode, disabled=fixed, help=why_not if fixed else None)
+            _pick("preset", PRESETS, full.preset, disabled=fixed, help=why_not if fixed else None)
         planners = work.planners_for(opened)
         about = "\n\n".join(f"**{name}**: {entry.summary}" for name, entry in PLANNERS.items())
         _pick(

@@ -6,6 +6,7 @@ import streamlit as st
 
 from app import details, markup, state, words, work
 from app.parts import certificate, focus
+from app.slots import WHY, has_slots
 from app.work import Shown
 
 
@@ -24,7 +25,7 @@ def panel(shown: Shown) -> None:
         st.html(markup.empty("Not in this plan", f"{words.shortened(name)} is no tensor of this plan."))
         return
     st.html(details.details(plan, shown.solution, name))
-    near = details.neighbours(plan, name)
+    near, slots = details.neighbours(plan, name), has_slots(plan)
     with st.container(horizontal=True, gap="small"):
         for label, target, end in (
             ("‹ slot before", near.before, "It is the first tenant of its slot."),
@@ -34,7 +35,7 @@ def panel(shown: Shown) -> None:
                 label,
                 key=f"near.{label}",
                 disabled=target is None,
-                help=target or end,
+                help=target or (end if slots else WHY),
                 on_click=state.choose,
                 kwargs={"selected": target or name},
             )

@@ -22,6 +22,7 @@ from app.canvas.pack import claim, pack_plan
 from app.canvas.script import canvas_script
 from app.markup import bound_of
 from app.report.figures import ACCOUNT_LOOKS, ledger_figure, patterns
+from app.slots import NONE, has_slots
 from tmmu_core.judge.finding import Verdict
 from tmmu_core.judge.lint import lint_verdict
 from tmmu_core.judge.verifier import verify_plan
@@ -122,8 +123,8 @@ def _arena(plan: Plan, summary: ArenaSummary) -> _ArenaTold:
         bound=bound_of(summary),
         gap=words.gap(summary.extent_bytes, bound_of(summary)),
         headroom=words.full_bytes(summary.capacity_bytes - summary.extent_bytes) if limited else "no capacity given",
-        reuse=words.ratio(metrics.reuse_ratio(summary.slots, summary.storages)),
-        slots=f"{summary.slots:,} ({as_many})",
+        reuse=words.ratio(metrics.reuse_ratio(summary.slots, summary.storages)) if has_slots(plan) else NONE,
+        slots=f"{summary.slots:,} ({as_many})" if has_slots(plan) else f"{NONE} (max live {summary.max_live:,})",
         status=summary.status,
         figure=ledger_figure(plan, ledger) if plan.steps else Markup(),
         at_peak=_accounts(ledger, peak.step) if plan.steps else [],
@@ -247,7 +248,9 @@ def _provenance(plan: Plan) -> list[tuple[str, str]]:
         ("schemas", f"{PLAN_SCHEMA}, {TRACE_SCHEMA}, {METRIC_SCHEMA}"),
     ]
     ratios = ("memory_reuse_ratio", "internal_fragmentation_ratio", "activation_retention_ratio")
-    rows += [(name, words.ratio(figures.get(name))) for name in ratios]
+    rows += [
+        (name, NONE if name == ratios[0] and not has_slots(plan) else words.ratio(figures.get(name))) for name in ratios
+    ]
     rows += [(f"note: {name}", _said(value)) for name, value in sorted(plan.notes.items())]
     return [(name, value or words.UNKNOWN) for name, value in rows]
 

@@ -11,9 +11,11 @@ from app import markup, state, words, work
 from app.charts import base
 from app.charts.compare import curves
 from app.parts import drawing, focus, frame, selected, tensors
+from app.slots import NONE, has_slots
 from app.work import Shown
 from tmmu_core.errors import TmmuError
 from tmmu_core.plan.compare import KINDS, Comparison, Difference, TensorChange
+from tmmu_core.plan.model import ArenaSummary, Plan
 
 MOST_CHANGES = 5_000
 
@@ -42,7 +44,7 @@ def page() -> None:
     found = work.compared(left, right)
     st.html(markup.claim(claim(left, right, found), [verdict(found)]))
     _pick(options, chosen.baseline)
-    st.html(arenas(found))
+    st.html(arenas(found, left.plan, right.plan))
     told = reasons(found)
     if told:
         st.html(told)
@@ -111,7 +113,7 @@ def _baseline(shown: Shown) -> Shown | None:
 
 def name_of(side: Shown) -> str:
     """What a side is called."""
-    return f"{side.opened.name} · {side.plan.planner}"
+    return f"{frame.name_of(side)} · {side.plan.planner}"
 
 
 def claim(left: Shown, right: Shown, found: Comparison) -> str:
@@ -156,7 +158,7 @@ def _both(d: Difference) -> str:
     return f"{markup.esc(words.shortened(str(d.left), 60))} → {markup.esc(words.shortened(str(d.right), 60))}"
 
 
-def arenas(found: Comparison) -> str:
+def arenas(found: Comparison, left: Plan, right: Plan) -> str:
     """Every figure of every arena, baseline → candidate."""
     rows = []
     for change in found.arenas:
@@ -172,12 +174,16 @@ def arenas(found: Comparison) -> str:
                         words.gap(b.extent_bytes, markup.bound_of(b)) if b else "none",
                     )
                 ),
-                markup.esc(words.change(f"{a.slots:,}" if a else "none", f"{b.slots:,}" if b else "none")),
+                markup.esc(words.change(_slots(a, left), _slots(b, right))),
                 markup.esc(words.change(f"{a.max_live:,}" if a else "none", f"{b.max_live:,}" if b else "none")),
             ]
         )
     head = ["arena", "lower bound", "extent", "gap", "slots", "max live"]
     return markup.table(head, rows, numbers=(1, 2, 3, 4, 5))
+
+
+def _slots(arena: ArenaSummary | None, plan: Plan) -> str:
+    return "none" if arena is None else f"{arena.slots:,}" if has_slots(plan) else NONE
 
 
 def _figure(a: int | None, b: int | None) -> str:
@@ -224,11 +230,11 @@ def body(left: Shown, right: Shown, found: Comparison, handle: Any) -> None:
         st.plotly_chart(
             curves(left.plan, right.plan, arena), key=f"curves.{left.key}.{right.key}.{arena}", config=base.CONFIG
         )
-    changes(found, right)
+    changes(found, left, right)
     state.write_link()
 
 
-def changes(found: Comparison, candidate: Shown) -> None:
+def changes(found: Comparison, baseline: Shown, candidate: Shown) -> None:
     """What changed per tensor."""
     if not found.complete:
         st.html(markup.empty("No tensors to compare", "One side is a digest: it tells its tensors' hash only."))
@@ -252,7 +258,8 @@ def changes(found: Comparison, candidate: Shown) -> None:
             f"{words.of(len(listed), len(everything), 'change')}; baseline → candidate; a row selects",
         )
     )
-    table = pd.DataFrame([_row(c) for c in listed])
+    slots = has_slots(baseline.plan), has_slots(candidate.plan)
+    table = pd.DataFrame([_row(c, slots) for c in listed])
     if not state.choice().selected:
         tensors.selectable(table, "changes", "", height=320)
         return
@@ -263,7 +270,7 @@ def changes(found: Comparison, candidate: Shown) -> None:
         selected.panel(candidate)
 
 
-def _row(change: TensorChange) -> dict[str, str]:
+def _row(change: TensorChange, slots: tuple[bool, bool]) -> dict[str, str]:
     a, b = change.left, change.right
 
     def both(say: Any) -> str:
@@ -273,7 +280,9 @@ def _row(change: TensorChange) -> dict[str, str]:
         "tensor": change.tensor_id,
         "change": ", ".join(kind.replace("_", " ") for kind in change.kinds),
         "arena": both(lambda r: r.arena),
-        "slot": both(lambda r: f"{r.logical_slot}"),
+        "slot": words.change(
+            *(NONE if not has else f"{r.logical_slot}" if r else "absent" for r, has in zip((a, b), slots, strict=True))
+        ),
         "offset": both(lambda r: f"{r.offset_bytes:,}"),
         "bytes": both(lambda r: f"{r.size_bytes:,}"),
         "lives": both(lambda r: words.live_range(r.birth, r.death)),

@@ -9,6 +9,7 @@ from app import glossary, markup, state, words
 from app.charts import base, waste
 from app.parts import focus, frame, selected, tensors, verdict
 from app.parts import ledger as resources
+from app.slots import WHY, has_slots
 from app.work import Shown
 from tmmu_core.plan.metrics import SlotReport, slot_reports
 from tmmu_core.plan.waste import ACCOUNTS, WasteLedger, waste_ledger
@@ -95,6 +96,11 @@ def _accounts(now: dict[str, int], extent: int) -> str:
 
 def slots(shown: Shown, arena: str) -> None:
     """Slot by slot: the backing against its tenants."""
+    if not has_slots(shown.plan):
+        st.html(markup.heading("No slots to look into", WHY))
+        if state.choice().selected:
+            selected.panel(shown)
+        return
     found = reports(shown.key, arena, shown)
     drawn = min(len(found), waste.MOST_SLOTS)
     unused = sum(r.unused_byte_steps for r in found)

@@ -35,7 +35,7 @@ def claim(shown: Shown) -> str:
     added = len(timeline.graph.nodes) - len(timeline.source.nodes)
     extra = f", {added:,} of them made for this mode" if added else ""
     return (
-        f"{shown.opened.name}: {words.count(len(timeline.graph.nodes), 'node')}{extra}, "
+        f"{frame.name_of(shown)}: {words.count(len(timeline.graph.nodes), 'node')}{extra}, "
         f"{words.count(len(timeline.graph.tensors), 'tensor')}, {words.count(timeline.steps, 'step')} "
         f"in mode {timeline.mode}"
     )

@@ -11,6 +11,7 @@ from app.charts import base
 from app.charts.alive import treemap
 from app.charts.live import live_curve
 from app.parts import focus, frame, selected, tensors, verdict
+from app.slots import has_slots
 from app.work import Shown
 from tmmu_core.plan.metrics import alive_at, live_bytes
 
@@ -85,7 +86,9 @@ def claim(shown: Shown, arena: str, step: int, own: list[tuple[int, int]]) -> st
 
 
 def _group(shown: Shown) -> str:
-    options = [g for g in GROUPS if g != "operator" or shown.solution is not None]
+    cannot = {"operator"} if shown.solution is None else set()
+    cannot |= set() if has_slots(shown.plan) else {"slot"}
+    options = [group for group in GROUPS if group not in cannot]
     picked = st.segmented_control(
         "Group by", options, default=options[0], key="w.peak-group", label_visibility="collapsed", required=True
     )

@@ -7,6 +7,7 @@ import streamlit as st
 from app import glossary, markup, state
 from app.canvas.component import PlanHandle
 from app.parts import drawing, focus, frame, selected, tensors, verdict
+from app.slots import has_slots
 from app.work import Shown
 from tmmu_core.plan.instance import GIVEN
 
@@ -15,8 +16,8 @@ def page() -> None:
     """The page, top down."""
     shown = frame.shown()
     arena = focus.arena(shown)
-    st.html(markup.claim(focus.claim(shown.opened.name, shown.plan, arena), verdict.chips(shown)))
-    st.html(markup.strip(shown.plan.arenas, glossary.definitions()))
+    st.html(markup.claim(focus.claim(frame.name_of(shown), shown.plan, arena), verdict.chips(shown)))
+    st.html(markup.strip(shown.plan.arenas, glossary.definitions(), slots=has_slots(shown.plan)))
     verdict.findings(shown)
     came_with_the_file(shown)
     body(shown, drawing.store(shown))

@@ -30,8 +30,8 @@ def page() -> None:
     job.wait(work.PATIENCE)
     answers, refusals = results(shown)
     runs = [run_of(name, answer, arena, shown) for name, answer in answers.items() if arena in answer.plan.arena_of]
-    told = f"{len(answers) + len(refusals)} of {len(work.planners_for(shown.opened))} planners have answered"
-    st.html(markup.claim(claim(runs, arena), [told]))
+    done = f"{len(answers) + len(refusals)} of {len(work.planners_for(shown.opened))} planners have answered"
+    st.html(markup.claim(claim(runs, arena), [done]))
     if not job.finished:
         frame.progress(job, "Planning with every planner in turn", follow=True)
     elif job.stopping:
@@ -49,12 +49,7 @@ def page() -> None:
         st.plotly_chart(field(runs), key=f"field.{shown.key}.{arena}.{len(runs)}", config={"displayModeBar": False})
     with right:
         st.html(markup.heading("Every planner on this problem", "times are single runs on this machine"))
-        st.html(_table(runs, answers, arena))
-        for name, answer in answers.items():
-            if arena not in answer.plan.arena_of:
-                st.html(f'<div class="tm">{elsewhere(name, answer, arena)}</div>')
-        for name, error in refusals.items():
-            st.html(markup.error_card(work.card_of(error, f"{name} gave no plan")))
+        st.html(_table(runs, answers, arena, remarks(shown, answers, refusals, arena)))
         _use(shown, list(answers))
     maps(shown, answers, arena)
 
@@ -86,10 +81,10 @@ def run_of(name: str, answer: Shown, arena: str, shown: Shown) -> Run:
     )
 
 
-def elsewhere(name: str, answer: Shown, arena: str) -> str:
+def elsewhere(answer: Shown, arena: str) -> str:
     """What is said of a planner that lays out arenas of its own."""
-    own = ", ".join(f"{markup.esc(a.name)} {words.short_bytes(a.extent_bytes)}" for a in answer.plan.arenas)
-    return f"<b>{markup.esc(name)}</b> makes its own arenas instead of {markup.esc(arena)}: {own}"
+    own = ", ".join(f"{a.name} {words.short_bytes(a.extent_bytes)}" for a in answer.plan.arenas)
+    return f"makes its own arenas instead of {arena}: {own}"
 
 
 def claim(runs: list[Run], arena: str) -> str:
@@ -103,7 +98,7 @@ def claim(runs: list[Run], arena: str) -> str:
     return f"{best.planner} does best: {arena} in {words.short_bytes(best.extent)}, {reach}{rest}"
 
 
-def _table(runs: list[Run], answers: dict[str, Shown], arena: str) -> str:
+def _table(runs: list[Run], answers: dict[str, Shown], arena: str, remarked: dict[str, str]) -> str:
     rows = []
     for run in sorted(runs, key=lambda run: (run.extent, run.nanoseconds, run.planner)):
         plan = answers[run.planner].plan
@@ -123,8 +118,20 @@ def _table(runs: list[Run], answers: dict[str, Shown], arena: str) -> str:
     now = next(
         (i for i, r in enumerate(sorted(runs, key=lambda r: (r.extent, r.nanoseconds, r.planner))) if r.current), -1
     )
+    rows += [[markup.esc(name), f'<span class="soft">{markup.esc(remark)}</span>'] for name, remark in remarked.items()]
     head = ["planner", "extent", "over the bound", "gap", "certificate", "time", "layout"]
     return markup.table(head, rows, numbers=(1, 2, 3, 5), now=now)
+
+
+def remarks(shown: Shown, answers: dict[str, Shown], refusals: dict[str, TmmuError], arena: str) -> dict[str, str]:
+    """What stands in the place of figures: planners with arenas of their own, and planners that gave no plan."""
+    told = {name: elsewhere(answer, arena) for name, answer in answers.items() if arena not in answer.plan.arena_of}
+    for name, error in refusals.items():
+        if shown.opened.problem is not None and name in PLANNERS and PLANNERS[name].across:
+            told[name] = "needs a graph: it spreads tensors over memories by their roles"
+        else:
+            told[name] = " ".join(filter(None, (f"gave no plan: {getattr(error, 'message', error)}", error.hint)))
+    return told
 
 
 def _use(shown: Shown, names: list[str]) -> None:

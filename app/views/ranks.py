@@ -10,6 +10,7 @@ from app.charts import ranks as charts
 from app.choice import Choice
 from app.jobs import Job
 from app.parts import focus, frame, selected, verdict
+from app.slots import has_slots
 from app.work import Shown
 from tmmu_core.errors import TmmuError
 from tmmu_core.graph.model import Graph
@@ -242,7 +243,7 @@ def opened_rank(asked: Choice, found: RankPlans) -> None:
         )
         if state.choice().rank is not None:
             st.button("Back to the whole graph", key="use-whole", on_click=state.choose, kwargs={"rank": None})
-    st.html(markup.strip(mine.plan.arenas, glossary.definitions()))
+    st.html(markup.strip(mine.plan.arenas, glossary.definitions(), slots=has_slots(mine.plan)))
     verdict.findings(mine)
     handle = plan_store(mine.plan, operators=work.operators(mine.key, mine), key="bytes.rank")
     body(asked, mine, handle)

@@ -25,7 +25,7 @@ def page() -> None:
     stem = repeat.file_stem(shown.opened.name)
     st.html(
         markup.claim(
-            f"Take {shown.opened.name} away",
+            f"Take {frame.name_of(shown)} away",
             [f'plan <span class="mono">{shown.plan.tmmu_plan_hash.hex()}</span>'],
         )
     )

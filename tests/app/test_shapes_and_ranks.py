@@ -289,3 +289,10 @@ def test_hostile_names_are_text_here_too() -> None:
         at = opened(page, graph=source)
         assert "<img" not in html(at)
         assert "<b>B" not in html(at)
+
+
+@pytest.mark.parametrize("text", ["\ud800", '{"mesh": "\ud800"}'])
+def test_a_spec_with_half_a_character_is_refused_like_any_that_is_not_json(text: str) -> None:
+    with pytest.raises(UnreadableInput, match="not JSON"):
+        worlds.spec_of(text)
+    assert worlds.compact(text) == text

@@ -76,3 +76,7 @@ def test_a_short_size_never_shows_more_than_four_digits(n: int) -> None:
 @pytest.mark.parametrize(("arena", "said"), [("activations", "activations take"), ("arena", "arena takes")])
 def test_an_arena_takes_and_activations_take(arena: str, said: str) -> None:
     assert words.takes(arena) == said
+
+
+def test_large_steps_are_grouped_like_every_figure() -> None:
+    assert words.step(12_288, "loss") == "#12,288 loss"

@@ -25,6 +25,8 @@ const tickBytes = (n) => shortBytes(n).replace(/\.0+ /, " ").replace(/(\.\d*[1-9
 const grouped = (n) => BigInt(n).toLocaleString("en-US");
 const fullBytes = (n) => (BigInt(n) < 1024n ? `${grouped(n)} B` : `${shortBytes(n)} (${grouped(n)} B)`);
 const offsetWords = (n) => `${grouped(n)} (0x${BigInt(n).toString(16).toUpperCase()})`;
+/** A step and the node that runs there: "#104 conv_12". */
+const stepName = (t, node = "") => `#${grouped(t)} ${node}`.trimEnd();
 const rangeWords = (a, b) => `[${grouped(a)}, ${grouped(b)})`;
 
 /** A name cut in its middle, where names differ least. */

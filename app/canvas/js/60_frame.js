@@ -70,7 +70,9 @@ class Frame {
     on("pointerleave", () => { this.hovered = -1; this.tip.hidden = true; this.soon("over"); });
     on("pointerdown", (e) => this.onDown(e));
     on("pointerup", (e) => this.onUp(e));
-    on("pointercancel", () => { this.drag = null; });
+    on("pointercancel", (e) => this.letGo(e));
+    // Two fingers are ours; one that moves along the page is the page's where there is nothing to pan.
+    for (const type of ["touchstart", "touchmove"]) on(type, (e) => { if (e.touches.length > 1 && e.cancelable) e.preventDefault(); }, { passive: false });
     on("wheel", (e) => this.onWheel(e), { passive: false });
     on("dblclick", () => this.fit());
     on("keydown", (e) => { this.root.classList.add("keyed"); this.onKey(e); });

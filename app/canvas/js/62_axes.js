@@ -7,12 +7,12 @@ class Chart extends Picture {
     const time = [], space = [];
     let longest = 0;
     for (let k = 0; k < 24; k++) longest = Math.max(longest, plan.nodes.at(Math.floor(w.t0 + (k / 24) * (w.t1 - w.t0))).length);
-    const room = down ? 22 : Math.min(132, Math.max(64, p.w / 14, 6.2 * (longest + String(plan.steps).length + 4)));
+    const room = down ? 22 : Math.min(132, Math.max(64, p.w / 14, 6.2 * (longest + grouped(plan.steps).length + 4)));
     const every = tens(room / maps.kt);
     for (let t = Math.max(0, Math.ceil(w.t0 / every - 1e-9) * every); t < Math.min(plan.steps, w.t1); t += every) {
       const px = maps.time(t + (maps.kt > 30 ? 0.5 : 0));
       if (px < (down ? p.y : p.x) - 1 || px > (down ? p.y + p.h : p.x + p.w) + 1) continue;
-      time.push([px, `#${t}`, plan.nodes.at(t)]);
+      time.push([px, stepName(t), plan.nodes.at(t)]);
     }
     if (s.view === "map") {
       for (const band of s.bands) {
@@ -25,7 +25,7 @@ class Chart extends Picture {
       for (const band of s.bands) {
         const every = tens((down ? 26 : 15) / maps.kv);
         for (let k = Math.max(0, Math.ceil((w.v0 - band.base - 0.5) / every) * every); k < band.height && band.base + k <= w.v1; k += every) {
-          space.push([maps.space(band.base + k + 0.5), String(k), band]);
+          space.push([maps.space(band.base + k + 0.5), grouped(k), band]);
         }
       }
     } else {

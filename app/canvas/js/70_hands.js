@@ -74,7 +74,7 @@ Object.assign(Chart.prototype, {
     pen.lineWidth = 1.5;
     line();
     const arena = plan.arenas[this.curve];
-    const text = `#${this.step} ${shortened(plan.nodes.at(this.step), 30)}${arena ? ` · ${shortBytes(arena.rawLive[this.step] ?? 0)} live in ${arena.name}` : ""}`;
+    const text = `${stepName(this.step, shortened(plan.nodes.at(this.step), 30))}${arena ? ` · ${shortBytes(arena.rawLive[this.step] ?? 0)} live in ${arena.name}` : ""}`;
     pen.font = look.font;
     const width = pen.measureText(text).width + 10;
     const x = down ? p.x + 4 : Math.max(p.x, Math.min(p.x + p.w - width, at + 4)), y = down ? Math.max(p.y, at - 20) : (strip ? strip.y : p.y) + 1;
@@ -127,6 +127,8 @@ Object.assign(Chart.prototype, {
   onMove(event) {
     if (!this.plan || !this.win) return;
     const [x, y] = this.at(event);
+    if (this.fingers?.has(event.pointerId)) this.fingers.set(event.pointerId, [x, y]);
+    if (this.pinch) return this.onPinch();
     if (this.drag) {
       const d = this.drag;
       if (!d.moved && Math.hypot(x - d.x, y - d.y) < 4) return;
@@ -153,13 +155,48 @@ Object.assign(Chart.prototype, {
     this.stage.focus({ preventScroll: true });
     this.root.classList.remove("keyed"); // the ring is for those who came by keyboard
     const [x, y] = this.at(event);
-    this.drag = { x, y, win: { ...this.win }, moved: false };
     this.stage.setPointerCapture(event.pointerId);
+    (this.fingers ??= new Map()).set(event.pointerId, [x, y]);
+    if (this.fingers.size === 2) return this.beginPinch();
+    this.drag = { x, y, win: { ...this.win }, moved: false };
+  },
+
+  /** Two fingers: apart zooms in, together out, about what lies between them; in steps or in v alone where they lie along one axis. */
+  beginPinch() {
+    const { middle, apart, along, across } = this.spread();
+    const upright = across > 2 * along, level = along > 2 * across, down = this.state.transposed;
+    this.pinch = { win: { ...this.win }, apart: Math.max(20, apart), under: this.dataAt(...middle), time: down ? !level : !upright, space: down ? !upright : !level };
+    this.drag = null;
+  },
+
+  onPinch() {
+    const { middle, apart } = this.spread(), { win, under, time, space, apart: before } = this.pinch, factor = before / Math.max(20, apart);
+    const { t, v } = under;
+    Object.assign(this.win, win);
+    if (time) Object.assign(this.win, { t0: t + (win.t0 - t) * factor, t1: t + (win.t1 - t) * factor });
+    if (space) Object.assign(this.win, { v0: v + (win.v0 - v) * factor, v1: v + (win.v1 - v) * factor });
+    const now = this.dataAt(...middle), w = this.win;
+    Object.assign(w, { t0: w.t0 + t - now.t, t1: w.t1 + t - now.t, v0: w.v0 + v - now.v, v1: w.v1 + v - now.v });
+    this.moved();
+  },
+
+  /** The middle of two fingers, and how far they are apart: in all, along x, along y. */
+  spread() {
+    const [[x0, y0], [x1, y1]] = this.fingers.values();
+    return { middle: [(x0 + x1) / 2, (y0 + y1) / 2], apart: Math.hypot(x1 - x0, y1 - y0), along: Math.abs(x1 - x0), across: Math.abs(y1 - y0) };
+  },
+
+  /** A finger leaves; one that stays after a pinch goes on panning, and its end is no click. */
+  letGo(event) {
+    this.fingers?.delete(event.pointerId);
+    const drag = this.drag, pinched = this.pinch, rest = this.fingers?.values().next().value;
+    this.drag = this.pinch = null;
+    if (pinched && rest) this.drag = { x: rest[0], y: rest[1], win: { ...this.win }, moved: true };
+    return drag;
   },
 
   onUp(event) {
-    const drag = this.drag, [x, y] = this.at(event);
-    this.drag = null;
+    const [x, y] = this.at(event), drag = this.letGo(event);
     if (!drag || drag.moved) return;
     const q = this.strip;
     if (q && x >= q.x && x <= q.x + q.w && y >= q.y && y <= q.y + q.h) {
@@ -200,6 +237,9 @@ Object.assign(Chart.prototype, {
     };
     hold("t0", "t1", Math.min(2, f.t1));
     hold("v0", "v1", Math.min(f.v1, this.scene.view === "map" ? 64 : 2));
+    // One finger moves the page up and down as long as the whole height is seen; after zooming in it moves the picture.
+    const [low, high] = this.state.transposed ? ["t0", "t1"] : ["v0", "v1"];
+    this.stage.style.touchAction = w[high] - w[low] < (f[high] - f[low]) * 0.999 ? "none" : "pan-y";
   },
 
   moved(quiet = false) {

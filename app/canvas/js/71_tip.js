@@ -3,7 +3,7 @@
 Object.assign(Chart.prototype, {
   /** What is said of a row, as [heading, text] pairs. */
   lines(row) {
-    const { plan } = this, node = (t) => `#${t} ${plan.nodes.at(t)}`.trim();
+    const { plan } = this, node = (t) => stepName(t, plan.nodes.at(t));
     const birth = plan.birth[row], death = plan.death[row];
     const lines = [
       ["", plan.ids.at(row)],
@@ -16,8 +16,8 @@ Object.assign(Chart.prototype, {
     ];
     if (plan.baseOf.has(row)) lines.push(["view of", plan.ids.at(plan.baseOf.get(row))]);
     for (const [step, from, to] of plan.handoffs) {
-      if (from === row) lines.push(["hands off to", `${plan.ids.at(to)} at #${step}`]);
-      if (to === row) lines.push(["takes over", `${plan.ids.at(from)} at #${step}`]);
+      if (from === row) lines.push(["hands off to", `${plan.ids.at(to)} at ${stepName(step)}`]);
+      if (to === row) lines.push(["takes over", `${plan.ids.at(from)} at ${stepName(step)}`]);
     }
     for (const [heading, table] of plan.extra) if (table.at(row)) lines.push([heading, table.at(row)]);
     if (plan.twin && this.other) lines.push(...this.against(row));

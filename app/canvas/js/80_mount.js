@@ -72,7 +72,7 @@ const STYLE = `
 .tmmu-canvas .tabs button[aria-pressed=true] { background: #0072B2; border-color: #0072B2; color: #fff; }
 .tmmu-canvas input[type=search] { width: 150px; }
 .tmmu-canvas .count { opacity: 0.75; font-variant-numeric: tabular-nums; }
-.tmmu-canvas .stage { position: relative; width: 100%; touch-action: none; user-select: none; outline: none; border-radius: 4px; cursor: crosshair; }
+.tmmu-canvas .stage { position: relative; width: 100%; touch-action: pan-y; user-select: none; outline: none; border-radius: 4px; cursor: crosshair; }
 .tmmu-canvas.keyed .stage:focus { box-shadow: 0 0 0 2px #0072B2; }
 .tmmu-canvas canvas { position: absolute; inset: 0; width: 100%; height: 100%; }
 .tmmu-canvas .over { pointer-events: none; }
@@ -119,4 +119,4 @@ function streamlit(component) {
   };
 }
 
-return { decode, keep, show, streamlit, charts, Raster, words: { shortBytes, fullBytes, offsetWords, rangeWords, shortened } };
+return { decode, keep, show, streamlit, charts, Raster, words: { shortBytes, fullBytes, offsetWords, rangeWords, shortened, stepName } };

@@ -1,0 +1,171 @@
+"""What is refused: compact, the nearest reader first, several as one group that goes at once or one by one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+import streamlit as st
+from streamlit.testing.v1 import AppTest
+
+from app import markup, refused
+from app.cli.console import in_words
+from tests.app.test_pages import BROKEN, claim, html, opened
+from tmmu_core.errors import UnreadableInput
+from tmmu_core.plan.reading import FORMATS, read_any
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _fresh() -> Iterator[None]:
+    st.cache_resource.clear()
+    yield
+    st.cache_resource.clear()
+
+
+def refusal(name: str) -> UnreadableInput:
+    with pytest.raises(UnreadableInput) as caught:
+        read_any((BROKEN / name).read_bytes(), name)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("name", "reader"),
+    [
+        ("truncated.onnx", "onnx"),
+        ("text.onnx", "onnx"),
+        ("array.json", "native"),
+        ("missing_comma.tmmu.json", "native"),
+    ],
+)
+def test_the_reader_that_took_the_bytes_or_has_the_ending_is_nearest(name: str, reader: str) -> None:
+    error = refusal(name)
+    near = refused.nearest(error.tried, error.message, error.source)
+    assert near is not None
+    assert near[0] == reader
+
+
+def test_nothing_points_at_a_reader_where_the_name_has_no_known_ending() -> None:
+    assert refused.nearest([("onnx", "no"), ("plan", "no")], "no reader knows this content.", "notes.md") is None
+
+
+def test_the_others_share_a_line_where_their_reason_is_the_same() -> None:
+    rows = [("trace", "no JSON"), ("plan", "no JSON"), ("onnx", "no field"), ("csv", "no columns")]
+    assert refused.others(rows, ("onnx", "no field")) == [("trace, plan", "no JSON"), ("csv", "no columns")]
+
+
+def test_every_reader_is_told_once() -> None:
+    error = refusal("text.onnx")
+    near = refused.nearest(error.tried, error.message, error.source)
+    assert near is not None
+    rest = [name for readers, _ in refused.others(error.tried, near) for name in readers.split(", ")]
+    assert sorted([near[0], *rest]) == sorted(format_.name for format_ in FORMATS)
+
+
+def test_the_other_readers_and_the_record_are_folded() -> None:
+    error = refusal("text.onnx")
+    card = {"title": "text.onnx was not opened", "message": error.message, "source": error.source, "hint": error.hint}
+    shown = markup.error_card({**card, "tried": error.tried, "record": error.record()})
+    in_view, _, folded = shown.partition("<details>")
+    assert "<b>onnx</b>: its first byte begins no field of an ONNX model" in in_view
+    assert "Way out:" in in_view
+    assert "parquet" not in in_view.replace("plan as parquet", "")
+    assert "<b>parquet</b>" in folded
+    assert "UNREADABLE_INPUT" in folded
+
+
+def test_the_command_line_says_the_nearest_readers_reason_first_and_the_way_out_last() -> None:
+    lines = in_words(refusal("text.onnx")).splitlines()
+    assert lines[0] == "text.onnx: no reader knows this content."
+    assert lines[1] == "  onnx: its first byte begins no field of an ONNX model"
+    assert all(line.startswith("  not ") for line in lines[2:-1])
+    assert lines[-1].startswith("Give one of: ")
+
+
+def test_the_command_line_says_a_reason_once() -> None:
+    error = refusal("truncated.onnx")
+    assert in_words(error).count(error.message) == 1
+
+
+def with_refused(*names: str) -> AppTest:
+    at = opened()
+    files = [(name, (BROKEN / name).read_bytes(), "application/octet-stream") for name in names]
+    at.file_uploader(key="upload.0").set_value(files).run()
+    return at
+
+
+def cards(at: AppTest) -> list[str]:
+    return re.findall(r"<h3>(.*?) was not opened</h3>", html(at))
+
+
+def test_several_refusals_are_one_group_with_its_count() -> None:
+    at = with_refused("truncated.onnx", "cycle.tmmu.json", "text.onnx")
+    assert "3 refused, and what was shown before stays" in html(at)
+    assert cards(at) == ["truncated.onnx", "cycle.tmmu.json", "text.onnx"]
+
+
+def test_one_of_several_is_dismissed_alone_and_the_rest_at_once() -> None:
+    at = with_refused("truncated.onnx", "cycle.tmmu.json", "text.onnx")
+    at.button(key="dismiss.1").click().run()
+    assert cards(at) == ["truncated.onnx", "text.onnx"]
+    at.button(key="dismiss").click().run()
+    assert cards(at) == []
+
+
+def test_one_refusal_needs_no_group() -> None:
+    at = with_refused("text.onnx")
+    assert "refused, and what" not in html(at)
+    at.button(key="dismiss").click().run()
+    assert cards(at) == []
+
+
+# --- what a link selects and the plan does not have ----------------------------------------------------------------
+
+
+def test_a_link_that_selects_what_is_not_there_is_told_in_one_line_and_let_go() -> None:
+    at = opened(tensor="nonsense", step="99999")
+    assert "The link selects the tensor nonsense and step 99,999 of 177, which this plan does not have." in html(at)
+    assert "activations take 9.19 MiB" in claim(at)
+    assert not {"tensor", "step"} & set(at.query_params)
+    at.button(key="no-aside").click().run()
+    assert "The link selects" not in html(at)
+
+
+def test_an_arena_that_is_not_there_is_told_too() -> None:
+    assert "the arena nowhere, which this plan does not have" in html(opened(arena="nowhere"))
+
+
+def test_a_link_that_selects_what_is_there_is_taken_without_a_word() -> None:
+    assert "The link selects" not in html(opened(tensor="r12", step="176", arena="parameters"))
+
+
+def test_what_a_person_selected_stays_when_another_mode_lacks_it() -> None:
+    at = opened(graph="sample:residual_block", mode="backward")
+    gradient = next(name for name in at.dataframe[0].value["tensor"] if name.endswith("@grad"))
+    at = opened(graph="sample:residual_block", mode="backward", tensor=gradient)
+    at.selectbox(key="w.mode").select("inference").run()
+    assert "The link selects" not in html(at)
+    assert "Not in this plan" in html(at)
+    at.selectbox(key="w.mode").select("backward").run()
+    assert f'data-tensor="{gradient}"' in html(at)
+
+
+# --- controls that cannot apply ------------------------------------------------------------------------------------
+
+
+def test_a_packing_problem_has_no_mode_and_no_preset() -> None:
+    at = opened(graph="sample:A")
+    assert [box.key for box in at.selectbox if box.key in ("w.mode", "w.preset", "w.planner")] == ["w.planner"]
+    assert any("mode, preset and dimensions need a graph" in caption.value for caption in at.caption)
+
+
+def test_a_planner_that_needs_a_graph_is_a_quiet_row_on_a_packing_problem() -> None:
+    page = html(opened("planners", graph="sample:A", planner="greedy"))
+    assert "needs a graph: it spreads tensors over memories by their roles" in page
+    assert "tm-error" not in page
+
+
+def test_the_title_names_the_rank_whose_share_is_shown() -> None:
+    spec = '{"mesh":{"tp":4},"tensors":{"w1":{"axis":1,"mesh":"tp"}}}'
+    at = opened(graph="sample:dynamic_batch", shard=spec, rank="2")
+    assert claim(at).startswith("dynamic_batch, rank 2 of 4: activations take")

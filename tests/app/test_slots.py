@@ -1,0 +1,73 @@
+"""A planner without slots numbers its storages: nowhere are those called slots, and no form for machines changes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import streamlit as st
+
+from app import markup, slots
+from app.cli.main import run
+from app.report.build import build_report
+from tests.app.small import chain
+from tests.app.test_pages import html, opened
+
+CHAIN = str(Path(__file__).resolve().parents[2] / "sample_graphs" / "linear_chain.tmmu.json")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _fresh() -> Iterator[None]:
+    st.cache_resource.clear()
+    yield
+    st.cache_resource.clear()
+
+
+@pytest.mark.parametrize(("planner", "has"), [("slots", True), ("naive", True), ("greedy", False), ("exact", False)])
+def test_which_plans_have_slots(planner: str, has: bool) -> None:
+    assert slots.has_slots(chain(planner=planner).plan) is has
+
+
+def test_the_strip_tells_no_slots_where_there_are_none() -> None:
+    arenas = chain(planner="greedy").plan.arenas
+    assert "4 <span class=soft>(1 live)" in markup.strip(arenas, {})
+    told = markup.strip(arenas, {}, slots=False)
+    assert told.count(f">{slots.NONE}</span>") == 2 * len(arenas)
+    assert "(1 live)" in told
+
+
+def figures(said: str) -> dict[str, str]:
+    head, *rows = [line.split("  ") for line in said.splitlines() if line.startswith(("arena  ", "activations"))]
+    names, cells = ([cell.strip() for cell in row if cell.strip()] for row in (head, rows[0]))
+    return dict(zip(names, cells, strict=True))
+
+
+def test_the_command_line_tells_none_and_its_json_stays(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["plan", CHAIN, "--planner", "greedy"]) == 0
+    told = figures(capsys.readouterr().out)
+    assert (told["slots"], told["reuse"], told["max live"]) == ("–", "–", "1")
+    assert run(["plan", CHAIN, "--planner", "greedy", "-o", "-"]) == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert plan["arenas"]["activations"]["slots"] == 9
+
+
+def test_slots_against_none_are_told_as_such(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    baseline, candidate = str(tmp_path / "a.json"), str(tmp_path / "b.json")
+    run(["plan", CHAIN, "-o", baseline])
+    run(["plan", CHAIN, "--planner", "greedy", "-o", candidate])
+    capsys.readouterr()
+    assert run(["compare", baseline, candidate]) == 1
+    assert figures(capsys.readouterr().out)["slots"] == "1 → –"
+    assert "1 → –" in html(opened("compare", graph="sample:linear_chain", planner="greedy", baseline="planner:slots"))
+
+
+def test_the_report_tells_none() -> None:
+    assert b"(max live 1)" in build_report(chain(planner="greedy"))
+    assert b"(max live 1)" not in build_report(chain())
+
+
+def test_fragmentation_looks_into_no_slots_where_there_are_none() -> None:
+    assert "No slots to look into" in html(opened("fragmentation", planner="greedy"))
+    assert "No slots to look into" not in html(opened("fragmentation"))
