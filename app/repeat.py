@@ -6,9 +6,11 @@ import json
 import shlex
 from typing import Any
 
+from app import words
 from app.choice import arena_config, has_defaults, options_of
 from app.work import SAMPLES, Shown, arenas_in_use, sample_named, shelf
 from tmmu_core.plan.instance import GIVEN
+from tmmu_core.plan.model import Plan
 
 ARENAS, SHARDS = "arenas.json", "shards.json"
 
@@ -57,6 +59,17 @@ def arenas_file(shown: Shown) -> bytes | None:
         least = opened.problem.arena_alignment if chosen.alignment is None else chosen.alignment
         config = {name: {"alignment_bytes": least, **arena} for name, arena in config.items()}
     return json.dumps(config, indent=2).encode() + b"\n"
+
+
+def arenas_spelled_out(plan: Plan) -> bytes:
+    """The arenas of a plan with every default said, in the form that ``--arenas`` reads: what one begins with."""
+    config = {}
+    for arena in plan.arenas:
+        said = {"alignment_bytes": arena.alignment_bytes, "page_size": arena.page_size}
+        if arena.capacity_bytes < words.UNLIMITED:
+            said = {"capacity_bytes": arena.capacity_bytes, **said}
+        config[arena.name] = {name: n for name, n in said.items() if n}
+    return json.dumps(config, indent=2, ensure_ascii=False).encode() + b"\n"
 
 
 def file_of(shown: Shown) -> str:

@@ -13,7 +13,7 @@ import streamlit as st
 from app.choice import Choice, from_query, to_query
 
 _CHOICE, _GOOD, _REFUSALS, _EPOCH = "tmmu.choice", "tmmu.good", "tmmu.refusals", "tmmu.epoch"
-_LINK, _ASIDE = "tmmu.link", "tmmu.aside"
+_LINK, _ASIDE, _BROUGHT = "tmmu.link", "tmmu.aside", "tmmu.brought"
 
 
 def begin(brought: tuple[str, ...] = ()) -> bool:
@@ -29,7 +29,7 @@ def begin(brought: tuple[str, ...] = ()) -> bool:
     if brought and "graph" not in query:
         choice = choice.but(source=brought[0], baseline=brought[1] if len(brought) > 1 else choice.baseline)
     st.session_state[_CHOICE] = choice
-    st.session_state[_LINK] = bool(query)
+    st.session_state[_LINK], st.session_state[_BROUGHT] = bool(query), bool(brought)
     st.session_state[_REFUSALS] = [{"title": "A part of the link was left out", "message": c} for c in complaints]
     return True
 
@@ -61,6 +61,8 @@ def choose(**changes: Any) -> None:
 def write_link() -> None:
     """Let the address bar say what is chosen."""
     query = to_query(choice())
+    if st.session_state.get(_BROUGHT):  # there, a link that names no graph opens the first file of the command line
+        query = {"graph": choice().source, **query}
     if st.query_params.to_dict() != query:
         st.query_params.from_dict(query)
 

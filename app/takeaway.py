@@ -1,0 +1,147 @@
+"""What can be taken away of a plan: every file with what it is for, made when it is asked for; and the link. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from app import repeat, words
+from app.work import Shown
+from tmmu_core.graph import native
+from tmmu_core.plan import checkpoint, files, trace
+from tmmu_core.plan.model import Plan
+from tmmu_core.plan.render import RenderMemoryPlan, build_render_plan, residency
+from tmmu_core.plan.render_c import c_header, c_prefix, c_source
+
+
+def address(here: str, query: dict[str, str]) -> str:
+    """The first page under the same server with ``query``; ``here`` is the address of this page."""
+    base = here.partition("?")[0].rstrip("/").removesuffix("/report")
+    return f"{base}/" + (f"?{urlencode(query, quote_via=quote, safe=':,*')}" if query else "")
+
+
+Entry = tuple[str, str, str, str, Callable[[], bytes | str]]
+"""Button, file name, media type, what it is for, and what makes it when it is asked for."""
+
+
+def entries(shown: Shown, stem: str) -> dict[tuple[str, str], list[Entry]]:
+    """``(heading, note) → files``: all that ``tmmu export`` writes, and what a planning command reads."""
+    plan, solution, graph = shown.plan, shown.solution, shown.graph
+    json_, text, stream = "application/json", "text/x-c", "application/octet-stream"
+    prefix = c_prefix(plan.ir_name or "model")
+    kept: list[Entry] = [
+        (
+            "Trace",
+            f"{stem}.trace.jsonl",
+            "application/x-ndjson",
+            "step by step: to compare runs",
+            _of(trace.to_json_lines, plan),
+        ),
+        (
+            "Trace, CBOR",
+            f"{stem}.trace.cborseq",
+            "application/cbor-seq",
+            "the same in less room",
+            _of(trace.to_cbor_sequence, plan),
+        ),
+    ]
+    if solution is not None:
+        make = partial(checkpoint.checkpoint, plan, solution.liveness)
+        kept.append(
+            ("Checkpoint", f"{stem}.checkpoint.cbor", "application/cbor", "to restore a run: its hash is checked", make)
+        )
+    found: dict[tuple[str, str], list[Entry]] = {
+        ("The plan", f"{words.count(len(plan), 'tensor')}, schema tmmu_plan/1"): [
+            ("JSON", f"{stem}.plan.json", json_, "the whole plan, readable", _of(files.to_json, plan)),
+            ("CBOR", f"{stem}.plan.cbor", "application/cbor", "the whole plan, small", _of(files.to_cbor, plan)),
+            ("CSV", f"{stem}.plan.csv", "text/csv", "its rows, for spreadsheets", _of(files.to_csv, plan)),
+            ("Parquet", f"{stem}.plan.parquet", stream, "its rows, for notebooks", _of(files.to_parquet, plan)),
+        ],
+        ("The record", "what a run leaves behind"): kept,
+        ("For a code generator", "the render plan: regions by role and memory"): [
+            (
+                "C header",
+                f"{prefix}_memory.h",
+                text,
+                "offsets and sizes, asserted at compile time",
+                lambda: c_header(_render(plan)),
+            ),
+            ("C source", f"{prefix}_memory.c", text, "the tables behind the header", lambda: c_source(_render(plan))),
+            (
+                "Residency",
+                f"{stem}.residency.json",
+                json_,
+                "which tensor resides in which memory",
+                lambda: _residency(plan),
+            ),
+        ],
+        ("As packing instances", "the CSV that MiniMalloc reads, with offsets; a file per arena"): [
+            (
+                words.shortened(arena.name, 16),
+                f"{stem}.{name}.csv",
+                "text/csv",
+                f"{words.count(arena.storages, 'storage')}, {words.short_bytes(arena.extent_bytes)}",
+                partial(files.to_instance, plan, arena.name),
+            )
+            for arena, name in zip(plan.arenas, _file_names([arena.name for arena in plan.arenas]), strict=True)
+        ],
+    }
+    again: list[Entry] = []
+    if graph is not None:
+        share = "" if shown.choice.rank is None else ", this rank's share"
+        again.append(
+            (
+                "Graph",
+                f"{stem}.tmmu.json",
+                json_,
+                f"the graph in the native form{share}",
+                _of(native.encode_json, graph),
+            )
+        )
+    chosen = repeat.files(shown)
+    if repeat.ARENAS not in chosen:
+        again.append(
+            (
+                "Arenas",
+                repeat.ARENAS,
+                json_,
+                "its arenas, all defaults said: what --arenas reads",
+                _of(repeat.arenas_spelled_out, plan),
+            )
+        )
+    for name, data in chosen.items():
+        reads = "--arenas" if name == repeat.ARENAS else "--shard"
+        again.append(
+            (
+                name.removesuffix(".json").capitalize(),
+                name,
+                json_,
+                f"what {reads} of the command reads",
+                partial(bytes, data),
+            )
+        )
+    if shown.opened.plan is None:
+        found["To plan it again", "what the command line reads"] = again
+    return found
+
+
+def _file_names(arenas: list[str]) -> list[str]:
+    """Arenas as parts of file names; the second of two that would be called alike gets its number."""
+    found = [repeat.file_stem(name) for name in arenas]
+    return [name if name != "plan" and name not in found[:k] else f"{name}-{k}" for k, name in enumerate(found)]
+
+
+def _of(make: Callable[[Any], bytes | str], what: object) -> Callable[[], bytes | str]:
+    return lambda: make(what)
+
+
+def _render(plan: Plan) -> RenderMemoryPlan:
+    return build_render_plan(plan, module_prefix=plan.ir_name or "model")
+
+
+def _residency(plan: Plan) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(residency(_render(plan))), indent=2) + b"\n"

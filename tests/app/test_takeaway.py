@@ -1,0 +1,113 @@
+"""What the command line writes can be taken away from the page Report, each file made when it is asked for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from urllib.parse import parse_qsl, urlsplit
+
+import pytest
+import streamlit as st
+
+from app import repeat, takeaway, work
+from app.choice import Choice, from_query, to_query
+from app.cli.export import EXPORTERS
+from tests.app.test_pages import html, opened, plan_bytes
+from tmmu_core.graph import native
+from tmmu_core.plan import checkpoint, files
+from tmmu_core.plan.engine import plan_graph
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _fresh() -> Iterator[None]:
+    st.cache_resource.clear()
+    yield
+    st.cache_resource.clear()
+
+
+def made(shown: work.Shown) -> dict[str, bytes]:
+    """File name → bytes of all that is offered."""
+    found = {}
+    for listed in takeaway.entries(shown, "it").values():
+        for _, name, _, _, make in listed:
+            data = make()
+            found[name] = data.encode() if isinstance(data, str) else data
+    return found
+
+
+def test_every_format_of_export_is_offered_with_its_very_bytes() -> None:
+    shown = work.make_plan(Choice(source="sample:training_step"))
+    offered = set(made(shown).values())
+    missing = [name for name, write in EXPORTERS.items() if name != "instance" and write(shown.plan) not in offered]
+    assert missing == []
+    for arena in shown.plan.arenas:
+        assert files.to_instance(shown.plan, arena.name) in offered
+
+
+def test_each_file_says_what_it_is_for_and_no_two_share_a_name() -> None:
+    listed = [row for rows in takeaway.entries(work.make_plan(Choice()), "it").values() for row in rows]
+    assert all(what for _, _, _, what, _ in listed)
+    assert len({name for _, name, _, _, _ in listed}) == len(listed)
+
+
+def test_arenas_whose_names_end_alike_are_files_of_their_own() -> None:
+    graph = b"""{"ir_schema":"uml_model_ir/1","name":"g","tensors":[{"id":"x","shape":[4],"arena":"a.1"},
+        {"id":"y","shape":[4],"arena":"a.2"},{"id":"z","shape":[4],"arena":"plan"}],"nodes":[{"node_id":"n",
+        "instr":"F","outputs":["x","y","z"]}]}"""
+    shown = work.make_plan(Choice(source=work.shelf().put("g.json", graph)))
+    files_ = [name for name in made(shown) if name.endswith(".csv")]
+    assert files_ == ["it.plan.csv", "it.a.csv", "it.a-1.csv", "it.plan-2.csv"]
+
+
+def test_the_graph_and_the_arenas_make_the_same_layout_again() -> None:
+    shown = work.make_plan(Choice(source="sample:two_arenas"))
+    taken = made(shown)
+    graph = native.decode(taken["it.tmmu.json"])
+    arenas = json.loads(taken[repeat.ARENAS])
+    assert plan_graph(graph, arenas=arenas).plan.layout_hash == shown.plan.layout_hash
+
+
+def test_the_checkpoint_is_restored() -> None:
+    shown = work.make_plan(Choice(source="sample:views"))
+    assert checkpoint.restore(made(shown)["it.checkpoint.cbor"]).tmmu_plan_hash == shown.plan.tmmu_plan_hash
+
+
+def test_chosen_arenas_are_those_that_the_command_reads() -> None:
+    shown = work.make_plan(Choice(source="sample:two_arenas", alignment=64))
+    assert made(shown)[repeat.ARENAS] == repeat.arenas_file(shown)
+
+
+def test_a_packing_problem_is_taken_away_without_what_needs_a_graph() -> None:
+    taken = made(work.make_plan(Choice(source="sample:A", planner="greedy")))
+    assert "it.arena.csv" in taken
+    assert not {"it.tmmu.json", "it.checkpoint.cbor"} & set(taken)
+
+
+def test_a_finished_plan_is_not_planned_again() -> None:
+    shown = work.make_plan(Choice(source=work.shelf().put("p.json", plan_bytes())))
+    assert not {"it.tmmu.json", repeat.ARENAS} & set(made(shown))
+
+
+def test_nothing_is_made_before_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: object) -> bytes:
+        raise AssertionError
+
+    for module, names in ((files, ("to_json", "to_parquet", "to_instance")), (takeaway, ("c_header", "c_source"))):
+        for name in names:
+            monkeypatch.setattr(module, name, never)
+    assert "Take resnet50 away" in html(opened("report"))
+
+
+# --- the link ------------------------------------------------------------------------------------------------------
+
+
+def test_the_link_holds_what_is_chosen_and_opens_on_the_first_page() -> None:
+    chosen = Choice(planner="greedy", selected="a/b:0 é", arena="*", capacities=(("activations", 2**20),))
+    link = takeaway.address("http://here:8501/sub/report?old=1", {"graph": chosen.source, **to_query(chosen)})
+    assert link.startswith("http://here:8501/sub/?graph=sample:resnet50&planner=greedy")
+    assert from_query(dict(parse_qsl(urlsplit(link).query))) == (chosen, ())
+
+
+def test_the_page_shows_the_link_to_copy() -> None:
+    shown = [block.value for block in opened("report", planner="greedy", tensor="r12").code]
+    assert shown[1].endswith("/?graph=sample:resnet50&planner=greedy&tensor=r12")
