@@ -14,6 +14,7 @@ from app.choice import Choice, from_query, to_query
 from app.cli.export import EXPORTERS
 from tests.app.test_pages import html, opened, plan_bytes
 from tmmu_core.graph import native
+from tmmu_core.graph.model import Graph, Node, Tensor
 from tmmu_core.plan import checkpoint, files
 from tmmu_core.plan.engine import plan_graph
 
@@ -51,10 +52,11 @@ def test_each_file_says_what_it_is_for_and_no_two_share_a_name() -> None:
 
 
 def test_arenas_whose_names_end_alike_are_files_of_their_own() -> None:
-    graph = b"""{"ir_schema":"uml_model_ir/1","name":"g","tensors":[{"id":"x","shape":[4],"arena":"a.1"},
-        {"id":"y","shape":[4],"arena":"a.2"},{"id":"z","shape":[4],"arena":"plan"}],"nodes":[{"node_id":"n",
-        "instr":"F","outputs":["x","y","z"]}]}"""
-    shown = work.make_plan(Choice(source=work.shelf().put("g.json", graph)))
+    names = ("a.1", "a.2", "plan")
+    tensors = tuple(Tensor(id=name, shape=(4,), arena=name) for name in names)
+    graph = Graph(name="g", tensors=tensors, nodes=(Node(node_id="n", instr="F", outputs=names),))
+    plan = plan_graph(graph, arenas={name: {} for name in names}).plan
+    shown = work.make_plan(Choice(source=work.shelf().put("p.json", files.to_json(plan))))
     files_ = [name for name in made(shown) if name.endswith(".csv")]
     assert files_ == ["it.plan.csv", "it.a.csv", "it.a-1.csv", "it.plan-2.csv"]
 
