@@ -13,7 +13,12 @@ WHY = "This planner places bytes, not slots: it only numbers its storages."
 
 
 def has_slots(plan: Plan) -> bool:
-    """True for planners that fill slots, and for plans of planners that are not known here."""
-    if plan.planner == GIVEN:
+    """Whether a plan's rows lie in slots."""
+    return fills_slots(plan.planner)
+
+
+def fills_slots(planner: str) -> bool:
+    """True for planners that fill slots, and for those that are not known here."""
+    if planner == GIVEN:
         return False
-    return plan.planner not in PLANNERS or PLANNERS[plan.planner].has_slots
+    return planner not in PLANNERS or PLANNERS[planner].has_slots

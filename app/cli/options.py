@@ -27,7 +27,7 @@ from tmmu_core.graph.model import Graph
 from tmmu_core.plan.engine import Solution, plan_graph
 from tmmu_core.plan.instance import plan_problem
 from tmmu_core.plan.model import Plan
-from tmmu_core.plan.ranks import plan_rank
+from tmmu_core.plan.ranks import RankPlans, plan_rank, plan_ranks
 from tmmu_core.plan.reading import Opened, PlainInstance, read_any
 from tmmu_core.plan.trace import Trace
 from tmmu_core.planners.problem import Progress
@@ -316,12 +316,23 @@ def resolve_opened(opened: Opened, name: str, request: PlanRequest, *, plans_too
 
 def _plan_graph(graph: Graph, request: PlanRequest, progress: Progress | None) -> Solution:
     """The whole graph's plan, or that of one rank's share under a shard spec."""
-    apart = ("addressing", "planner", "rank", "world_size", "shard_spec")
-    given = {f.name: getattr(request, f.name) for f in fields(request) if f.name not in apart}
-    given |= {"planner": request.planner or "slots", "progress": progress}
+    given = _how(request, progress)
     if request.shard_spec is None:
         return plan_graph(graph, **given, rank=request.rank, world_size=request.world_size or 1)
     return plan_rank(graph, request.shard_spec, request.rank, request.world_size, **given)
+
+
+def resolve_ranks(graph: Graph, request: PlanRequest) -> RankPlans:
+    """Every rank of the request's shard spec, each class of ranks planned once. Raises ``TmmuError``."""
+    with progress_on_terminal() as progress:
+        return plan_ranks(graph, request.shard_spec or {}, request.world_size, **_how(request, progress))
+
+
+def _how(request: PlanRequest, progress: Progress | None) -> dict[str, Any]:
+    """The arguments of ``plan_graph`` that a whole graph and a rank's share have in common."""
+    apart = ("addressing", "planner", "rank", "world_size", "shard_spec")
+    given = {f.name: getattr(request, f.name) for f in fields(request) if f.name not in apart}
+    return given | {"planner": request.planner or "slots", "progress": progress}
 
 
 def resolve_either(name: str, request: PlanRequest) -> Resolved:

@@ -8,10 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
-from app import words
+from app import words, worlds
 from app.cli.console import BAD_INPUT, FINE, Column, UsageFault, say_json, table
-from app.cli.options import AsJson, PlanRequest, Source, open_any, planning, resolve_opened
+from app.cli.options import AsJson, PlanRequest, Source, open_any, planning, resolve_opened, resolve_ranks
 from app.cli.show import bound_of
+from app.slots import NONE, fills_slots
 from tmmu_core.errors import ContractError
 from tmmu_core.graph.model import DEFAULT_ARENAS, MODES, PRESETS, Graph
 from tmmu_core.plan.model import Plan
@@ -40,6 +41,9 @@ Over = Annotated[
         help="Every size of a named dimension's envelope (33 of a long one), or these.",
     ),
 ]
+Ranks = Annotated[
+    bool, typer.Option("--ranks", help="All ranks of the shard spec: a row for those that run the same graph.")
+]
 
 
 @planning
@@ -51,6 +55,7 @@ def command(
     presets: Presets = None,
     alignments: Alignments = None,
     over: Over = None,
+    ranks: Ranks = False,
     json: AsJson = False,
 ) -> int:
     """Plan one graph (or instance) many times and tabulate. A row that cannot be planned tells its error's code.
@@ -63,6 +68,10 @@ def command(
     opened = open_any(graph)
     if not isinstance(opened, Graph | PlainInstance):
         raise UsageFault(f"{graph} holds a plan already.", "Give a graph or an instance.")
+    if ranks and (not isinstance(opened, Graph) or request.shard_spec is None):
+        raise UsageFault("--ranks needs a graph and its shard spec.", "Give a graph, and the spec with --shard FILE.")
+    if ranks and request.rank:
+        raise UsageFault("--rank has no effect with --ranks.", "All ranks are planned.")
     rows = list(
         _rows(
             opened,
@@ -73,12 +82,16 @@ def command(
             _words(presets, PRESETS) or (None,),
             tuple(_number(text) for text in alignments.split(",")) if alignments else (None,),
             _sizes(over, opened, graph) if over else (None,),
+            ranks,
         )
     )
     if json:
         say_json({"graph": rows[0]["name"] if rows else graph, "rows": rows})
     else:
-        table(_COLUMNS if over is None else (Column("dims"), *_COLUMNS), [_in_words(row) for row in rows])
+        more = (Column("ranks"), Column("how many", True)) if ranks else ()
+        dims = (Column("dims"),) if over is not None else ()
+        arenas = (Column("extents"),) if ranks else ()
+        table((*more, *dims, *_COLUMNS, *arenas), [_in_words(row) for row in rows])
     return FINE if any(row["error"] is None for row in rows) else BAD_INPUT
 
 
@@ -91,6 +104,7 @@ def _rows(
     presets: tuple[str | None, ...],
     alignments: tuple[int | None, ...],
     points: tuple[tuple[str, int] | None, ...],
+    ranks: bool = False,
 ) -> Iterator[dict[str, Any]]:
     for mode in modes:
         for preset in presets:
@@ -103,9 +117,20 @@ def _rows(
                         asked = replace(asked, dims={**(request.dims or {}), point[0]: point[1]})
                         row["dims"] = dict(asked.dims or {})
                     try:
-                        yield {**row, **_figures(resolve_opened(opened, name, asked).plan), "error": None}
+                        plans = (
+                            _every_rank(opened, asked) if ranks else [({}, resolve_opened(opened, name, asked).plan)]
+                        )
+                        for told, plan in plans:
+                            yield {**row, **told, **_figures(plan), "error": None}
                     except ContractError as error:
-                        yield {**row, **dict.fromkeys(_FIGURES), "error": error.record()}
+                        whom = {"ranks": None} if ranks else {}
+                        yield {**row, **whom, **dict.fromkeys(_FIGURES), "error": error.record()}
+
+
+def _every_rank(opened: Opened, request: PlanRequest) -> list[tuple[dict[str, Any], Plan]]:
+    """``({"ranks": …}, plan)`` of each class of ranks that run the same graph, by their first rank."""
+    assert isinstance(opened, Graph)
+    return [({"ranks": list(one.ranks)}, one.solution.plan) for one in resolve_ranks(opened, request).classes]
 
 
 def _aligned(opened: Opened, arenas: Mapping[str, Any] | None, alignment: int | None) -> Mapping[str, Any] | None:
@@ -152,14 +177,17 @@ _COLUMNS = (
 
 
 def _in_words(row: Mapping[str, Any]) -> list[str]:
-    head = [",".join(f"{name}={size}" for name, size in row["dims"].items())] if "dims" in row else []
+    head = [worlds.runs(row["ranks"] or []), words.count(len(row["ranks"] or []))] if "ranks" in row else []
+    head += [",".join(f"{name}={size}" for name, size in row["dims"].items())] if "dims" in row else []
     head += [row["planner"], row["mode"] or "", row["preset"] or ""]
     head.append("" if row["alignment"] is None else f"{row['alignment']:,}")
     if row["error"] is not None:
-        return [*head, "", "", "", "", row["error"]["code_id"]]
+        return [*head, "", "", "", "", row["error"]["code_id"], *[""] * ("ranks" in row)]
     bound, extent = row["lower_bound_bytes"], row["extent_bytes"]
-    figures = [words.full_bytes(bound), words.full_bytes(extent), words.gap(extent, bound), words.count(row["slots"])]
-    return [*head, *figures, row["layout_hash"][:12]]
+    figures = [words.full_bytes(bound), words.full_bytes(extent), words.gap(extent, bound)]
+    figures.append(words.count(row["slots"]) if fills_slots(row["planner"]) else NONE)
+    arenas = [", ".join(f"{name} {words.short_bytes(n)}" for name, n in row["arenas"].items())] * ("ranks" in row)
+    return [*head, *figures, row["layout_hash"][:12], *arenas]
 
 
 def _words(text: str | None, known: tuple[str, ...]) -> tuple[str | None, ...]:

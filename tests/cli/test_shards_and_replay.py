@@ -180,3 +180,31 @@ def test_planner_options_are_json(told: Told) -> None:
     assert (
         json.loads(out)["planner_options"] | {"order": "area", "fit": "tightest"} == json.loads(out)["planner_options"]
     )
+
+
+# --- all ranks at once -------------------------------------------------------------------------------------------
+
+
+def test_a_sweep_over_the_ranks_has_a_row_for_those_that_run_the_same_graph(told: Told, spec: str) -> None:
+    uneven = {"mesh": {"dp": 2, "tp": 3}, "tensors": {"w1": {"axis": 1, "mesh": "tp"}}}
+    Path(spec).write_text(json.dumps(uneven))
+    code, out, _ = told("sweep", DYNAMIC, "--shard", spec, "--ranks", "--planners", "slots", "--json")
+    rows = json.loads(out)["rows"]
+    assert (code, [row["ranks"] for row in rows]) == (0, [[0, 1, 3, 4], [2, 5]])
+    graph = read_any(Path(DYNAMIC).read_bytes(), DYNAMIC)
+    alone = plan_rank(graph, uneven, 5).plan  # type: ignore[arg-type]
+    assert rows[1]["arenas"] == {arena.name: arena.extent_bytes for arena in alone.arenas}
+    assert rows[1]["layout_hash"] == alone.layout_hash.hex()
+
+
+def test_the_ranks_are_told_as_ranges_with_their_arenas(told: Told, spec: str) -> None:
+    table = told("sweep", DYNAMIC, "--shard", spec, "--ranks", "--planners", "greedy")[1].splitlines()
+    assert len(table) == 2
+    assert table[1].startswith("0–3 ")
+    assert table[1].endswith("activations 162 KiB, parameters 530 KiB")
+
+
+@pytest.mark.parametrize("options", [("--ranks",), ("--ranks", "--shard", "SPEC", "--rank", "1")])
+def test_ranks_without_a_spec_or_with_one_rank_are_refused(told: Told, spec: str, options: tuple[str, ...]) -> None:
+    code, _, err = told("sweep", DYNAMIC, *(spec if word == "SPEC" else word for word in options))
+    assert (code, "--rank" in err) == (2, True)
