@@ -201,7 +201,7 @@ def test_the_ranks_are_told_as_ranges_with_their_arenas(told: Told, spec: str) -
     table = told("sweep", DYNAMIC, "--shard", spec, "--ranks", "--planners", "greedy")[1].splitlines()
     assert len(table) == 2
     assert table[1].startswith("0–3 ")
-    assert table[1].endswith("activations 162 KiB, parameters 530 KiB")
+    assert table[1].endswith("activations 162 KiB, parameters 397 KiB")
 
 
 @pytest.mark.parametrize("options", [("--ranks",), ("--ranks", "--shard", "SPEC", "--rank", "1")])
