@@ -37,7 +37,7 @@ def curves(baseline: Plan, candidate: Plan, arena: str, *, height: int = 200) ->
                 fill="tozeroy" if name == "candidate" else None,
                 fillcolor="rgba(0,114,178,0.14)",
                 customdata=[(plan.node_at(t), words.full_bytes(v)) for t, v in zip(x, y, strict=True)],
-                hovertemplate=f"{name} #%{{x}} %{{customdata[0]}}: %{{customdata[1]}}<extra></extra>",
+                hovertemplate=f"{name} #%{{x:,d}} %{{customdata[0]}}: %{{customdata[1]}}<extra></extra>",
             )
         )
         fig.add_trace(
@@ -50,7 +50,7 @@ def curves(baseline: Plan, candidate: Plan, arena: str, *, height: int = 200) ->
                 hoverinfo="skip",
             )
         )
-    fig.update_xaxes(range=[0, max(baseline.steps, candidate.steps, 1)], tickprefix="#")
+    fig.update_xaxes(range=[0, max(baseline.steps, candidate.steps, 1)], tickprefix="#", tickformat=",d")
     fig.update_yaxes(bytes_axis(top), fixedrange=True)
     fig.update_layout(
         showlegend=True,

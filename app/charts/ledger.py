@@ -32,7 +32,7 @@ def ledger_chart(plan: Plan, ledger: ResourceLedger, *, height: int = 310) -> go
                 fill="tozeroy" if fill else None,
                 fillcolor="rgba(0,114,178,0.16)",
                 customdata=[(plan.node_at(t), words.full_bytes(v)) for t, v in zip(x, y, strict=True)],
-                hovertemplate=f"#%{{x}} %{{customdata[0]}}<br>{name} %{{customdata[1]}}<extra></extra>",
+                hovertemplate=f"#%{{x:,d}} %{{customdata[0]}}<br>{name} %{{customdata[1]}}<extra></extra>",
             ),
             row=1,
             col=1,
@@ -46,12 +46,12 @@ def ledger_chart(plan: Plan, ledger: ResourceLedger, *, height: int = 310) -> go
             y=[*percents.tolist(), float(percents[-1])],
             mode="lines",
             line={"shape": "hv", "width": 1.5, "color": LINE},
-            hovertemplate="#%{x}: %{y:.1f} % of the peak bytes so far were never alive<extra></extra>",
+            hovertemplate="#%{x:,d}: %{y:.1f} % of the peak bytes so far were never alive<extra></extra>",
         ),
         row=2,
         col=1,
     )
-    fig.update_xaxes(range=[0, max(1, plan.steps)], tickprefix="#")
+    fig.update_xaxes(range=[0, max(1, plan.steps)], tickprefix="#", tickformat=",d")
     fig.update_yaxes(bytes_axis(int(ledger.peak_bytes[-1])), fixedrange=True, row=1, col=1)
     fig.update_yaxes(range=[0, max(1.0, float(percents.max()) * 1.15)], nticks=4, fixedrange=True, row=2, col=1)
     fig.update_yaxes(ticksuffix=" %", row=2, col=1)

@@ -35,7 +35,7 @@ def live_curve(plan: Plan, arena: str, *, step: int | None = None, height: int =
             fill="tozeroy",
             fillcolor="rgba(0,114,178,0.16)",
             customdata=[(plan.node_at(t), words.full_bytes(v)) for t, v in zip(x, y, strict=True)],
-            hovertemplate="#%{x} %{customdata[0]}<br>%{customdata[1]} alive<extra></extra>",
+            hovertemplate="#%{x:,d} %{customdata[0]}<br>%{customdata[1]} alive<extra></extra>",
             name="live bytes",
         )
     )
@@ -66,7 +66,7 @@ def live_curve(plan: Plan, arena: str, *, step: int | None = None, height: int =
         )
     if step is not None:
         fig.add_vline(x=step + 0.5, line={"color": LINE, "width": 2})
-    fig.update_xaxes(range=[0, max(1, plan.steps)], tickprefix="#")
+    fig.update_xaxes(range=[0, max(1, plan.steps)], tickprefix="#", tickformat=",d")
     fig.update_yaxes(bytes_axis(top), fixedrange=True)
     fig.update_layout(margin={"l": 70, "r": 14, "t": 12, "b": 24})
     return fig

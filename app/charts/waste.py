@@ -56,7 +56,7 @@ def ledger_over_time(plan: Plan, ledger: WasteLedger, *, step: int | None = None
         )
     if step is not None:
         fig.add_vline(x=step + 0.5, line={"color": LINE, "width": 2})
-    fig.update_xaxes(range=[0, max(1, plan.steps)], tickprefix="#")
+    fig.update_xaxes(range=[0, max(1, plan.steps)], tickprefix="#", tickformat=",d")
     fig.update_yaxes(bytes_axis(ledger.extent), fixedrange=True)
     fig.update_layout(
         hovermode="x unified",
@@ -148,6 +148,7 @@ def slots_against_tenants(reports: Sequence[SlotReport], *, height: int | None =
     )
     top = max((r.backing_bytes for r in drawn), default=0)
     fig.update_xaxes(bytes_axis(top))
+    fig.update_yaxes(range=[-0.7, len(drawn) - 0.3])  # else the ticks make room for themselves
     fig.update_yaxes(fixedrange=True, automargin=True)
     fig.update_layout(margin={"l": 70, "r": 14, "t": 6, "b": 30}, bargap=0.3, showlegend=False)
     return fig

@@ -9,6 +9,7 @@ import pandas as pd
 import streamlit as st
 
 from app import markup, state, words
+from app.slots import has_slots
 from tmmu_core.plan.metrics import arena_number
 from tmmu_core.plan.model import Plan
 
@@ -36,7 +37,7 @@ def frame_of(plan: Plan, rows: np.ndarray) -> pd.DataFrame:
     """The columns of the table for some rows."""
     arenas = np.array([arena.name for arena in plan.arenas] or [""])
     ids = rows.tolist()
-    return pd.DataFrame(
+    frame = pd.DataFrame(
         {
             "tensor": [plan.tensor_ids[i] for i in ids],
             "role": [plan.roles[i] for i in ids],
@@ -54,6 +55,7 @@ def frame_of(plan: Plan, rows: np.ndarray) -> pd.DataFrame:
             "view of": [plan.base_tensor_uids[i] or "" for i in ids],
         }
     )
+    return frame if has_slots(plan) else frame.drop(columns=["slot", "tenant"])
 
 
 @st.cache_data(show_spinner=False, max_entries=32)
@@ -97,6 +99,8 @@ def selectable(frame: pd.DataFrame, key: str, selected: str, *, height: int) -> 
             "birth": st.column_config.NumberColumn(format="localized"),
             "death": st.column_config.NumberColumn(format="localized"),
             "steps": st.column_config.NumberColumn(format="localized"),
+            "tenants": st.column_config.NumberColumn(format="localized"),
+            "busy steps": st.column_config.NumberColumn(format="localized"),
             "hex": st.column_config.TextColumn("offset (hex)"),
             "backing": st.column_config.NumberColumn("backing (B)", format="localized"),
             "unused byte-steps": st.column_config.NumberColumn(format="localized"),

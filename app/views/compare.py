@@ -118,7 +118,12 @@ def name_of(side: Shown) -> str:
 
 def claim(left: Shown, right: Shown, found: Comparison) -> str:
     """``baseline → candidate: activations 9.19 MiB → 6.89 MiB``."""
-    title = f"{name_of(left)} → {name_of(right)}"
+    same = frame.name_of(left) == frame.name_of(right)
+    title = (
+        f"{frame.name_of(left)}, {left.plan.planner} → {right.plan.planner}"
+        if same
+        else (f"{name_of(left)} → {name_of(right)}")
+    )
     if found.identical:
         return f"{title}: identical"
     best = focus.default_arena(right.plan)
@@ -283,7 +288,7 @@ def _row(change: TensorChange, slots: tuple[bool, bool]) -> dict[str, str]:
         "slot": words.change(
             *(NONE if not has else f"{r.logical_slot}" if r else "absent" for r, has in zip((a, b), slots, strict=True))
         ),
-        "offset": both(lambda r: f"{r.offset_bytes:,}"),
+        "at offset": both(lambda r: f"{r.offset_bytes:,}"),
         "bytes": both(lambda r: f"{r.size_bytes:,}"),
         "lives": both(lambda r: words.live_range(r.birth, r.death)),
     }

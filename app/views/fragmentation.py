@@ -72,10 +72,10 @@ def claim(arena: str, extent: int, step: int, now: dict[str, int]) -> str:
     """``25 % of activations is not alive at #13: most of it holes``."""
     idle = extent - now["live"]
     if not idle:
-        return f"Every byte of {arena} is alive at #{step}"
+        return f"Every byte of {arena} is alive at {words.step(step)}"
     most = max(ACCOUNTS[1:], key=lambda account: (now[account], account))
     return (
-        f"{words.percent(idle, extent)} of the extent of {arena} is not alive at #{step}: "
+        f"{words.percent(idle, extent)} of the extent of {arena} is not alive at {words.step(step)}: "
         f"{words.short_bytes(idle)}, most of it {base.ACCOUNT_NAMES[most]}"
     )
 
@@ -121,12 +121,12 @@ def slots(shown: Shown, arena: str) -> None:
         st.html(
             markup.heading("Slot by slot", "byte-steps: unused bytes × steps alive; a click selects the largest tenant")
         )
-        _slot_table(shown, found)
+        _slot_table(shown, found, int(figure.layout.height) - 40)
         if state.choice().selected:
             selected.panel(shown)
 
 
-def _slot_table(shown: Shown, found: tuple[SlotReport, ...]) -> None:
+def _slot_table(shown: Shown, found: tuple[SlotReport, ...], height: int) -> None:
     listed = waste.by_waste(found)[: tensors.MOST_ROWS]
     frame_ = pd.DataFrame(
         {
@@ -139,7 +139,7 @@ def _slot_table(shown: Shown, found: tuple[SlotReport, ...]) -> None:
             "tensor": [max(r.tenants, key=lambda t: (t.size_bytes, t.tensor_id)).tensor_id for r in listed],
         }
     )
-    tensors.selectable(frame_, f"slot-table.{shown.key}", state.choice().selected, height=380)
+    tensors.selectable(frame_, f"slot-table.{shown.key}", state.choice().selected, height=height)
 
 
 def _picked(key: str) -> None:

@@ -98,7 +98,7 @@ def _group(shown: Shown) -> str:
 def _areas(shown: Shown, rows: list[tuple[int, int]], group: str, step: int) -> tuple[go.Figure, int]:
     plan = shown.plan
     names = work.operators(shown.key, shown)
-    title = f"#{step}"
+    title = words.step(step)
     if group == "operator" and names is not None:
         return treemap(plan, rows, lambda i: names[i] or plan.roles[i], title=title)
     if group == "slot":
@@ -110,9 +110,9 @@ def _list(shown: Shown, rows: np.ndarray) -> None:
     plan = shown.plan
     listed = words.of(min(len(rows), tensors.MOST_ROWS), len(rows), "tensor")
     st.html(markup.heading("Tensors alive here", f"{listed}; those of one storage share its bytes"))
-    frame_ = tensors.frame_of(plan, rows[: tensors.MOST_ROWS])[
-        ["tensor", "size", "role", "birth", "death", "slot", "offset", "shape", "view of"]
-    ]
+    wanted = ("tensor", "size", "role", "birth", "death", "slot", "offset", "shape", "view of")
+    frame_ = tensors.frame_of(plan, rows[: tensors.MOST_ROWS])
+    frame_ = frame_[[column for column in wanted if column in frame_]]
     tensors.selectable(frame_, f"alive.{shown.key}", state.choice().selected, height=410)
 
 

@@ -311,6 +311,7 @@ def told(shown: Shown, log: ReplanLog, dim: str, wanted: int) -> None:
             hide_index=True,
             height=min(330, 38 + 28 * len(log.iterations)),
             row_height=28,
+            column_config={"what": st.column_config.TextColumn(width="medium")},
         )
     last = log.iterations[-1]
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):

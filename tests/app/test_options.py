@@ -87,7 +87,7 @@ def test_offsets_of_a_file_are_planned_again_and_compared_at_once() -> None:
     assert "These offsets came with the file" in html(at)
     at.button(key="again").click().run()
     assert claim(at) == (
-        "xla_transformer_step · given → xla_transformer_step · auto: arena 2.37 MiB → 2.25 MiB (−128 KiB)"
+        "xla_transformer_step, given → auto: arena 2.37 MiB → 2.25 MiB (−128 KiB)"
     )
 
 

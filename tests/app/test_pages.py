@@ -150,9 +150,9 @@ def test_two_uploads_at_once_are_compared() -> None:
 
 def test_compare_says_baseline_then_candidate_and_swaps() -> None:
     at = opened("compare", baseline="planner:naive")
-    assert claim(at) == "resnet50 · naive → resnet50 · slots: activations 144 MiB → 9.19 MiB (−135 MiB)"
+    assert claim(at) == "resnet50, naive → slots: activations 144 MiB → 9.19 MiB (−135 MiB)"
     next(button for button in at.button if button.label == "Swap").click().run()
-    assert claim(at) == "resnet50 · slots → resnet50 · naive: activations 9.19 MiB → 144 MiB (+135 MiB)"
+    assert claim(at) == "resnet50, slots → naive: activations 9.19 MiB → 144 MiB (+135 MiB)"
 
 
 def test_a_plan_compared_with_itself_is_identical() -> None:
