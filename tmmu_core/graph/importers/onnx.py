@@ -3,7 +3,8 @@
 What becomes of a model, in this order:
 
 1. External data is never opened and large weights are dropped at once: only their shapes matter.
-2. Local functions are inlined. Subgraphs (If, Loop, Scan), sequences, optionals, maps, strings and sparse weights are
+2. Local functions are inlined. The bodies of If, Loop and Scan are laid flat at their node (see ``onnx_scopes.py``); a
+   branch that is never taken is left out. Other subgraphs, sequences, optionals, maps, strings and sparse weights are
    refused by name.
 3. Named input dimensions become ``dims`` with an envelope: an input's axis 0 from 1 to 8, other axes from 1 to 512.
    A size that is the product of one or two names and a number (``2 * N``) is written as so many dimensions; any other
@@ -20,7 +21,7 @@ What becomes of a model, in this order:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import chain
 from math import prod
 from pathlib import PurePath
@@ -37,13 +38,15 @@ from tmmu_core.graph.importers.onnx_operators import (
     ELEMENTWISE_IN_FIRST,
     MEASURES,
     RANDOM,
-    SUBGRAPHS,
     VIEWS,
 )
+from tmmu_core.graph.importers.onnx_scope_shapes import bodies, check_scopes, without_dead_branches
+from tmmu_core.graph.importers.onnx_scopes import SCOPE, Flat, captured, flatten, graphs, in_place, is_scope
 from tmmu_core.graph.importers.onnx_shapes import (
     BATCH_ENVELOPE,
     LENGTH_ENVELOPE,
     Facts,
+    decided,
     first_line,
     infer,
     named_dims,
@@ -72,12 +75,23 @@ def read(data: bytes, name: str = "", envelopes: Mapping[str, Dim] | None = None
 
 
 def _read(model: onnx.ModelProto, name: str, envelopes: dict[str, Dim]) -> Graph:
+    flat = flattened(model, name)
+    dims = named_dims(flat.model, envelopes)
+    facts = infer(flat.model, dims, name)
+    check_scopes(flat, facts.shape, facts.dtype, name)
+    return _Builder(flat, facts, dims, name).build()
+
+
+def flattened(model: onnx.ModelProto, name: str = "") -> Flat:
+    """The model without weights' data, functions, subgraphs and branches that are never taken. Changes ``model``.
+
+    Raises ``UnreadableInput`` for what is refused by name.
+    """
     _drop_weights(model)
     model = _inline(model, name)
     _refuse_by_name(model, name)
-    dims = named_dims(model, envelopes)
-    facts = infer(model, dims, name)
-    return _Builder(model, facts, dims, name).build()
+    flat = flatten(model, name)
+    return without_dead_branches(flat, decided(flat.model, name))
 
 
 def _blame_the_model(data: bytes, name: str) -> None:
@@ -106,11 +120,7 @@ def _parse(data: bytes, name: str) -> onnx.ModelProto:
         ) from error
     if not model.HasField("graph") or not model.graph.node:
         raise UnreadableInput("the ONNX model has no nodes.", source=name, hint="Export the model again.")
-    texts = chain.from_iterable(
-        (node.op_type, node.domain, node.name, *node.input, *node.output) for node in model.graph.node
-    )
-    values = chain(model.graph.input, model.graph.output, model.graph.value_info, model.graph.initializer)
-    if not all(isinstance(text, str) for text in (model.graph.name, *texts, *(value.name for value in values))):
+    if not all(isinstance(text, str) for _, graph in graphs(model.graph) for text in _texts(graph)):
         raise UnreadableInput(
             "the ONNX model is damaged: a name in it is not UTF-8.", source=name, hint="Copy the file again."
         )
@@ -121,11 +131,23 @@ def _parse(data: bytes, name: str) -> onnx.ModelProto:
     return model
 
 
+def _texts(graph: onnx.GraphProto) -> Iterator[Any]:
+    """Every name in a graph; one that is not UTF-8 comes as bytes."""
+    yield graph.name
+    for node in graph.node:
+        yield from (node.op_type, node.domain, node.name, *node.input, *node.output)
+        yield from (attribute.name for attribute in node.attribute)
+    values = chain(graph.input, graph.output, graph.value_info, graph.initializer)
+    yield from (value.name for value in values)
+
+
 def _drop_weights(model: onnx.ModelProto) -> None:
     """Keep the shapes of large weights and forget their values: inference then costs nothing for them."""
-    weights = list(model.graph.initializer)
-    for node in model.graph.node:
-        weights += [attribute.t for attribute in node.attribute if attribute.type == onnx.AttributeProto.TENSOR]
+    weights: list[onnx.TensorProto] = []
+    for _, graph in graphs(model.graph):
+        weights += graph.initializer
+        for node in graph.node:
+            weights += [attribute.t for attribute in node.attribute if attribute.type == onnx.AttributeProto.TENSOR]
     for weight in weights:
         if prod(weight.dims) > KEPT_ELEMENTS:
             for data_field in _DATA_FIELDS:
@@ -148,26 +170,17 @@ def _inline(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
 
 def _refuse_by_name(model: onnx.ModelProto, name: str) -> None:
     """Refuse what has no place in a graph of tensors, naming it."""
-    graph = model.graph
-    for k, node in enumerate(graph.node):
-        bodies = [a.name for a in node.attribute if a.type in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)]
-        if bodies or node.op_type in SUBGRAPHS:
+    for place, graph in graphs(model.graph):
+        if graph.sparse_initializer:
             raise UnreadableInput(
-                f'the operator {node.op_type} ("{node.name or node.op_type}") holds a subgraph, which is not planned.',
+                f'the weight "{graph.sparse_initializer[0].values.name}" is sparse.',
                 source=name,
-                place=f"graph.node[{k}]",
-                hint="Simplify the model first, so that branches are decided and loops are unrolled.",
+                place=f"{place}.sparse_initializer[0]",
+                hint="Export the model with dense weights.",
             )
-    if graph.sparse_initializer:
-        raise UnreadableInput(
-            f'the weight "{graph.sparse_initializer[0].values.name}" is sparse.',
-            source=name,
-            place="graph.sparse_initializer[0]",
-            hint="Export the model with dense weights.",
-        )
-    for value_info in (*graph.input, *graph.value_info, *graph.output):
-        refuse_type(value_info, name)
-    if not graph.output:
+        for value_info in (*graph.input, *graph.value_info, *graph.output):
+            refuse_type(value_info, name)
+    if not model.graph.output:
         raise UnreadableInput("the ONNX graph has no outputs.", source=name, hint="Export the model again.")
 
 
@@ -177,8 +190,9 @@ def _refuse_by_name(model: onnx.ModelProto, name: str) -> None:
 class _Builder:
     """One model on its way to a graph; made for one use."""
 
-    def __init__(self, model: onnx.ModelProto, facts: Facts, dims: dict[str, Dim], source: str) -> None:
-        self.proto, self.facts, self.dims, self.source = model.graph, facts, dims, source
+    def __init__(self, flat: Flat, facts: Facts, dims: dict[str, Dim], source: str) -> None:
+        model = flat.model
+        self.flat, self.proto, self.facts, self.dims, self.source = flat, model.graph, facts, dims, source
         self.versions = {entry.domain or "": entry.version for entry in model.opset_import}
         self.weights = {weight.name for weight in self.proto.initializer}
         self.inputs = [value.name for value in self.proto.input if value.name not in self.weights]
@@ -188,6 +202,10 @@ class _Builder:
         self.ends = {key: dim.min for key, dim in dims.items()}, {key: dim.max for key, dim in dims.items()}
         self.sizes: dict[str, tuple[int, int]] = {}
         """Bytes of each tensor at the lower and at the upper end of the envelopes."""
+        closings = [node for node in self.proto.node if is_scope(node, "Loop.close", "Scan.close")]
+        self.results = {name for node in closings for name in node.input}
+        """What is copied to the places of what is carried when an iteration ends."""
+        self.carried = {n for node in self.proto.node if is_scope(node, "Loop.open", "Scan.open") for n in node.output}
 
     def build(self) -> Graph:
         """Fold, then keep what is left: its nodes, what they read and what they write."""
@@ -195,10 +213,10 @@ class _Builder:
         kept = self._fold()
         self.readers.update(name for _, node in kept for name in node.input if name)
         self.readers.update(outputs)
-        ids = _unique_ids([(k, node.name, node.op_type) for k, node in kept])
+        ids = self.flat.ids([k for k, _ in kept])
         for name in self.inputs:
             self._add(name, role="input", node_id="")
-        nodes = [self._node(node, node_id, set(outputs)) for (_, node), node_id in zip(kept, ids, strict=True)]
+        nodes = [self._node(k, node, node_id, set(outputs)) for (k, node), node_id in zip(kept, ids, strict=True)]
         for name in outputs:
             if name not in self.tensors:
                 self._constant(name, node_id="")
@@ -208,10 +226,15 @@ class _Builder:
             inputs=tuple(self.inputs),
             outputs=tuple(outputs),
             ir_schema=GRAPH_SCHEMA,
-            name=self.proto.name or PurePath(self.source).stem,
+            name=self._name(),
             dims=self.dims,
             execution_order=tuple(ids),
         )
+
+    def _name(self) -> str:
+        count = bodies(self.flat)
+        name = self.proto.name or PurePath(self.source).stem
+        return f"{name} ({count} subgraph{'s'[: count > 1]} planned as nested scopes)" if count else name
 
     def _fold(self) -> list[tuple[int, onnx.NodeProto]]:
         """The nodes that depend on a graph input (or on chance), each with its position in the file."""
@@ -221,6 +244,8 @@ class _Builder:
             fixed = all(name in self.constant for name in operands) or (
                 _operator(node) in MEASURES and self._fixed_shape(operands[0])
             )
+            if is_scope(node):
+                fixed = fixed and is_scope(node, "If.close")  # what is carried has another value at every iteration
             if fixed and _operator(node) not in RANDOM:
                 self.constant.update(name for name in node.output if name)
             else:
@@ -231,8 +256,9 @@ class _Builder:
         shape = self.facts.shape.get(name)
         return shape is not None and name not in self.facts.derived and all(isinstance(dim, int) for dim in shape)
 
-    def _node(self, node: onnx.NodeProto, node_id: str, outputs: set[str]) -> Node:
-        operands = [name for name in node.input if name]
+    def _node(self, k: int, node: onnx.NodeProto, node_id: str, outputs: set[str]) -> Node:
+        lasting = self.constant.intersection(captured(node)) if is_scope(node) else ()
+        operands = [name for name in node.input if name and name not in lasting]
         for name in operands:
             if name not in self.tensors:
                 self._constant(name, node_id)
@@ -241,12 +267,16 @@ class _Builder:
         for name in written:
             self._add(name, role="output" if name in outputs else "activation", node_id=node_id, view=view)
         pairs = self._pairs(node, operands, written)
+        demanded = in_place(node) if is_scope(node) else ()
+        scope = self.flat.origins[k].scope
         return Node(
             node_id=node_id,
-            instr=node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}::{node.op_type}",
+            instr=node.op_type if node.domain in ("", "ai.onnx", SCOPE) else f"{node.domain}::{node.op_type}",
             inputs=tuple(operands),
             outputs=tuple(written),
             inplace=pairs or "none",
+            in_place_write=tuple((operands.index(place), written.index(name)) for place, name in demanded),
+            params={"scope": scope} if scope else {},
         )
 
     def _droppable(self, node: onnx.NodeProto, i: int) -> bool:
@@ -265,14 +295,23 @@ class _Builder:
             return ""
         if operator == "Dropout" and len(node.input) > 2 and node.input[2]:
             return ""  # the third input switches training on
+        if node.output[0] in self.results and self._root(node.input[0]) in self.carried:
+            return ""  # the place of what is carried is written over before this result is carried on
         return node.input[0]
+
+    def _root(self, name: str) -> str:
+        while (view := self.tensors[name].view) is not None:
+            name = view.base_tensor_uid
+        return name
 
     def _pairs(self, node: onnx.NodeProto, operands: list[str], written: list[str]) -> tuple[tuple[int, int], ...]:
         """Which inputs the output may take the place of: element by element, and byte for byte the same size."""
         operator = _operator(node)
         if len(written) != 1:
             return ()
-        if operator in ELEMENTWISE:
+        if is_scope(node, "If.close"):
+            candidates = list(dict.fromkeys(operands[1:]))  # one of them is copied there, and the others are dead
+        elif operator in ELEMENTWISE:
             candidates = list(dict.fromkeys(operands))
         elif operator in ELEMENTWISE_IN_FIRST and not _attribute(node, "training_mode"):
             candidates = operands[:1]
@@ -318,6 +357,18 @@ class _Builder:
         self.tensors[name], self.sizes[name] = tensor, (low, high)
 
     def _refuse_shape(self, name: str, node_id: str) -> NoReturn:
+        gathering = next((n for n in self.proto.node if is_scope(n) and name in map(_first, in_place(n))), None)
+        if gathering is not None:
+            name = dict(in_place(gathering))[name]
+            raise InvalidIrShapes(
+                f'the operator {gathering.op_type.partition(".")[0]} (node "{node_id.rpartition("/")[0]}") gathers '
+                f'"{name}" over its iterations, and how many these can be is not known.',
+                hint="Give the trip count as a constant, or the shape of what is gathered as value_info in the model.",
+                reason="unknown_shape",
+                tensor=name,
+                node_id=node_id,
+                source=self.source,
+            )
         maker = next((node for node in self.proto.node if name in node.output), None)
         who = f'the operator {maker.op_type} (node "{node_id or maker.name}") writes' if maker else "the graph reads"
         raise InvalidIrShapes(
@@ -331,6 +382,10 @@ class _Builder:
         )
 
 
+def _first(pair: tuple[str, str]) -> str:
+    return pair[0]
+
+
 def _operator(node: onnx.NodeProto) -> str:
     """The operator's name in the default operator set, or ``""`` for one of another set."""
     return node.op_type if node.domain in ("", "ai.onnx") else ""
@@ -338,17 +393,3 @@ def _operator(node: onnx.NodeProto) -> str:
 
 def _attribute(node: onnx.NodeProto, name: str) -> Any:
     return next((onnx.helper.get_attribute_value(a) for a in node.attribute if a.name == name), None)
-
-
-def _unique_ids(nodes: list[tuple[int, str, str]]) -> list[str]:
-    """The nodes' own names where they are unique, else ``<operator>_<position in the file>``, made unique."""
-    times = Counter(name for _, name, _ in nodes)
-    taken = {name for name, count in times.items() if name and count == 1}
-    ids: list[str] = []
-    for position, name, operator in nodes:
-        node_id = name if name in taken else f"{operator}_{position}"
-        while name not in taken and node_id in taken:
-            node_id += "_"
-        taken.add(node_id)
-        ids.append(node_id)
-    return ids

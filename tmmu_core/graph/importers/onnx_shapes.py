@@ -11,11 +11,13 @@ from itertools import combinations
 from math import prod
 
 import onnx
-from onnx import TensorProto, shape_inference
+from onnx import TensorProto, helper, shape_inference
 
 from tmmu_core.errors import InvalidIrShapes, UnreadableInput
 from tmmu_core.graph import dtypes
-from tmmu_core.graph.importers.onnx_values import hide_ranges, with_values
+from tmmu_core.graph.importers.onnx_scope_shapes import scope_shapes
+from tmmu_core.graph.importers.onnx_scopes import is_scope
+from tmmu_core.graph.importers.onnx_values import Array, hide_ranges, with_values, written_values
 from tmmu_core.graph.model import Dim
 
 Shape = tuple[int | str, ...]
@@ -154,25 +156,60 @@ LONG_VECTOR = 1 << 20
 
 def _inferred(model: onnx.ModelProto, name: str) -> Known:
     """What inference tells of ``model``, computed shapes carried out as long as that tells more."""
+    return _inferred_with_values(model, name)[0]
+
+
+def decided(model: onnx.ModelProto, name: str) -> dict[str, Array]:
+    """The conditions of branches that are the same at every run, whatever the named dimensions are."""
+    conditions = [node.input[0] for node in model.graph.node if is_scope(node, "If.close")]
+    if not conditions:
+        return {}
+    values = written_values(_inferred_with_values(model, name)[1])
+    return {condition: values[condition] for condition in conditions if condition in values}
+
+
+def _inferred_with_values(model: onnx.ModelProto, name: str) -> tuple[Known, onnx.ModelProto]:
+    """The same, and the model with what could be carried out among its weights."""
     model = hide_ranges(model)
     known = _once(model, name, propagate=False)
-    if not _missing(model, known):
-        return known
+    scopes = sum(is_scope(node) for node in model.graph.node)
+    if not scopes and not _missing(model, known):
+        return known, model
     if not _long_vectors(known):
         known = known | _once(model, name, propagate=True)
-    for _ in range(ROUNDS):
-        if not _missing(model, known):
+    for _ in range(ROUNDS + 2 * scopes):
+        if not _missing(model, known) and not scopes:
             break
         fixed = {value: shape for value, found in known.items() if (shape := _fixed(found)) is not None}
         fixed |= {weight.name: tuple(weight.dims) for weight in model.graph.initializer}
         smaller = with_values(model, fixed)
-        if smaller is None:
+        told = scope_shapes(smaller or model, known, written_values(smaller or model)) if scopes else {}
+        if smaller is None and not told:
             break
-        model = smaller
+        model = _telling(smaller or model, told)
         known = known | _told(model)
         known = known | _once(model, name, propagate=not _long_vectors(known))
         known |= {weight.name: (weight.data_type, list(weight.dims)) for weight in model.graph.initializer}
-    return known
+    return known, model
+
+
+def _telling(model: onnx.ModelProto, told: Known) -> onnx.ModelProto:
+    """The model with these shapes written where inference reads them."""
+    if not told:
+        return model
+    telling = onnx.ModelProto()
+    telling.CopyFrom(model)
+    rest = [info for info in telling.graph.value_info if info.name not in told]
+    given = {value.name: value for value in telling.graph.output}
+    del telling.graph.value_info[:]
+    telling.graph.value_info.extend(rest)
+    for name, (element, shape) in told.items():
+        info = helper.make_tensor_value_info(name, element, shape)
+        if name in given:
+            given[name].CopyFrom(info)
+        else:
+            telling.graph.value_info.append(info)
+    return telling
 
 
 def _long_vectors(known: Known) -> bool:

@@ -47,7 +47,7 @@ def with_values(model: onnx.ModelProto, shapes: dict[str, tuple[int, ...]]) -> o
 
     ``shapes`` holds the fixed shapes known so far; what is not in it is computed only if it cannot grow.
     """
-    known = {weight.name: array for weight in model.graph.initializer if (array := _values(weight)) is not None}
+    known = written_values(model)
     kept: list[onnx.NodeProto] = []
     made: dict[str, Array] = {}
     counted: list[onnx.ValueInfoProto] = []
@@ -73,6 +73,11 @@ def with_values(model: onnx.ModelProto, shapes: dict[str, tuple[int, ...]]) -> o
     del smaller.graph.value_info[:]
     smaller.graph.value_info.extend(told)
     return smaller
+
+
+def written_values(model: onnx.ModelProto) -> dict[str, Array]:
+    """The initialisers by name whose values are few, in the file, and whole."""
+    return {weight.name: array for weight in model.graph.initializer if (array := _values(weight)) is not None}
 
 
 def _values(weight: TensorProto) -> Array | None:

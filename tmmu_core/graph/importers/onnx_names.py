@@ -1,0 +1,19 @@
+"""Names for nodes that have none, or one that is taken."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+
+def unique_ids(nodes: list[tuple[int, str, str]]) -> list[str]:
+    """For (position, name, operator): the name where it is unique, else ``<operator>_<position>``, made unique."""
+    times = Counter(name for _, name, _ in nodes)
+    taken = {name for name, count in times.items() if name and count == 1}
+    ids: list[str] = []
+    for position, name, operator in nodes:
+        node_id = name if name in taken else f"{operator}_{position}"
+        while name not in taken and node_id in taken:
+            node_id += "_"
+        taken.add(node_id)
+        ids.append(node_id)
+    return ids

@@ -1,0 +1,218 @@
+"""The shapes of what opens and closes a scope, which no schema tells: rules over :mod:`.onnx_scopes`'s nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper
+
+from tmmu_core.errors import InvalidIrShapes
+from tmmu_core.graph.importers.onnx_scopes import UNBOUNDED, Flat, Origin, branch, is_scope
+
+Dims = list[int | str | None]
+Found = tuple[int, Dims]
+"""Element type, and dimensions as number, name or ``None``."""
+Values = Mapping[str, np.ndarray[Any, Any]]
+
+
+def scope_shapes(model: onnx.ModelProto, known: Mapping[str, Found], values: Values) -> dict[str, Found]:
+    """What ``known`` and the ``values`` of constants tell of the values that scope nodes write, where it is news."""
+    told: dict[str, Found] = {}
+    weights = {weight.name: (weight.data_type, list(weight.dims)) for weight in model.graph.initializer}
+
+    def find(name: str) -> Found | None:
+        return told.get(name) or known.get(name) or weights.get(name)
+
+    rules = {"If.close": _if_close, "Loop.open": _open, "Scan.open": _open, "Scan.next": _next}
+    rules |= {"Loop.close": _loop_close, "Scan.close": _scan_close}
+    for node in model.graph.node:
+        if not is_scope(node):
+            continue
+        for name, found in rules[node.op_type](node, find, values):
+            before = find(name)
+            if name and found is not None and (before is None or _unknown(found) < _unknown(before)):
+                told[name] = found
+    return told
+
+
+def _unknown(found: Found) -> int:
+    return sum(2 if dim is None else isinstance(dim, str) for dim in found[1])
+
+
+Told = Iterator[tuple[str, Found | None]]
+
+
+def _if_close(node: onnx.NodeProto, find: Any, values: Values) -> Told:
+    """A result's shape is that of both branches, or of the one that is taken every time."""
+    count, condition = len(node.output), values.get(node.input[0])
+    then, otherwise = node.input[1 : 1 + count], node.input[1 + count :]
+    for name, a, b in zip(node.output, then, otherwise, strict=True):
+        if condition is not None:
+            yield name, find(a if condition.all() else b)
+        elif find(a) == find(b):
+            yield name, find(a)
+
+
+def _open(node: onnx.NodeProto, find: Any, _: Values) -> Told:
+    """The carried state has the shape of its initial values; counter and condition are scalars."""
+    states = _number(node, "states")
+    first = len(node.input) - states
+    if node.op_type == "Loop.open":
+        yield node.output[0], (TensorProto.INT64, [])
+        yield node.output[1], (TensorProto.BOOL, [])
+    for i in range(states):
+        yield node.output[first + i], find(node.input[first + i])
+
+
+def _next(node: onnx.NodeProto, find: Any, _: Values) -> Told:
+    """A slice has its input's shape without the axis."""
+    for source, piece, axis in zip(node.input, node.output, _numbers(node, "axes"), strict=True):
+        found = find(source)
+        at = None if found is None else _axis(axis, len(found[1]))
+        if at is not None:
+            yield piece, (found[0], [*found[1][:at], *found[1][at + 1 :]])
+
+
+def _loop_close(node: onnx.NodeProto, find: Any, values: Values) -> Told:
+    count = values.get(node.input[0]) if node.input[0] else None
+    trips = int(count.reshape(-1)[0]) if count is not None and count.size == 1 else UNBOUNDED
+    length = max(0, trips) if trips < UNBOUNDED else None
+    states, rooms = _number(node, "states"), _number(node, "rooms")
+    yield from _closed(node, find, states, rooms, 3, 1, length, [0] * rooms)
+
+
+def _scan_close(node: onnx.NodeProto, find: Any, _: Values) -> Told:
+    measured = find(_text(node, "measured"))
+    axis = None if measured is None else _axis(_number(node, "axis"), len(measured[1]))
+    length = None if measured is None or axis is None else measured[1][axis]
+    states, rooms = _number(node, "states"), _number(node, "rooms")
+    yield from _closed(node, find, states, rooms, 0, 0, length, _numbers(node, "axes"))
+
+
+def _closed(
+    node: onnx.NodeProto,
+    find: Any,
+    states: int,
+    rooms: int,
+    first: int,
+    skipped: int,
+    length: int | str | None,
+    axes: list[int],
+) -> Told:
+    """Final states are as they are carried; what is gathered is one result per iteration along a new axis.
+
+    ``first`` is the operand that is the first state; rooms follow the states, and results follow the rooms behind
+    ``skipped`` others.
+    """
+    for i in range(states):
+        yield node.output[i], find(node.input[first + i])
+    results = first + states + rooms + skipped + states
+    for j in range(rooms):
+        whole, piece = node.output[states + j], find(node.input[results + j])
+        if whole and piece is not None:
+            at = _axis(axes[j], len(piece[1]) + 1)
+            if at is not None:
+                yield whole, (piece[0], [*piece[1][:at], length, *piece[1][at:]])
+        if whole:
+            yield node.input[first + states + j], find(whole)
+
+
+def _axis(axis: int, rank: int) -> int | None:
+    return axis % rank if -rank <= axis < rank else None
+
+
+def _number(node: onnx.NodeProto, name: str) -> int:
+    return next((int(a.i) for a in node.attribute if a.name == name), 0)
+
+
+def _numbers(node: onnx.NodeProto, name: str) -> list[int]:
+    return next((list(a.ints) for a in node.attribute if a.name == name), [])
+
+
+def _text(node: onnx.NodeProto, name: str) -> str:
+    return next((a.s.decode() for a in node.attribute if a.name == name), "")
+
+
+# --- conditions that are decided ---------------------------------------------------------------------------------
+
+
+def without_dead_branches(flat: Flat, values: Values) -> Flat:
+    """The model without the branches that are never taken, because the condition is a constant among ``values``."""
+    dead: set[str] = set()
+    taken: dict[int, bool] = {}
+    for k, node in enumerate(flat.model.graph.node):
+        if is_scope(node, "If.close") and node.input[0] in values:
+            taken[k] = bool(values[node.input[0]].all())
+            dead.add(branch(_number(node, "number"), not taken[k]))
+    if not dead:
+        return flat
+    nodes: list[onnx.NodeProto] = []
+    origins: list[Origin] = []
+    for k, (node, origin) in enumerate(zip(flat.model.graph.node, flat.origins, strict=True)):
+        if not dead.isdisjoint(origin.inside):
+            continue
+        if k not in taken:
+            nodes.append(node)
+            origins.append(origin)
+            continue
+        count = len(node.output)
+        results = node.input[1 : 1 + count] if taken[k] else node.input[1 + count :]
+        for i, (result, output) in enumerate(zip(results, node.output, strict=True)):
+            if output:
+                nodes.append(helper.make_node("Identity", [result], [output], name=f"{origin.scope}/taken_{i}"))
+                origins.append(origin)
+    model = onnx.ModelProto()
+    model.CopyFrom(flat.model)
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    return replace(flat, model=model, origins=tuple(origins))
+
+
+# --- what must agree ---------------------------------------------------------------------------------------------
+
+
+def check_scopes(flat: Flat, shape: Mapping[str, Any], dtype: Mapping[str, str], source: str) -> None:
+    """Raise ``InvalidIrShapes`` (reason ``scope_shape``) where a state changes its shape or branches give two.
+
+    What has no known shape is left to be refused where it is written.
+    """
+    for node, origin in zip(flat.model.graph.node, flat.origins, strict=True):
+        for first, second, says in _equals(node):
+            known = [name in shape and name in dtype for name in (first, second)]
+            a, b = ((shape.get(name), dtype.get(name)) for name in (first, second))
+            if all(known) and a != b:
+                texts = [f"{kind}{list(dims or ())}" for dims, kind in (a, b)]
+                operator, _, _ = node.op_type.partition(".")
+                raise InvalidIrShapes(
+                    f'the operator {operator} ("{origin.scope}"): {says} ("{first}" is {texts[0]}, '
+                    f'"{second}" is {texts[1]}); one place must hold both.',
+                    hint="Give both one shape, padding where needed, or simplify the model first.",
+                    reason="scope_shape",
+                    tensor=second,
+                    node_id=origin.scope,
+                    source=source,
+                )
+
+
+def _equals(node: onnx.NodeProto) -> Iterator[tuple[str, str, str]]:
+    """Pairs of values that must be of one shape and dtype, and what it means when they are not."""
+    if is_scope(node, "If.close"):
+        count = len(node.output)
+        for a, b in zip(node.input[1 : 1 + count], node.input[1 + count :], strict=True):
+            yield a, b, "its branches give results of different shapes"
+    if is_scope(node, "Loop.close", "Scan.close"):
+        states, rooms = _number(node, "states"), _number(node, "rooms")
+        first, skipped = (3, 1) if node.op_type == "Loop.close" else (0, 0)
+        for i in range(states):
+            carried, result = node.input[first + i], node.input[first + states + rooms + skipped + i]
+            yield carried, result, "its state changes from one iteration to the next"
+
+
+def bodies(flat: Flat) -> int:
+    """How many bodies are planned."""
+    closings = [node.op_type for node in flat.model.graph.node if is_scope(node) and node.op_type.endswith(".close")]
+    return sum(2 if operator == "If.close" else 1 for operator in closings)
