@@ -9,6 +9,7 @@ import numpy as np
 
 from app import words
 from app.markup import PERSISTENT_COLOUR, ROLE_COLOURS, bound_of, definition_list, esc
+from app.slots import NONE, has_slots
 from tmmu_core.liveness.why import REFUSAL_WORDS, Event, Explanation, explain
 from tmmu_core.plan.engine import Solution
 from tmmu_core.plan.model import ArenaSummary, Plan
@@ -68,7 +69,7 @@ def details(plan: Plan, solution: Solution | None, tensor_id: str) -> str:
         ("arena", esc(row.arena)),
         ("offset", f'<span class="mono">{esc(words.offset(row.offset_bytes))}</span>'),
         ("aligned", esc(words.exact_bytes(row.alignment))),
-        ("slot", f"{row.logical_slot}, tenant {row.generation + 1} of {near.tenants}"),
+        ("slot", f"{row.logical_slot}, tenant {row.generation + 1} of {near.tenants}" if has_slots(plan) else NONE),
         None,
         ("lives", f"{esc(words.live_range(row.birth, row.death))} <span class=soft>{_steps(row)}</span>"),
         ("born", _born(plan, why, row.birth)),
@@ -90,8 +91,9 @@ def details(plan: Plan, solution: Solution | None, tensor_id: str) -> str:
         rows.append(("same storage", _names(others)))
     if row.alias_group_id is not None:
         rows.append(("alias group", esc(row.alias_group_id)))
-    rows.append(("slot before", _name(near.before) if near.before else '<span class="soft">nobody</span>'))
-    rows.append(("slot after", _name(near.after) if near.after else '<span class="soft">nobody</span>'))
+    if has_slots(plan):
+        rows.append(("slot before", _name(near.before) if near.before else '<span class="soft">nobody</span>'))
+        rows.append(("slot after", _name(near.after) if near.after else '<span class="soft">nobody</span>'))
     return (
         f'<div class="tm tm-card" data-tensor="{esc(tensor_id)}"><h3>{esc(tensor_id)}</h3>'
         f'<div class="kind"><span class="swatch" style="background:{colour}"></span>{esc(row.role)}</div>'

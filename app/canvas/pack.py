@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from app import words
 from app.markup import bound_of
+from app.slots import has_slots
 from tmmu_core.plan.compare import KINDS, compare
 from tmmu_core.plan.metrics import live_bytes, peak_of, storages_of
 from tmmu_core.plan.model import ArenaSummary, Plan
@@ -204,6 +205,7 @@ def _pack_one(
     return {
         "name": plan.ir_name,
         "planner": plan.planner,
+        "slotted": has_slots(plan),
         "mode": plan.mode,
         "preset": plan.preset,
         "steps": plan.steps,

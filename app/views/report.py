@@ -132,7 +132,10 @@ def hashes(shown: Shown) -> None:
         ("replay token", plan.replay_token),
     )
     st.html(markup.heading("What names this plan"))
-    rows_ = [[markup.esc(name), f'<span class="mono">{digest.hex() or words.UNKNOWN}</span>'] for name, digest in named]
+    rows_ = [
+        [markup.esc(name), f'<span class="mono digest">{digest.hex() or words.UNKNOWN}</span>']
+        for name, digest in named
+    ]
     st.html(markup.table(["digest", "SHA-256 (the token: 32 bytes)"], rows_))
 
 

@@ -134,11 +134,11 @@ def _death(
         return "graph_output", "lives to the end: it is an output of the graph"
     if given:
         step, to = given[0]
-        return "handed_off", f"dies at #{step} {timeline_node(liveness, step)}: its last reader writes {to} over it"
+        return "handed_off", f"dies at #{step:,} {timeline_node(liveness, step)}: its last reader writes {to} over it"
     if last is not None and death == last.step + 1:
-        return "last_read", f"dies after its last read, by #{last.step} {last.node_id}"
+        return "last_read", f"dies after its last read, by #{last.step:,} {last.node_id}"
     if last is not None and death == last.step:
-        return "written_over", f"dies at #{last.step} {last.node_id}, which writes in its place"
+        return "written_over", f"dies at #{last.step:,} {last.node_id}, which writes in its place"
     if last is None and death == int(liveness.birth[tensor]) + 1:
         return "dead", "is read by nobody, and lives for the one step that writes it"
     return "saved_for_backward", "lives to the end: it is saved for a backward pass that this mode does not run"

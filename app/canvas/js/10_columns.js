@@ -59,7 +59,7 @@ class Table {
 class Columns {
   constructor(spec, buffer, base) {
     const read = ([kind, start, count]) => new KINDS[kind](buffer, base + start, count);
-    Object.assign(this, { name: spec.name, planner: spec.planner, mode: spec.mode, preset: spec.preset });
+    Object.assign(this, { name: spec.name, planner: spec.planner, slotted: spec.slotted, mode: spec.mode, preset: spec.preset });
     this.n = spec.rows;
     this.steps = spec.steps;
     this.raw = {};

@@ -210,7 +210,7 @@ class Picture extends Frame {
   bandName(pen, look, { arena }, x, y, room) {
     if (room < 50) return;
     const figures = this.scene.view === "slots"
-      ? `${counted(arena.slots, "slot")} for ${counted(arena.storages, "storage")}`
+      ? this.plan.slotted ? `${counted(arena.slots, "slot")} for ${counted(arena.storages, "storage")}` : `${counted(arena.storages, "storage")}, a row each: this planner fills no slots`
       : `bound ${shortBytes(arena.bound)} · extent ${shortBytes(arena.extent)} · capacity ${arena.capacity === null ? "unlimited" : shortBytes(arena.capacity)}`;
     const bold = `600 ${look.font}`;
     pen.font = bold;

@@ -53,7 +53,7 @@ class Chart extends Picture {
 
   drawTicks(pen, look, ticks) {
     const { plot: p, plan } = this, down = this.state.transposed;
-    const name = { lifetimes: "tensor, by birth", slots: "slot", map: "offset" }[this.scene.view];
+    const name = { lifetimes: "tensor, by birth", slots: plan.slotted ? "slot" : "storage", map: "offset" }[this.scene.view];
     pen.fillStyle = look.soft;
     const side = (px, text) => { pen.textAlign = "right"; pen.textBaseline = "middle"; pen.fillText(text, p.x - 7, px); };
     const foot = (px, text) => { pen.textAlign = "center"; pen.textBaseline = "top"; pen.fillText(text, px, p.y + p.h + 6); };

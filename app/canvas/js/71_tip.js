@@ -9,7 +9,7 @@ Object.assign(Chart.prototype, {
       ["", plan.ids.at(row)],
       ["size", fullBytes(plan.exact("size", row))],
       ["offset", offsetWords(plan.exact("offset", row))],
-      ["place", `${plan.arenas[plan.arena[row]].name}, slot ${plan.slot[row]}, tenant ${Number(plan.generation[row]) + 1}`],
+      ["place", plan.arenas[plan.arena[row]].name + (plan.slotted ? `, slot ${plan.slot[row]}, tenant ${Number(plan.generation[row]) + 1}` : "")],
       ["lives", `${rangeWords(birth, death)} · ${counted(death - birth, "step")}`],
       ["born", node(birth)],
       ["kind", [plan.role.at(row), plan.dtype.at(row), plan.shape.at(row), plan.operator?.at(row)].filter(Boolean).join(" · ")],
@@ -33,7 +33,7 @@ Object.assign(Chart.prototype, {
     said("size", shortBytes(plan.exact("size", row)), shortBytes(other.exact("size", twin)));
     said("offset", offsetWords(plan.exact("offset", row)), offsetWords(other.exact("offset", twin)));
     said("lives", rangeWords(plan.birth[row], plan.death[row]), rangeWords(other.birth[twin], other.death[twin]));
-    said("slot", String(plan.slot[row]), String(other.slot[twin]));
+    if (plan.slotted && other.slotted) said("slot", String(plan.slot[row]), String(other.slot[twin]));
     return lines.length ? lines : [["compared", "unchanged"]];
   },
 
