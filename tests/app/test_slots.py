@@ -6,11 +6,13 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 import streamlit as st
 
-from app import markup, slots
+from app import details, markup, slots
 from app.cli.main import run
+from app.parts.tensors import frame_of
 from app.report.build import build_report
 from tests.app.small import chain
 from tests.app.test_pages import html, opened
@@ -71,3 +73,16 @@ def test_the_report_tells_none() -> None:
 def test_fragmentation_looks_into_no_slots_where_there_are_none() -> None:
     assert "No slots to look into" in html(opened("fragmentation", planner="greedy"))
     assert "No slots to look into" not in html(opened("fragmentation"))
+
+
+def test_the_details_of_a_tensor_name_no_slot_where_there_is_none() -> None:
+    solution = chain(planner="greedy")
+    card = details.details(solution.plan, solution, "h0")
+    assert "<dt>slot</dt><dd>–</dd>" in card
+    assert "slot before" not in card
+    assert "<dt>slot</dt><dd>0, tenant 2 of 4</dd>" in details.details(chain().plan, chain(), "h0")
+
+
+def test_the_table_has_no_columns_for_slots_where_there_are_none() -> None:
+    columns = set(frame_of(chain().plan, np.arange(2))) - set(frame_of(chain(planner="greedy").plan, np.arange(2)))
+    assert columns == {"slot", "tenant"}
