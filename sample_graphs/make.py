@@ -92,7 +92,7 @@ CATALOGUE: tuple[Sample, ...] = (
     traced(
         "gpt2_small_train_b1_s1024",
         "GPT-2 small, training step",
-        "Attention as plain math (dropout is on): its squares of 1,024 × 1,024 are most of what is saved.",
+        "Attention written out in plain operators: its squares of 1,024 × 1,024 are most of what is saved.",
     ),
     traced(
         "gpt2_small_inference_b1_s1024",
@@ -107,7 +107,7 @@ CATALOGUE: tuple[Sample, ...] = (
     traced(
         "llama3_8b_train_b1_s2048",
         "Llama 3 8B, training step",
-        "8.03 billion parameters in bfloat16 with a fused attention kernel: saved tensors grow layer by layer.",
+        "8.03 billion parameters in bfloat16: what is saved grows layer by layer, most of it squares of attention.",
     ),
     traced(
         "llama3_405b_inference_b1_s2048",
@@ -117,7 +117,7 @@ CATALOGUE: tuple[Sample, ...] = (
     traced(
         "llama3_405b_train_b1_s2048",
         "Llama 3 405B, training step",
-        "28,000 tensors: what a training step of 405.9 billion parameters saves, and when it is let go.",
+        "34,000 tensors: what a training step of 405.9 billion parameters saves, and when it is let go.",
     ),
     Sample(
         "linear_chain.tmmu.json",

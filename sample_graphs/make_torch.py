@@ -3,8 +3,9 @@
 It needs ``pip install 'tmmu-plan-explorer[torch]' transformers``. Models are built from their published dimensions
 under fake tensors: no weights are downloaded, none are made, and 405 billion parameters take no memory.
 
-Attention is scaled-dot-product attention as PyTorch dispatches it on a CPU: a fused kernel, or plain math where
-dropout is on (GPT-2 and BERT in training).
+Attention in training is the one written out in plain operators (``eager``), which keeps what a framework without fused
+kernels keeps; in inference it is scaled-dot-product attention (``sdpa``), one fused operator on a CPU.
+``python -m sample_graphs.make_torch settings`` prints what other settings would give, and writes nothing.
 """
 
 from __future__ import annotations
@@ -22,53 +23,44 @@ from tmmu_core.graph.importers.torch import fake_tensors, import_torch
 from tmmu_core.graph.model import Graph
 
 HERE = Path(__file__).parent
-ATTENTION = "sdpa_without_mask"
-"""Attention that is told "causal" or nothing, never given a mask: building masks looks at the values of positions."""
+IN_TRAINING, IN_INFERENCE = "eager", "sdpa"
 
 
-def tokens(batch: int, length: int) -> dict[str, Any]:
-    """Token numbers and positions, as language models take them."""
-    return {
-        "input_ids": torch.zeros(batch, length, dtype=torch.long),
-        "position_ids": torch.zeros(batch, length, dtype=torch.long),
-    }
+def tokens(batch: int, length: int, *, labels: bool) -> dict[str, Any]:
+    """Token numbers and, for a training step, the tokens that are to come out."""
+    words = torch.zeros(batch, length, dtype=torch.long)
+    return {"input_ids": words, "labels": torch.zeros_like(words)} if labels else {"input_ids": words}
 
 
-def labels(batch: int, length: int) -> dict[str, Any]:
-    return {"labels": torch.zeros(batch, length, dtype=torch.long)}
-
-
-def _settings() -> dict[str, Any]:
+def _settings(train: bool, attention: str) -> dict[str, Any]:
     """What all language models here share."""
-    from transformers import AttentionInterface
-    from transformers.integrations.sdpa_attention import sdpa_attention_forward
-
-    AttentionInterface.register(ATTENTION, sdpa_attention_forward)
-    return {"attn_implementation": ATTENTION, "use_cache": False}
+    return {"attn_implementation": attention or (IN_TRAINING if train else IN_INFERENCE), "use_cache": False}
 
 
-def gpt2(*, train: bool, batch: int, length: int) -> Graph:
+def gpt2(*, train: bool, batch: int, length: int, attention: str = "", dropout: float = 0.1, loss: Any = None) -> Graph:
     """GPT-2 small: 12 layers of 768, tied embedding, dropout 0.1."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
+    off = {"resid_pdrop": dropout, "embd_pdrop": dropout, "attn_pdrop": dropout}
     with fake_tensors():
-        model = GPT2LMHeadModel(GPT2Config(loss_type="ForCausalLM", **_settings()))
-        given = tokens(batch, length) | (labels(batch, length) if train else {})
-    return import_torch(model, given, train=train, loss=None if train else _logits)
+        model = GPT2LMHeadModel(GPT2Config(loss_type="ForCausalLM", **off, **_settings(train, attention)))
+        given = tokens(batch, length, labels=train and loss is None)
+    return import_torch(model, given, train=train, loss=loss or (None if train else _logits))
 
 
-def bert(*, train: bool, batch: int, length: int) -> Graph:
+def bert(*, train: bool, batch: int, length: int, attention: str = "") -> Graph:
     """BERT base, masked-language-model head: 12 layers of 768, dropout 0.1."""
     from transformers import BertConfig, BertForMaskedLM
 
     with fake_tensors():
-        model = BertForMaskedLM(BertConfig(loss_type="ForMaskedLM", **_settings()))
-        given = tokens(batch, length) | {"token_type_ids": torch.zeros(batch, length, dtype=torch.long)}
-        given |= labels(batch, length) if train else {}
+        model = BertForMaskedLM(BertConfig(loss_type="ForMaskedLM", **_settings(train, attention)))
+        given = tokens(batch, length, labels=train)
     return import_torch(model, given, train=train, loss=None if train else _logits)
 
 
-def llama3(*, train: bool, batch: int, length: int, hidden: int, ffn: int, layers: int, heads: int) -> Graph:
+def llama3(
+    *, train: bool, batch: int, length: int, hidden: int, ffn: int, layers: int, heads: int, attention: str = ""
+) -> Graph:
     """Llama 3: 8 key-value heads, vocabulary 128,256, bfloat16 throughout."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -85,10 +77,10 @@ def llama3(*, train: bool, batch: int, length: int, hidden: int, ffn: int, layer
                 rope_parameters={"rope_type": "default", "rope_theta": 500_000.0},
                 tie_word_embeddings=False,
                 loss_type="ForCausalLM",
-                **_settings(),
+                **_settings(train, attention),
             )
         )
-        given = tokens(batch, length) | (labels(batch, length) if train else {})
+        given = tokens(batch, length, labels=train)
     return import_torch(model, given, train=train, loss=None if train else _logits)
 
 
@@ -171,6 +163,43 @@ SAMPLES: dict[str, Callable[[], Graph]] = {
 """File name without its ending → what makes it."""
 
 
+SETTINGS: dict[str, Callable[[], Graph]] = {
+    "GPT-2 small, plain operators, dropout 0.1": lambda: gpt2(train=True, batch=1, length=1024),
+    "GPT-2 small, plain operators, no dropout": lambda: gpt2(train=True, batch=1, length=1024, dropout=0.0),
+    "GPT-2 small, plain operators, dropout 0.1, sum of the logits in place of the loss": lambda: gpt2(
+        train=True, batch=1, length=1024, loss=_sum_of_logits
+    ),
+    "GPT-2 small, `sdpa` (plain math, for there is dropout)": lambda: gpt2(
+        train=True, batch=1, length=1024, attention="sdpa"
+    ),
+    "GPT-2 small, `sdpa`, no dropout (one fused operator)": lambda: gpt2(
+        train=True, batch=1, length=1024, attention="sdpa", dropout=0.0
+    ),
+    "BERT base, plain operators": lambda: bert(train=True, batch=8, length=512),
+    "BERT base, `sdpa` (plain math, for there is dropout)": lambda: bert(
+        train=True, batch=8, length=512, attention="sdpa"
+    ),
+    "Llama 3 8B, plain operators": lambda: llama3_8b(train=True, batch=1, length=2048),
+    "Llama 3 8B, `sdpa` (one fused operator)": lambda: llama3_8b(train=True, batch=1, length=2048, attention="sdpa"),
+}
+"""What the page ``docs/models.md`` tells of settings → what makes it."""
+
+
+def _sum_of_logits(output: Any) -> Any:
+    return output.logits.sum()
+
+
+def settings() -> None:
+    """Print one row of a table for each of :data:`SETTINGS`; storages are those with bytes of their own."""
+    from tmmu_core.graph.importers import step_checks
+
+    for told, made in SETTINGS.items():
+        graph = made()
+        own = sum(tensor.view is None for tensor in graph.tensors)
+        saved = step_checks.saved_bytes(graph)
+        print(f"| {told} | {len(graph.nodes):,} | {len(graph.tensors):,} | {own:,} | {saved:,} |", flush=True)
+
+
 def main(names: list[str]) -> None:
     import msgspec
 
@@ -184,4 +213,4 @@ def main(names: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    settings() if sys.argv[1:] == ["settings"] else main(sys.argv[1:])

@@ -23,12 +23,12 @@ MEBI = 1 << 20
 COUNTS = {
     # file: (nodes, tensors, parameters)
     "resnet50_train_b32_224": (517, 1_211, 25_557_032),
-    "gpt2_small_train_b1_s1024": (1_766, 2_079, 124_439_808),
-    "gpt2_small_inference_b1_s1024": (456, 692, 124_439_808),
-    "bert_base_train_b8_s512": (2_023, 2_373, 109_514_298),
-    "llama3_8b_train_b1_s2048": (6_787, 7_180, 8_030_261_248),
-    "llama3_405b_inference_b1_s2048": (9_348, 10_615, 405_853_388_800),
-    "llama3_405b_train_b1_s2048": (26_527, 28_048, 405_853_388_800),
+    "gpt2_small_train_b1_s1024": (1_676, 1_988, 124_439_808),
+    "gpt2_small_inference_b1_s1024": (459, 694, 124_439_808),
+    "bert_base_train_b8_s512": (1_980, 2_328, 109_514_298),
+    "llama3_8b_train_b1_s2048": (8_405, 8_701, 8_030_261_248),
+    "llama3_405b_inference_b1_s2048": (9_351, 10_617, 405_853_388_800),
+    "llama3_405b_train_b1_s2048": (32_845, 33_987, 405_853_388_800),
 }
 """Parameter counts are the published ones: each model is whole."""
 
@@ -59,7 +59,7 @@ def test_a_traced_sample_is_below_a_megabyte(file: str) -> None:
 
 
 def test_what_gpt2_saves() -> None:
-    assert step_checks.saved_bytes(sample("gpt2_small_train_b1_s1024")) // MEBI == 2_597
+    assert step_checks.saved_bytes(sample("gpt2_small_train_b1_s1024")) // MEBI == 2_525
 
 
 def test_gpt2s_tied_embedding_is_one_storage() -> None:
@@ -92,7 +92,7 @@ def test_only_element_wise_operators_permit_a_hand_off() -> None:
     permitting = {node.instr for node in sample("llama3_8b_train_b1_s2048").nodes if node.inplace != "none"}
     assert permitting == {
         *("add.Tensor", "mul.Scalar", "mul.Tensor", "pow.Tensor_Scalar"),
-        *("cos", "rsqrt", "silu", "silu_backward", "sin"),
+        *("clone", "cos", "rsqrt", "silu", "silu_backward", "sin"),
     }
 
 

@@ -213,6 +213,7 @@ def _trace(
         ) from error
 
     from tmmu_core.graph.importers.fx_joint import read_joint
+    from tmmu_core.graph.importers.fx_values import unlooked_at
 
     tensors = [*module.parameters(), *module.buffers(), *torch.utils._pytree.tree_leaves((args, kwargs))]
     mode = next((t.fake_mode for t in tensors if hasattr(t, "fake_mode")), None) or _fake_mode()
@@ -224,6 +225,7 @@ def _trace(
         with contextlib.ExitStack() as stack:
             stack.enter_context(mode)
             stack.enter_context(torch.set_grad_enabled(train))
+            stack.enter_context(unlooked_at())
             try:
                 joint = aot_export_joint_with_descriptors(stack, module, args, kwargs)
             except Exception as error:  # whatever the model's own code raises under fake tensors
