@@ -81,10 +81,69 @@ def test_bad_files_are_refused_one_by_one_and_the_explorer_goes_on(visit: Visit)
         expect(page.locator(".tm-error", has_text=said).first).to_be_visible()
     expect(page.locator(".tm-claim h1")).to_contain_text("resnet50")
     page.keyboard.press("Escape")
-    page.get_by_role("button", name="Dismiss").click()
+    page.get_by_role("button", name="Dismiss all").click()
     expect(page.locator(".tm-error")).to_have_count(0)
     page.get_by_role("link", name="Peak").click()
     expect(page.locator(".tm-claim h1")).to_contain_text("at the peak")
+
+
+def test_many_refusals_leave_the_page_in_view_and_go_one_by_one_or_at_once(visit: Visit) -> None:
+    page = visit()
+    names = ("truncated.onnx", "cycle.tmmu.json", "text.onnx", "array.json", "no_nodes.onnx", "empty.json", "if.onnx")
+    open_files(page, *(BROKEN / name for name in names if (BROKEN / name).exists()))
+    expect(page.locator(".tm-error").nth(3)).to_be_attached()
+    refused = page.locator(".tm-error").count()
+    expect(page.get_by_text(f"{refused} refused, and what was shown before stays")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.locator(".tm-claim h1")).to_be_in_viewport(ratio=1)
+    expect(page.locator(".tmmu-canvas").first).to_be_in_viewport()
+    expect(page.locator(".tm-error details ul").first).to_be_hidden()
+    page.locator(".tm-error summary").first.click()
+    expect(page.locator(".tm-error details ul").first).to_be_visible()
+    page.locator(".st-key-dismiss\\.0 button, .st-key-dismiss-0 button").first.click()
+    expect(page.locator(".tm-error")).to_have_count(refused - 1)
+    expect(page.locator(".tm-error", has_text="truncated.onnx")).to_have_count(0)
+    rest(page)
+    page.get_by_role("button", name="Dismiss all").click()
+    expect(page.locator(".tm-error")).to_have_count(0)
+
+
+def test_the_link_is_copied_by_its_button(visit: Visit) -> None:
+    page = visit("report", planner="greedy", tensor="r12")
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    block = page.locator('[data-testid="stCode"]', has_text="tensor=r12")
+    expect(block.get_by_role("button")).to_be_visible()
+    block.get_by_role("button").click()
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert copied.endswith("/?graph=sample:resnet50&planner=greedy&tensor=r12")
+    page.goto(copied)
+    expect(page.locator('.tm-card[data-tensor="r12"]')).to_be_visible()
+
+
+def test_what_a_code_generator_takes_is_downloaded(visit: Visit, tmp_path: Path) -> None:
+    page = visit("report", graph="sample:residual_block")
+    header = download(page, "C header")
+    assert header.suggested_filename == "residual_block_memory.h"
+    header.save_as(tmp_path / "memory.h")
+    assert (
+        "_Static_assert" in (tmp_path / "memory.h").read_text()
+        or "static_assert" in (tmp_path / "memory.h").read_text()
+    )
+
+
+PAGES = ("", "peak", "fragmentation", "compare", "planners", "shapes", "ranks", "graph", "report")
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_no_page_scrolls_sideways_on_a_phone(visit: Visit, path: str) -> None:
+    page = visit(path, graph="sample:dynamic_batch", baseline="planner:greedy", tensor="h1")
+    page.set_viewport_size({"width": 420, "height": 900})
+    rest(page)
+    expect(page.locator('[data-testid="stException"]')).to_have_count(0)
+    page.wait_for_function(
+        """() => { const main = document.querySelector('[data-testid="stMain"]');
+                   return main.scrollWidth - main.clientWidth <= 1; }"""
+    )
 
 
 def test_no_page_shows_a_traceback_or_scrolls_sideways(visit: Visit) -> None:
