@@ -212,7 +212,7 @@ def test_identical_plans_end_with_0(told: Any, tmp_path: Path) -> None:
 def test_diverged_plans_end_with_1_and_say_where(told: Any, tmp_path: Path) -> None:
     code, out, _ = told("compare", CHAIN, plan_file(tmp_path, CHAIN, "--planner", "naive"))
     assert code == 1
-    assert "first divergence at $.tensors['t1'].logical_slot: 0 → 1" in out
+    assert "first divergence at $.tensors['t1'].offset_bytes: 0 → 65536" in out
     assert "+512 KiB" in out
 
 

@@ -102,7 +102,7 @@ def test_no_reuse_moves_every_tensor_but_the_first() -> None:
     verdict = compare(chain_plan(4), chain_plan(4, planner="naive"))
     assert counts(verdict) == {"moved": 4}
     assert verdict.totals["moved"] == (4, 64)
-    assert verdict.first == Difference("$.tensors['t1'].logical_slot", 0, 1)
+    assert verdict.first == Difference("$.tensors['t1'].offset_bytes", 0, 128)
     change = next(verdict.changes("moved"))
     assert change.left is not None
     assert change.right is not None
@@ -191,3 +191,17 @@ def test_same_plan_sees_what_compare_passes_over() -> None:
     assert [d.path for d in same_plan(plan, replace(plan, notes={"arena": {"n": 1}}))] == ["$.notes"]
     other = replace(plan, storage=np.zeros_like(plan.storage))
     assert [d.path for d in same_plan(plan, other)] == ["$.storage"]
+
+
+def test_where_place_and_slot_differ_the_address_is_named() -> None:
+    plan = chain_plan()
+    first = compare(plan, edited(edited(plan, "t1", logical_slot=7), "t1", offset=4096)).first
+    assert first is not None
+    assert first.path == "$.tensors['t1'].offset_bytes"
+
+
+def test_a_slots_number_alone_is_named_too() -> None:
+    plan = chain_plan()
+    first = compare(plan, edited(plan, "t1", logical_slot=7)).first
+    assert first is not None
+    assert first.path == "$.tensors['t1'].logical_slot"

@@ -14,6 +14,7 @@ from tmmu_core.errors import AllocationOverflow
 from tmmu_core.plan import metrics
 from tmmu_core.plan.engine import plan_graph
 from tmmu_core.plan.metrics import live_bytes_of, live_count_of, storages_of
+from tmmu_core.plan.waste import waste_ledger
 
 RANGES = st.lists(st.tuples(st.integers(0, 12), st.integers(1, 6), st.integers(0, 2**62)), max_size=12)
 
@@ -169,3 +170,12 @@ def test_saved_activations_are_retained() -> None:
 def test_a_chain_in_one_slot_reuses_it() -> None:
     told = plan_graph(chain(9)).plan.metrics
     assert told["memory_reuse_ratio"] == 9 / 10
+
+
+def test_a_plan_without_steps_shows_what_its_summary_says() -> None:
+    plan = plan_graph(graph([tensor("w", role="parameter"), tensor("v", 2, "buffer")], [])).plan
+    arena = plan.arenas[0]
+    assert plan.steps == 0
+    assert metrics.live_bytes(plan, arena.name).tolist() == [arena.peak_live_bytes] == [24]
+    assert waste_ledger(plan, arena.name).live.tolist() == [24]
+    assert metrics.resource_ledger(plan).peak_live_bytes.tolist() == [24]

@@ -154,7 +154,11 @@ class Comparison:
 
 
 _BEFORE_ROWS = ("$.mode", "$.execution_order", "$.steps")
-_ROW_FIELDS = tuple(TensorRow.__dataclass_fields__)
+_ROW_FIELDS = tuple(
+    sorted(TensorRow.__dataclass_fields__, key=lambda name: (name in ("logical_slot", "generation"), name != "arena"))
+)
+"""In the order in which a difference is told: the arena and the address come first, the slot's number last, for it says
+what the other fields say already, in numbers that only one planner knows."""
 
 
 def _told(row: TensorRow | None) -> str | None:

@@ -250,6 +250,11 @@ class PlanStorages:
         return len(self.head)
 
 
+def moments(plan: Plan) -> int:
+    """How many moments a plan is looked at: its steps, or the one at which a plan without steps has all that lasts."""
+    return max(1, plan.steps)
+
+
 def storages_of(plan: Plan) -> PlanStorages:
     """Gather a plan's rows into storages: hulls of ranges and of bytes.
 
@@ -272,8 +277,8 @@ def storages_of(plan: Plan) -> PlanStorages:
     starts = plan.offset == offset[plan.storage]
     alignment = np.ones(n, np.uint64)
     np.maximum.at(alignment, plan.storage[starts], plan.alignment[starts])
-    birth = np.clip(birth, 0, plan.steps)
-    death = np.clip(death, birth, plan.steps)
+    birth = np.clip(birth, 0, moments(plan))
+    death = np.clip(death, birth, moments(plan))
     arena, slot = plan.arena[head], plan.logical_slot[head]
     slot_of, slots = slot_numbers(arena, slot)
     backing = np.ones(slots, np.uint64)
@@ -316,10 +321,10 @@ def arena_number(plan: Plan, arena: str) -> int:
 
 
 def live_bytes(plan: Plan, arena: str, storages: PlanStorages | None = None) -> U64:
-    """Shape (T,): bytes of the arena's storages alive at each step."""
+    """Shape (max(T, 1),): bytes of the arena's storages alive at each step; without steps, of what is there to stay."""
     s = storages or storages_of(plan)
     here = s.arena == arena_number(plan, arena)
-    return live_bytes_of(s.birth[here], s.death[here], s.size[here], plan.steps)
+    return live_bytes_of(s.birth[here], s.death[here], s.size[here], moments(plan))
 
 
 @dataclass(frozen=True)
@@ -459,19 +464,19 @@ class ResourceLedger:
 
 def resource_ledger(plan: Plan) -> ResourceLedger:
     """Seed II.J's counters for each step of a plan that was made; a quota that is breached makes none (§4)."""
-    s = storages_of(plan)
-    peak_bytes, peak_live = np.zeros(plan.steps, np.uint64), np.zeros(plan.steps, np.uint64)
+    s, steps = storages_of(plan), moments(plan)
+    peak_bytes, peak_live = np.zeros((2, steps), np.uint64)
     for number in range(len(plan.arenas)):
         here = s.arena == number
-        if not here.any() or not plan.steps:
+        if not here.any():
             continue
-        highest = np.zeros(plan.steps, np.uint64)
+        highest = np.zeros(steps, np.uint64)
         np.maximum.at(highest, s.birth[here], s.offset[here] + s.backing[here])
         peak_bytes += np.maximum.accumulate(highest)
-        live = live_bytes_of(s.birth[here], s.death[here], s.size[here], plan.steps)
+        live = live_bytes_of(s.birth[here], s.death[here], s.size[here], steps)
         peak_live += np.maximum.accumulate(live)
-    failures = np.full(plan.steps, int(plan.metrics.get("allocation_failures", 0)), np.int64)
-    return ResourceLedger(live_bytes_of(s.birth, s.death, s.backing, plan.steps), peak_bytes, peak_live, failures)
+    failures = np.full(steps, int(plan.metrics.get("allocation_failures", 0)), np.int64)
+    return ResourceLedger(live_bytes_of(s.birth, s.death, s.backing, steps), peak_bytes, peak_live, failures)
 
 
 def totals(plan: Plan) -> Mapping[str, int]:

@@ -28,7 +28,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tmmu_core.plan.metrics import PlanStorages, align_up, arena_number, live_bytes_of, slot_numbers, storages_of
+from tmmu_core.plan.metrics import PlanStorages, align_up, arena_number, live_bytes_of, moments, slot_numbers, storages_of
 from tmmu_core.plan.model import Plan
 
 I64 = NDArray[np.int64]
@@ -45,7 +45,7 @@ Kind = Literal["live", "alignment_gaps", "slot_rounding", "holes", "tail"]
 
 @dataclass(frozen=True, eq=False)
 class WasteLedger:
-    """One arena's accounts over all steps: columns of shape (T,), bytes."""
+    """One arena's accounts over all steps: columns of shape (max(T, 1),), bytes."""
 
     arena: str
     extent: int
@@ -106,9 +106,10 @@ def waste_ledger(plan: Plan, arena: str) -> WasteLedger:
     s, number = storages_of(plan), arena_number(plan, arena)
     here = np.flatnonzero(s.arena == number)
     extent = plan.arenas[number].extent_bytes
-    live = live_bytes_of(s.birth[here], s.death[here], s.size[here], plan.steps)
-    occupied = live_bytes_of(s.birth[here], s.death[here], s.backing[here], plan.steps)
-    gaps, top = _follow(s, here, plan.steps)
+    steps = moments(plan)
+    live = live_bytes_of(s.birth[here], s.death[here], s.size[here], steps)
+    occupied = live_bytes_of(s.birth[here], s.death[here], s.backing[here], steps)
+    gaps, top = _follow(s, here, steps)
     used = occupied + gaps
     return WasteLedger(
         arena=arena,
