@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from tests.build import chain, graph, node, residual, tensor
 from tests.judge.faults import changed, refigured, rehashed
+from tmmu_core.graph.model import Graph
 from tmmu_core.judge.lint import RULES, lint_plan, lint_verdict
 from tmmu_core.plan.engine import plan_graph
 
@@ -66,3 +68,29 @@ def test_a_hash_that_does_not_fit_breaks_the_addresses_rule() -> None:
 def test_every_rule_says_where_it_comes_from() -> None:
     assert all(rule.says.endswith(".") and rule.source for rule in RULES)
     assert lint_verdict(plan_graph(residual()).plan, residual()).checked == tuple(rule.name for rule in RULES)
+
+
+def out_of_phase(**more: Any) -> Graph:
+    """``b`` needs nothing but the input, so that by ids it runs before the forward node ``f``."""
+    nodes = [
+        node("b", "x", "g", phase="backward", inplace="none"),
+        node("f", "x", "y", inplace="none"),
+    ]
+    return graph([tensor("x", role="input"), tensor("g", role="gradient"), tensor("y")], nodes, "x", "y g", **more)
+
+
+def test_a_backward_node_that_runs_before_a_forward_node_by_its_id_is_a_warning() -> None:
+    found = lint_plan(plan_graph(out_of_phase(), mode="backward").plan, out_of_phase())
+    assert [(f.rule, f.severity, f.step) for f in found] == [("backward_before_forward", "warning", 1)]
+    assert '"b"' in found[0].message
+    assert '"f"' in found[0].message
+
+
+def test_where_an_order_is_given_it_is_none() -> None:
+    told = out_of_phase(execution_order=("b", "f"))
+    assert lint_plan(plan_graph(told, mode="backward").plan, told) == ()
+
+
+def test_where_the_plan_was_given_another_order_it_is_none() -> None:
+    plan = plan_graph(out_of_phase(), mode="backward", order=("f", "b")).plan
+    assert lint_plan(plan, out_of_phase()) == ()

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.finding import Finding, Verdict, shortened
+from tmmu_core.judge.steps import timeline_order
 from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.plan.model import Plan
 
@@ -60,13 +61,20 @@ RULES: tuple[LintRule, ...] = (
         "contract §1",
     ),
     LintRule(
+        "backward_before_forward",
+        "No order is given, and by the order of ids a backward node runs before a forward node.",
+        "contract §2",
+    ),
+    LintRule(
         "slots_over_optimal",
         "must_not_alias pairs cost slots above the optimum.",
         "contract §3",
         ("slots_over_optimal",),
     ),
 )
-"""The first four are errors when broken, the last two are warnings."""
+"""The first four are errors when broken, the others are warnings."""
+
+_ASKS_THE_GRAPH = ("undeclared_inplace", "backward_before_forward")
 
 _RULE_OF = {rule: lint.name for lint in RULES for rule in lint.made_of}
 
@@ -78,7 +86,7 @@ def lint_plan(
     verified = verify_plan(plan, graph, dims=dims, cut_from=cut_from)
     found = [replace(finding, rule=_RULE_OF[finding.rule]) for finding in verified.findings]
     if graph is not None:
-        found += _undeclared(plan, graph)
+        found += [*_undeclared(plan, graph), *_out_of_phase(plan, graph)]
     return shortened(found)
 
 
@@ -86,7 +94,7 @@ def lint_verdict(
     plan: Plan, graph: Graph | None = None, *, dims: Mapping[str, int] | None = None, cut_from: bytes | None = None
 ) -> Verdict:
     """The same with the list of rules tried; ``ok`` when there are at most warnings."""
-    tried = [rule.name for rule in RULES if graph is not None or rule.name != "undeclared_inplace"]
+    tried = [rule.name for rule in RULES if graph is not None or rule.name not in _ASKS_THE_GRAPH]
     return Verdict(lint_plan(plan, graph, dims=dims, cut_from=cut_from), tuple(tried))
 
 
@@ -107,3 +115,23 @@ def _undeclared(plan: Plan, graph: Graph) -> Iterator[Finding]:
                 arena=plan.arenas[plan.arena[plan.row_of[x]]].name if x in plan.row_of else "",
                 step=step,
             )
+
+
+def _out_of_phase(plan: Plan, graph: Graph) -> Iterator[Finding]:
+    """Warning ``backward_before_forward``: ready ties go to the lowest id, and nothing else holds a backward node back.
+
+    It is told once, with the first backward node and the first forward node after it.
+    """
+    phase = {node.node_id: node.phase for node in graph.nodes}
+    ran = [node_id for node_id in plan.execution_order if node_id in phase]
+    early = next((k for k, node_id in enumerate(ran) if phase[node_id] == "backward"), len(ran))
+    late = next((k for k in range(early, len(ran)) if phase[ran[k]] == "forward"), None)
+    if late is None or graph.execution_order is not None or ran != timeline_order(graph, "backward", None):
+        return
+    yield Finding(
+        "backward_before_forward",
+        "warning",
+        f'no order is given, and by the order of ids the backward node "{ran[early]}" runs before the forward node '
+        f'"{ran[late]}"; give the graph an execution_order.',
+        step=early + plan.has_inputs_step,
+    )
