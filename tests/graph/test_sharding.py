@@ -169,6 +169,21 @@ def test_a_view_that_no_axis_lets_follow_is_refused():
     assert refusal(lambda: shapes(reshaped((8, 3), (3, 2, 2, 2)), spec(tensors={"x": split(0)}))) == "shard_view"
 
 
+def test_a_contract_passes_over_what_a_view_could_not_follow():
+    by_rows = spec(contracts={"activations": split(0)})
+    assert shapes(reshaped((8, 3), (3, 2, 2, 2)), by_rows)[0] == {"x": (8, 3), "v": (3, 2, 2, 2), "y": (1,)}
+    assert shapes(reshaped((8, 3), (8, 3)), by_rows)[0] == {"x": (2, 3), "v": (2, 3), "y": (1,)}
+
+
+def test_a_contract_passes_over_what_a_view_could_follow_on_the_first_rank_only():
+    # 6 rows of 3 in 4 parts are 2, 2, 1, 1; 9 rows of 2 are 3, 2, 2, 2: the first rank has 6 numbers of both.
+    assert shapes(reshaped((6, 3), (9, 2)), spec(contracts={"activations": split(0)}))[0]["x"] == (6, 3)
+    assert {local["x"] for local in shapes(reshaped((5, 4), (5, 2, 2)), spec(contracts={"activations": split(0)}))} == {
+        (2, 4),
+        (1, 4),
+    }
+
+
 def test_a_view_of_a_view_follows_to_the_root():
     tensors = [
         Tensor("x", (8, 6), role="input"),

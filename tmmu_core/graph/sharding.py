@@ -17,8 +17,8 @@ What a tensor's sharding is, the first that speaks of it says:
 2. ``rules``, the first whose pattern (``*``, ``?``, ``[…]``) fits;
 3. the tensor's own ``shard`` field;
 4. for ``x@grad`` and ``x@remat`` what is true of ``x``, for a view what keeps it inside its base;
-5. the contract of its kind. A contract speaks of many tensors, so it passes over those without the axis and those with
-   fewer rows than parts, where 1 to 3 are refused.
+5. the contract of its kind. A contract speaks of many tensors, so it passes over those without the axis, those with
+   fewer rows than parts and those with a view that could not follow, where 1 to 3 are refused.
 
 An axis of d rows in p parts: every rank gets ``d // p`` rows, the first ``d % p`` ranks one more. Fewer rows than parts
 would leave a rank with nothing and are refused. One tensor may be split along several axes, over different mesh axes:
@@ -28,9 +28,10 @@ then a list of ``{"axis", "mesh"}`` stands in place of one.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
+from itertools import product
 from math import prod
 from typing import Any
 
@@ -273,6 +274,7 @@ def shard(graph: Graph, spec: ShardSpec, dims: Mapping[str, int] | None = None) 
     point = checks.resolve_dims(graph, dims)
     shapes = tuple(checks.resolve_shape(tensor, point, i) for i, tensor in enumerate(graph.tensors))
     splits: list[Split | None] = []
+    contracted: list[int] = []
     for tensor, shape in zip(graph.tensors, shapes, strict=True):
         said = _said(tensor, spec)
         if said is not None:
@@ -281,13 +283,59 @@ def shard(graph: Graph, spec: ShardSpec, dims: Mapping[str, int] | None = None) 
     for i, tensor in enumerate(graph.tensors):
         if splits[i] is None and tensor.view is None:
             splits[i] = _unsaid(graph, i, splits, shapes, known, spec)
-    return Sharding(
+            if splits[i] and splits[i] == _contract(tensor, shapes[i], spec):
+                contracted.append(i)
+    found = Sharding(
         graph=graph,
         spec=spec,
         shapes=shapes,
         splits=tuple(split or () for split in splits),
         follows=tuple(split is None for split in splits),
     )
+    whole = _left_behind(found, contracted)
+    if not whole:
+        return found
+    return replace(found, splits=tuple(() if i in whole else split for i, split in enumerate(found.splits)))
+
+
+def _left_behind(sharding: Sharding, bases: Sequence[int]) -> set[int]:
+    """Those of ``bases`` with a view that cannot follow their split on some rank. Views that speak for themselves are
+    not asked: where one of those does not fit, that is told when it is cut."""
+    views: dict[int, list[int]] = {base: [] for base in bases}
+    for i in sharding.bases_first:
+        if sharding.root[i] in views:
+            views[sharding.root[i]].append(i)
+    found = set()
+    for base, followers in views.items():
+        if followers and all(sharding.follows[i] for i in followers):
+            places = _places_to_try(sharding, base, followers)
+            if not all(_all_follow(sharding, base, followers, place) for place in places):
+                found.add(base)
+    return found
+
+
+def _places_to_try(sharding: Sharding, base: int, followers: Sequence[int]) -> list[dict[str, int]]:
+    """Places in the mesh that stand for all: shares change only where a remainder ends."""
+    split, shape = sharding.splits[base], sharding.shapes[base]
+    nowhere = {name: 0 for name, _ in sharding.spec.mesh}
+    if not any(shape[axis] % sharding.parts(mesh) for axis, mesh in split):
+        return [nowhere]
+    rows = {d for i in (base, *followers) for d in sharding.shapes[i]}
+    names = [mesh for _, mesh in split]
+    steps = [sorted({0, *(d % sharding.parts(mesh) for d in rows)}) for mesh in names]
+    return [{**nowhere, **dict(zip(names, at, strict=True))} for at in product(*steps)]
+
+
+def _all_follow(sharding: Sharding, base: int, followers: Sequence[int], place: Mapping[str, int]) -> bool:
+    split = sharding.splits[base]
+    local = {base: _cut(sharding.graph.tensors[base], sharding.shapes[base], split, sharding.spec, place)}
+    splits = {base: split}
+    try:
+        for i in followers:
+            local[i], splits[i] = _view_on(sharding, i, local[sharding.base(i)], splits[sharding.base(i)], place)
+    except InvalidIrShapes:
+        return False
+    return True
 
 
 def _said(tensor: Tensor, spec: ShardSpec) -> Split | None:
@@ -328,8 +376,12 @@ def _unsaid(
                 split = _unsaid(graph, leader, splits, shapes, known, spec)
             if split:
                 return split
+    return _contract(tensor, shapes[i], spec)
+
+
+def _contract(tensor: Tensor, shape: tuple[int, ...], spec: ShardSpec) -> Split:
+    """What the contract of its kind makes of a tensor."""
     contract = spec.contracts.get(KIND_OF_ROLE[tensor.role], ())
-    shape = shapes[i]
     return tuple((axis, mesh) for axis, mesh in contract if axis < len(shape) and shape[axis] >= spec.sizes[mesh])
 
 
