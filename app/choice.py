@@ -36,6 +36,8 @@ class Choice:
     """What differs from the planner's defaults, as a JSON object with sorted keys (:func:`options_text`)."""
     alignment: int | None = None
     """Bytes, for every arena; the contract's 128 where it is not said."""
+    arenas: str = ""
+    """The arenas that are declared, as the JSON object that ``--arenas`` reads; empty for the contract's three."""
     capacities: Pairs = ()
     """Arena → bytes."""
     page_size: int | None = None
@@ -82,14 +84,14 @@ class Choice:
         """The part that decides the plan, as a key."""
         return (
             *(self.source, self.mode, self.preset, self.planner, self.alignment, self.capacities),
-            *(self.page_size, self.budget, self.dims, self.options),
+            *(self.page_size, self.budget, self.dims, self.options, self.arenas),
             *((self.shard, self.rank) if self.rank is not None else ("", None)),
         )
 
 
 _TEXTS = (
     *("source", "mode", "preset", "planner", "baseline", "view", "colour", "selected", "search", "arena"),
-    *("options", "marked", "shard", "dim", "shapes", "policy", "plan_at"),
+    *("options", "arenas", "marked", "shard", "dim", "shapes", "policy", "plan_at"),
 )
 _NUMBERS = ("alignment", "page_size", "budget", "step", "rank", "look")
 _PAIRS = ("capacities", "dims")
@@ -149,6 +151,8 @@ def _read(name: str, text: str) -> Any:
         allowed = _ALLOWED.get(name, ())
         if allowed and text not in allowed:
             raise ValueError(f"choose one of {', '.join(allowed)}.")
+        if name == "arenas" and text:
+            return options_text(read_declared(text))
         return _options(text) if name == "options" else text
     if name in _NUMBERS:
         return _number(text)
@@ -184,17 +188,35 @@ def _number(text: str) -> int:
     return value
 
 
-def arena_config(choice: Choice, arenas: tuple[str, ...]) -> dict[str, dict[str, int]] | None:
+def read_declared(text: str) -> dict[str, dict[str, Any]]:
+    """An arena configuration as typed. Raises ``ValueError`` with a sentence; figures are checked when it is used."""
+    try:
+        config = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"it is not JSON: {error.msg} at line {error.lineno}, column {error.colno}.") from error
+    if not isinstance(config, dict) or not all(isinstance(arena, dict) for arena in config.values()):
+        raise ValueError("it is not a JSON object with an object per arena.")
+    return config
+
+
+def declared_of(choice: Choice) -> dict[str, dict[str, Any]]:
+    """The arenas that a choice declares itself; none for the contract's three."""
+    return read_declared(choice.arenas) if choice.arenas else {}
+
+
+def arena_config(choice: Choice, arenas: tuple[str, ...]) -> dict[str, dict[str, Any]] | None:
     """The arena configuration for ``plan_graph``, as little as was chosen; ``None`` where nothing was.
 
     ``arenas`` are the names in use; all of them are declared, for a configuration that is not empty must be whole.
     """
+    declared = declared_of(choice)
+    arenas = tuple(declared) or arenas
     capacities = {name: n for name, n in choice.capacities if name in arenas}
     if has_defaults(choice.but(capacities=tuple(capacities.items()))):
         return None
-    config: dict[str, dict[str, int]] = {}
+    config: dict[str, dict[str, Any]] = {}
     for name in arenas:
-        config[name] = {}
+        config[name] = dict(declared.get(name, {}))
         if name in capacities:
             config[name]["capacity_bytes"] = capacities[name]
         if choice.alignment is not None:
@@ -206,4 +228,4 @@ def arena_config(choice: Choice, arenas: tuple[str, ...]) -> dict[str, dict[str,
 
 def has_defaults(choice: Choice) -> bool:
     """Whether nothing about the arenas was chosen."""
-    return choice.alignment is None and choice.page_size is None and not choice.capacities
+    return choice.alignment is None and choice.page_size is None and not choice.capacities and not choice.arenas

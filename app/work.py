@@ -19,12 +19,12 @@ import numpy as np
 import streamlit as st
 
 from app import words
-from app.choice import Choice, arena_config, has_defaults, options_of
+from app.choice import Choice, arena_config, declared_of, has_defaults, options_of
 from app.jobs import Desk, Job
 from app.judging import Judgement, judge_politely
 from app.worlds import spec_of
-from tmmu_core.errors import TmmuError, UnreadableInput
-from tmmu_core.graph.model import Graph
+from tmmu_core.errors import ArenaTooSmall, TmmuError, UnreadableInput
+from tmmu_core.graph.model import PERSISTENT_ROLES, Graph
 from tmmu_core.liveness.timeline import default_mode, default_preset
 from tmmu_core.plan.compare import Comparison, compare
 from tmmu_core.plan.engine import Solution, plan_graph
@@ -206,8 +206,25 @@ def take(files: list[tuple[str, bytes]]) -> tuple[list[Opened], list[dict[str, A
                 first_plan.answer()  # a graph that cannot be planned at all is refused like one that cannot be read
             opened.append(thing)
         except TmmuError as error:
-            cards.append(card_of(error, f"{name} was not opened", name))
+            if lacks_arenas(error):  # it can be planned once the arenas that it names are declared
+                opened.append(thing)
+            else:
+                cards.append(card_of(error, f"{name} was not opened", name))
     return opened, cards
+
+
+def lacks_arenas(error: TmmuError) -> bool:
+    """Whether a graph names an arena that is not declared (contract §4: capacity 0)."""
+    return isinstance(error, ArenaTooSmall) and error.diagnostics.get("capacity") == 0
+
+
+def arenas_named(graph: Graph) -> dict[str, dict[str, Any]]:
+    """Every arena that a graph's tensors can need, without limits: those they name, and those of their roles."""
+    by_role = {"gradient": "gradients"} | dict.fromkeys(PERSISTENT_ROLES, "parameters")
+    roles = {by_role.get(tensor.role, "activations") for tensor in graph.tensors if tensor.arena is None}
+    named = {tensor.arena for tensor in graph.tensors if tensor.arena is not None}
+    backward = {"gradients"} if "parameters" in roles else set()
+    return {name: {} for name in sorted(roles | named | backward)}
 
 
 def card_of(error: TmmuError, title: str, source: str = "") -> dict[str, Any]:
@@ -340,7 +357,8 @@ def baseline_of(choice: Choice) -> Choice | None:
     if choice.baseline.startswith("planner:"):
         return choice.under(choice.baseline.removeprefix("planner:"))
     return choice.but(
-        source=choice.baseline, **{name: getattr(Choice(), name) for name in ("capacities", "dims", "budget", "rank")}
+        source=choice.baseline,
+        **{name: getattr(Choice(), name) for name in ("arenas", "capacities", "dims", "budget", "rank")},
     )
 
 
@@ -389,12 +407,17 @@ def arenas_in_use(choice: Choice, opened: Opened) -> tuple[str, ...]:
         return (opened.problem.arena,)
     if opened.plan is not None:
         return tuple(arena.name for arena in opened.plan.arenas)
+    if choice.arenas:
+        return tuple(declared_of(choice))
     planned = desk().known(plan_key(choice))
     if planned is not None and planned.worked:
         solution = planned.answer().solution
         if solution is not None and choice.rank is None:
             return tuple(solution.liveness.arenas)
-    return _arena_names(choice.source, choice.mode, choice.preset)
+    try:
+        return _arena_names(choice.source, choice.mode, choice.preset)
+    except ArenaTooSmall:
+        return ()
 
 
 @st.cache_resource(show_spinner=False, max_entries=64)

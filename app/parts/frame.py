@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
 import streamlit as st
 
 from app import markup, state, words, work
-from app.choice import Choice
+from app.choice import Choice, declared_of, options_text, read_declared
 from app.jobs import Job
 from app.parts import focus, options
 from app.work import Opened, Shown
@@ -43,6 +44,15 @@ def shown() -> Shown:
     except TmmuError as error:
         card = work.card_of(error, "This choice could not be planned", opened.name)
         _cards([card])
+        if work.lacks_arenas(error) and opened.graph is not None:
+            st.button(
+                "Declare the arenas that the graph names",
+                key="declare",
+                type="primary",
+                help="Each without a limit and with the contract's defaults; change them under Arenas.",
+                on_click=state.choose,
+                kwargs={"arenas": options_text(work.arenas_named(opened.graph))},
+            )
         return _last_good(chosen)
     _cards([])
     state.worked(chosen)
@@ -123,6 +133,7 @@ _PROBLEM_FIELDS = (
     "preset",
     "planner",
     "alignment",
+    "arenas",
     "capacities",
     "page_size",
     "budget",
@@ -271,7 +282,8 @@ def _pick(
 
 
 def _arenas_label(full: Choice) -> str:
-    said = [f"align {full.alignment}"] if full.alignment is not None else []
+    said = ["declared"] if full.arenas else []
+    said += [f"align {full.alignment}"] if full.alignment is not None else []
     said += [words.count(len(full.capacities), "capacity", "capacities")] if full.capacities else []
     said += [f"page {words.short_bytes(full.page_size)}"] if full.page_size is not None else []
     said += ["budget"] if full.budget is not None else []
@@ -297,6 +309,7 @@ def _arena_controls(full: Choice, opened: Opened) -> None:
         _size(f"Capacity of {arena}", f"capacity.{arena}", capacities.get(arena), lambda n, a=arena: _capacity(a, n))
     if opened.graph is None:
         return
+    _declared(full)
     _size("Page size", "page_size", full.page_size, lambda n: state.choose(page_size=n))
     _size("Budget over all arenas", "budget", full.budget, lambda n: state.choose(budget=n))
     dims = dict(full.dims)
@@ -310,6 +323,35 @@ def _arena_controls(full: Choice, opened: Opened) -> None:
         )
     if not opened.graph.dims:
         st.caption("This graph names no dimensions.")
+
+
+def _declared(full: Choice) -> None:
+    typed = json.dumps(declared_of(full), indent=1, ensure_ascii=False) if full.arenas else ""
+    st.text_area(
+        "Arenas, as JSON",
+        key=state.seat("arenas", state.draft("arenas") or typed),
+        placeholder=DECLARED,
+        help="What --arenas reads. Not empty, it declares every arena that there is; a tensor may name one of them.",
+        height=100,
+        on_change=_declare,
+    )
+
+
+DECLARED = '{"activations": {"capacity_bytes": 1048576, "alignment_bytes": 64}, "parameters": {}}'
+
+
+def _declare() -> None:
+    text = str(state.value_of("arenas") or "").strip()
+    try:
+        value = options_text(read_declared(text)) if text else ""
+    except ValueError as error:
+        state.draft("arenas", text)
+        state.refuse(
+            {"title": "The arenas were not changed", "message": f"{error}", "hint": f"Write it like {DECLARED}."}
+        )
+        return
+    state.draft("arenas", "")
+    state.choose(arenas=value)
 
 
 def _number(name: str) -> int | None:

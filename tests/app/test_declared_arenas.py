@@ -1,0 +1,95 @@
+"""Arenas that a graph names itself: declared with a click or as JSON, in the link, in the command that repeats."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import streamlit as st
+from streamlit.testing.v1 import AppTest
+
+from app import repeat, work
+from app.choice import Choice, arena_config, from_query, options_text, to_query
+from tests.app.test_pages import claim, html, opened
+
+OWN = json.dumps(
+    {
+        "ir_schema": "uml_model_ir/1",
+        "name": "own",
+        "tensors": [
+            {"id": "x", "shape": [64], "role": "input"},
+            {"id": "h", "shape": [64], "arena": "sram"},
+            {"id": "w", "shape": [16], "role": "parameter", "arena": "flash"},
+            {"id": "y", "shape": [64], "role": "output"},
+        ],
+        "nodes": [
+            {"node_id": "a", "instr": "MUL", "inputs": ["x", "w"], "outputs": ["h"], "inplace": "none"},
+            {"node_id": "b", "instr": "RELU", "inputs": ["h"], "outputs": ["y"], "inplace": "none"},
+        ],
+        "inputs": ["x"],
+        "outputs": ["y"],
+    }
+).encode()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _fresh() -> Iterator[None]:
+    st.cache_resource.clear()
+    yield
+    st.cache_resource.clear()
+
+
+def uploaded() -> AppTest:
+    at = opened()
+    at.file_uploader(key="upload.0").upload("own.json", OWN).run()
+    return at
+
+
+def test_a_graph_with_arenas_of_its_own_is_opened_and_planned_with_one_click() -> None:
+    at = uploaded()
+    assert "ARENA_TOO_SMALL 1304" in html(at)
+    at.button(key="declare").click().run()
+    assert "ARENA_TOO_SMALL" not in html(at)
+    assert claim(at).startswith("own: ")
+    assert json.loads(at.query_params["arenas"]) == {"activations": {}, "flash": {}, "sram": {}}
+
+
+def test_what_is_declared_is_typed_as_json_and_capacities_lie_over_it() -> None:
+    at = uploaded()
+    at.text_area(key="w.arenas").input('{"activations": {}, "flash": {}, "sram": {"alignment_bytes": 512}}').run()
+    assert claim(at).startswith("own: ")
+    at.text_input(key="w.capacity.sram").input("100").run()
+    assert "the plan needs 256 B" in html(at)
+
+
+def test_what_is_not_json_is_told_and_kept_to_be_mended() -> None:
+    at = opened()
+    at.text_area(key="w.arenas").input('{"sram"').run()
+    assert "The arenas were not changed" in html(at)
+    assert at.text_area(key="w.arenas").value == '{"sram"'
+    assert "arenas" not in at.query_params
+
+
+def test_a_link_holds_what_is_declared() -> None:
+    chosen = Choice(arenas=options_text({"b": {}, "a": {"capacity_bytes": 8}}), alignment=64)
+    assert from_query(to_query(chosen)) == (chosen, ())
+    assert arena_config(chosen, ("a",)) == {
+        "a": {"capacity_bytes": 8, "alignment_bytes": 64},
+        "b": {"alignment_bytes": 64},
+    }
+
+
+@pytest.mark.parametrize("text", ["[]", '{"a": 1}', "{"])
+def test_a_link_that_declares_nonsense_is_told(text: str) -> None:
+    chosen, complaints = from_query({"arenas": text})
+    assert chosen == Choice()
+    assert len(complaints) == 1
+
+
+def test_the_command_reads_what_was_declared(tmp_path: Path) -> None:
+    source = work.shelf().put("own.json", OWN)
+    shown = work.make_plan(Choice(source=source, arenas=options_text({"activations": {}, "flash": {}, "sram": {}})))
+    assert "--arenas arenas.json" in repeat.command(shown)
+    assert json.loads(repeat.files(shown)["arenas.json"]) == {"activations": {}, "flash": {}, "sram": {}}
