@@ -7,6 +7,7 @@ whole, or when its order is resolved: a person who opens it sees one refusal all
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 from tmmu_core.errors import ContractError, TmmuError, UnreadableInput
 from tmmu_core.graph.importers import READERS, read_graph_file
 from tmmu_core.liveness.timeline import build_timeline
+from tmmu_core.plan.reading import read_any
 
 BROKEN = Path(__file__).parent.parent / "data" / "broken"
 EXPECTED: dict[str, dict[str, Any]] = json.loads((BROKEN / "expected.json").read_text(encoding="utf-8"))
@@ -22,8 +24,20 @@ EXPECTED: dict[str, dict[str, Any]] = json.loads((BROKEN / "expected.json").read
 
 def refusal(name: str) -> TmmuError:
     with pytest.raises(TmmuError) as caught:
-        build_timeline(read_graph_file(BROKEN / name), "inference", "inference")
+        opened(name)
     return caught.value
+
+
+def opened(name: str) -> None:
+    if is_dump(name):
+        read_any((BROKEN / name).read_bytes(), name)
+    else:
+        build_timeline(read_graph_file(BROKEN / name), "inference", "inference")
+
+
+def is_dump(name: str) -> bool:
+    """Whether it is a text of XLA's, which is a finished plan and no graph."""
+    return name.startswith("xla_")
 
 
 @pytest.mark.parametrize("name", EXPECTED)
@@ -50,7 +64,7 @@ def test_a_refusal_says_the_way_out(name: str) -> None:
 UNREADABLE = [name for name, expected in EXPECTED.items() if expected["error"] == "UnreadableInput"]
 
 
-@pytest.mark.parametrize("name", [name for name in UNREADABLE if not name.endswith(".gz")])
+@pytest.mark.parametrize("name", [name for name in UNREADABLE if not name.endswith(".gz") and not is_dump(name)])
 def test_a_file_that_cannot_be_read_names_every_reader_with_its_reason(name: str) -> None:
     error = refusal(name)
     assert isinstance(error, UnreadableInput)
@@ -60,6 +74,15 @@ def test_a_file_that_cannot_be_read_names_every_reader_with_its_reason(name: str
 
 def test_every_broken_file_is_expected() -> None:
     assert sorted(path.name for path in BROKEN.iterdir() if path.name != "expected.json") == sorted(EXPECTED)
+
+
+def test_an_exported_program_without_pytorch_is_told_with_the_command_that_adds_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(UnreadableInput, match="needs PyTorch, which is not installed") as caught:
+        read_graph_file(BROKEN.parent / "torch" / "two_layers.pt2")
+    assert "pip install 'tmmu-plan-explorer[torch]'" in caught.value.hint
 
 
 def test_a_missing_file_is_told_by_its_name() -> None:

@@ -13,6 +13,8 @@ import msgspec
 import numpy as np
 import onnx
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from tests.graph.nested_run import Feeds, NestedRun, reference
@@ -532,3 +534,78 @@ def test_a_wrong_range_is_found_by_running_it(case: str, closing: str, tensor: s
     )
     run.run()
     assert run.differences
+
+
+# --- models that nobody thought of -------------------------------------------------------------------------------
+
+
+class Growing:
+    """A model with scopes in scopes as hypothesis draws it; every value is 2 × 3 floats, every name is used once."""
+
+    def __init__(self, draw: st.DrawFn) -> None:
+        self.draw, self.names = draw, 0
+
+    def name(self, kind: str) -> str:
+        self.names += 1
+        return f"{kind}{self.names}"
+
+    def one_of(self, values: list[str]) -> str:
+        return self.draw(st.sampled_from(values))
+
+    def nodes(self, known: list[str], depth: int) -> tuple[list[onnx.NodeProto], list[str]]:
+        """Some nodes on top of what is ``known``, and what is known then."""
+        grown: list[onnx.NodeProto] = []
+        known = list(known)
+        for _ in range(self.draw(st.integers(1, 3))):
+            kinds = ["Tanh", "Identity", "Sub", "Mul"] + (["If", "Loop"] if depth else [])
+            kind = self.one_of(kinds)
+            if kind == "If":
+                both = [self.body(known, depth - 1, 1) for _ in range(2)]
+                made = [self.name("v")]
+                grown.append(
+                    op("If", self.one_of(["c", "d"]), made[0], name=self.name("if"), then_branch=both[0],
+                       else_branch=both[1])
+                )  # fmt: skip
+            elif kind == "Loop":
+                count = self.draw(st.integers(1, 2))
+                states = [self.name("s") for _ in range(count)]
+                inner = self.body([*known, *states], depth - 1, count, states)
+                made = [self.name("v") for _ in states]
+                reads = ["n" + str(self.draw(st.integers(0, 3))), "c", *(self.one_of(known) for _ in states)]
+                grown.append(op("Loop", " ".join(reads), " ".join(made), name=self.name("loop"), body=inner))
+            else:
+                made = [self.name("v")]
+                reads = [self.one_of(known) for _ in range(2 if kind in ("Sub", "Mul") else 1)]
+                grown.append(op(kind, " ".join(reads), made[0]))
+            known += made
+        return grown, known
+
+    def body(self, known: list[str], depth: int, results: int, states: Sequence[str] = ()) -> onnx.GraphProto:
+        grown, inner = self.nodes(known, depth)
+        given = [self.one_of(inner[-3:]) for _ in range(results)]
+        if not states:
+            return body(grown, [], given)
+        counter, on, still = self.name("i"), self.name("on"), self.name("still")
+        ends = [value(counter, [], INT64), value(on, [], BOOL), *(value(state, None) for state in states)]
+        return body([*grown, op("Identity", on, still)], ends, [still, *given])
+
+    def model(self) -> onnx.ModelProto:
+        grown, known = self.nodes(["x"], 2)
+        ends = [value("x", [2, 3]), value("c", [], BOOL), value("d", [], BOOL)]
+        counts = {f"n{k}": np.array(k, np.int64) for k in range(4)}
+        return model([*grown, op("Add", f"{known[-1]} x", "z")], ends, [value("z", None)], counts)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(st.data())
+def test_any_nesting_is_right_however_it_runs(data: st.DataObject) -> None:
+    proto = data.draw(st.composite(lambda draw: Growing(draw).model())())
+    planner = data.draw(st.sampled_from(PLANNERS))
+    graph = read(proto)
+    plan = plan_graph(graph, planner=planner).plan
+    for c, d in ((True, True), (True, False), (False, True)):
+        feeds = {"x": floats(2, 3), "c": np.array(c), "d": np.array(d)}
+        run = NestedRun(proto, graph, plan, feeds)
+        results = run.run()
+        assert run.differences == []
+        assert [here.tobytes() for here in results] == [there.tobytes() for there in reference(proto, feeds)]

@@ -6,6 +6,7 @@ What is no JSON or CBOR at all is ``UnreadableInput`` with line, column and byte
 
 from __future__ import annotations
 
+import codecs
 import gc
 import io
 import re
@@ -84,11 +85,24 @@ def pack(data: bytes) -> bytes:
 
 
 def kind(data: bytes) -> str:
-    """``"json"`` for what begins like a JSON object, ``"cbor"`` for what begins like a CBOR map, else ``""``."""
+    """``"json"`` for what begins like a JSON object, ``"cbor"`` for what begins like a CBOR map, else ``""``.
+
+    JSON in UTF-16 counts as such, so that its reader can say what is wrong with it.
+    """
     if data.removeprefix(BYTE_ORDER_MARK).lstrip(b" \t\r\n").startswith(b"{"):
+        return "json"
+    if is_utf16(data):
         return "json"
     first = data.removeprefix(CBOR_SELF_DESCRIBED)[:1]
     return "cbor" if first and 0xA0 <= first[0] <= 0xBF else ""
+
+
+def is_utf16(data: bytes) -> bool:
+    """Whether this is text in UTF-16: by its mark, or because it then begins like a JSON object."""
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return True
+    head = data[:64]
+    return any(head.decode(how, "ignore").lstrip(" \t\r\n").startswith("{") for how in ("utf-16-le", "utf-16-be"))
 
 
 def fields(data: bytes, source: str = "") -> dict[str, Any]:
@@ -121,7 +135,7 @@ _looked_into = threading.local()
 
 
 def _taken(data: bytes, source: str) -> Any:
-    """The CBOR document, as it was loaded when it was looked into, where that was the last one; it is kept no longer."""
+    """The CBOR document as loaded when it was looked into, where that was the last one; it is kept no longer."""
     kept, value = getattr(_looked_into, "document", (None, None))
     _looked_into.document = (None, None)
     return value if kept is data else _load_cbor(data, source)
@@ -129,6 +143,8 @@ def _taken(data: bytes, source: str) -> Any:
 
 def _decode_json(data: bytes, shape: type[T], source: str) -> T:
     text = data.removeprefix(BYTE_ORDER_MARK)
+    if is_utf16(text):
+        raise UnreadableInput("this text is UTF-16.", source=source, hint="Save the file as UTF-8.")
     try:
         return msgspec.json.decode(text, type=shape)
     except msgspec.ValidationError:

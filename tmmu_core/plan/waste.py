@@ -28,7 +28,15 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tmmu_core.plan.metrics import PlanStorages, align_up, arena_number, live_bytes_of, moments, slot_numbers, storages_of
+from tmmu_core.plan.metrics import (
+    PlanStorages,
+    align_up,
+    arena_number,
+    live_bytes_of,
+    moments,
+    slot_numbers,
+    storages_of,
+)
 from tmmu_core.plan.model import Plan
 
 I64 = NDArray[np.int64]

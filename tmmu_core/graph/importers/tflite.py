@@ -84,14 +84,31 @@ class _Reading:
     def __init__(self, tflite: Any, model: Any, name: str) -> None:
         self.tflite, self.model, self.name = tflite, model, name
         self.subgraph = model.Subgraphs(0)
-        self.operators = [self.subgraph.Operators(k) for k in range(self.subgraph.OperatorsLength())]
+        self.operators = [self.subgraph.Operators(k) for k in range(_length(self.subgraph, "Operators"))]
         self.inputs = _numbers(self.subgraph, "Inputs")
         self.outputs = _numbers(self.subgraph, "Outputs")
         self.written = {t for operator in self.operators for t in _numbers(operator, "Outputs")}
         self.dtypes = {number: word for word, number in vars(tflite.TensorType).items() if isinstance(number, int)}
-        tensors = [self.subgraph.Tensors(i) for i in range(self.subgraph.TensorsLength())]
+        tensors = [self.subgraph.Tensors(i) for i in range(_length(self.subgraph, "Tensors"))]
         self.ids = _ids([(tensor.Name() or b"").decode("utf-8", "replace") for tensor in tensors])
         self.tensors = [self._tensor(i, tensor) for i, tensor in enumerate(tensors)]
+        self._check_numbers()
+
+    def _check_numbers(self) -> None:
+        """Raise ``UnreadableInput`` where an operator or the subgraph names a tensor that is not there."""
+        ends = [("the subgraph", "Inputs", self.inputs, 0), ("the subgraph", "Outputs", self.outputs, 0)]
+        for k, operator in enumerate(self.operators):
+            who = f"operator {k} ({self._operator_name(operator)})"
+            ends += [(who, side, _numbers(operator, side), ABSENT) for side in ("Inputs", "Outputs")]
+        for who, side, numbers, least in ends:
+            wrong = next((i for i in numbers if not least <= i < len(self.tensors)), None)
+            if wrong is not None:
+                raise UnreadableInput(
+                    f"{who} names tensor {wrong} among its {side.lower()}, and there are {len(self.tensors)} tensors.",
+                    source=self.name,
+                    place="subgraph 0",
+                    hint="The model is damaged: copy it again, or convert it again.",
+                )
 
     def graph(self) -> Graph:
         nodes = tuple(self._node(k, operator) for k, operator in enumerate(self.operators))
@@ -130,7 +147,17 @@ class _Reading:
             role = "input"
         elif i in self.outputs:
             role = "output"
-        return Tensor(self.ids[i], tuple(_numbers(tensor, "Shape")), dtype, role)
+        shape = tuple(_numbers(tensor, "Shape"))
+        if any(dim < 0 for dim in shape):
+            raise InvalidIrShapes(
+                f'the tensor "{self.ids[i]}" has a dimension that the model leaves open: {list(shape)}.',
+                reason="dynamic_shape",
+                node_id="",
+                tensor=self.ids[i],
+                path=f"subgraph 0, tensor {i}",
+                hint="Give the inputs fixed shapes and convert the model again.",
+            )
+        return Tensor(self.ids[i], shape, dtype, role)
 
     def _has_data(self, tensor: Any) -> bool:
         """Data in the file, or behind the flatbuffer where a model is too large for one."""
@@ -182,7 +209,15 @@ class _Reading:
 
 def _numbers(table: Any, field: str) -> list[int]:
     """A vector of a table, element by element: read whole, an absent one is the integer 0."""
-    return [int(getattr(table, field)(i)) for i in range(getattr(table, f"{field}Length")())]
+    return [int(getattr(table, field)(i)) for i in range(_length(table, field))]
+
+
+def _length(table: Any, field: str) -> int:
+    """How long a vector of four-byte elements is. Raises ``IndexError`` where the file has no room for it."""
+    length = int(getattr(table, f"{field}Length")())
+    if length * 4 > len(table._tab.Bytes):
+        raise IndexError(field)
+    return length
 
 
 def _ids(names: list[str]) -> list[str]:

@@ -110,6 +110,8 @@ def read(data: bytes, name: str = "") -> Dump:
             continue
         rows += _settled(_rows(allocation, ranges, base, steps))
         base += allocation.size
+    if not rows:
+        raise UnreadableInput("no value of the dump's buffer assignment has a live range.", source=name, hint=HINT)
     told = ["the dump does not say alignments: buffers are planned at any byte, allocations one behind the other"]
     if left_out:
         told.append(f"{left_out} allocations of called computations ({left_bytes} bytes) are left out")
@@ -139,19 +141,29 @@ def _parse(lines: Sequence[str], name: str) -> tuple[list[_Allocation], dict[str
             found = _VALUE.match(line)
             if not found or not allocations:
                 raise _damaged(line, number, name)
+            if int(found[2]) + int(found[3]) > allocations[-1].size:
+                raise UnreadableInput(
+                    f"{found[1]!r} takes bytes up to {int(found[2]) + int(found[3])} of an allocation of "
+                    f"{allocations[-1].size} bytes.",
+                    source=name,
+                    place=f"line {number}",
+                    hint="Dump the module again.",
+                )
             allocations[-1].values.append((_plain(found[1]), int(found[2]), int(found[3])))
         elif section == "ranges":
             found = _RANGE.match(line)
-            if found:
+            if found and int(found[2]) <= int(found[3]):
                 ranges[_plain(found[1])] = int(found[2]), int(found[3])
+            elif line.startswith("    "):
+                raise _damaged(line, number, name, "live range")
             else:
                 section = ""  # what follows is told for people: the peak, and stack traces
     return allocations, ranges
 
 
-def _damaged(line: str, number: int, name: str) -> UnreadableInput:
+def _damaged(line: str, number: int, name: str, what: str = "buffer assignment") -> UnreadableInput:
     return UnreadableInput(
-        f"this is no line of a buffer assignment: {line.strip()[:60]!r}.",
+        f"this is no line of a {what}: {line.strip()[:60]!r}.",
         source=name,
         place=f"line {number}",
         hint="Dump the module again.",
