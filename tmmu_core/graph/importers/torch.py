@@ -130,7 +130,7 @@ def _member_names(data: bytes) -> list[str] | None:
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             return archive.namelist()
-    except (zipfile.BadZipFile, ValueError, OSError):
+    except (zipfile.BadZipFile, NotImplementedError, ValueError, OSError):  # the second for a later zip
         return None
 
 
