@@ -202,6 +202,116 @@ def test_an_optimizer_without_gradients_is_refused() -> None:
         step(train=False, optimizer="adamw")
 
 
+class Classifier(nn.Module):
+    """What goes wrong where tensors of a device without memory are traced as they are: the loss, and a new tensor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return nn.functional.cross_entropy(self.layer(x) + torch.arange(4), torch.zeros(2, dtype=torch.long))
+
+
+def test_a_module_on_the_meta_device_is_traced_like_one_on_the_cpu() -> None:
+    with torch.device("meta"):
+        module, x = Classifier(), torch.zeros(2, 4)
+    weight = module.layer.weight
+    graph = import_torch(module, (x,))
+    assert graph == import_torch(Classifier(), (torch.zeros(2, 4),))
+    assert module.layer.weight is weight
+
+
+def test_a_module_and_inputs_of_two_fake_modes_meet() -> None:
+    from torch._subclasses import FakeTensorMode
+
+    with FakeTensorMode():
+        module = TwoLayers()
+    with FakeTensorMode():
+        x = torch.zeros(2, 8)
+    assert import_torch(module, (x,)) == step()
+
+
+def test_layers_copied_under_fake_tensors_are_traced() -> None:
+    with fake_tensors():
+        module = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16), 2)
+    assert {node.phase for node in import_torch(module, (torch.zeros(3, 2, 8),)).nodes} == {"forward", "backward"}
+
+
+def test_a_fake_module_takes_another_dtype_and_keeps_its_weights_tied() -> None:
+    with fake_tensors():
+        module = Tied().to(torch.bfloat16)
+    assert module.head.weight is module.embed.weight
+    assert module.head.weight.dtype is torch.bfloat16
+
+
+def test_weights_that_are_drawn_until_they_fit_are_not_drawn() -> None:
+    with fake_tensors():
+        assert nn.init.trunc_normal_(torch.empty(3)).shape == (3,)
+
+
+def test_two_parameters_in_one_storage_stay_one_in_an_optimizer_step() -> None:
+    class Shared(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b = nn.Linear(4, 4, bias=False), nn.Linear(4, 4, bias=False)
+            self.b.weight = nn.Parameter(self.a.weight.data.t())
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.b(self.a(x)).sum()
+
+    graph = import_torch(Shared(), (torch.zeros(2, 4),), optimizer="adamw")
+    states = 2 * 2 * 64
+    assert plan_graph(graph, mode="backward").plan.arena_of["parameters"].peak_live_bytes == 64 + states
+
+
+def test_tensors_in_an_object_that_is_returned_are_outputs() -> None:
+    class Cache:
+        def __init__(self, keys: torch.Tensor, values: torch.Tensor) -> None:
+            self.layers = [{"keys": keys, "values": values}]
+
+    class Cached(nn.Module):
+        def forward(self, x: torch.Tensor) -> object:
+            return {"logits": x.exp(), "past": Cache(x.sin(), x.cos())}
+
+    graph = import_torch(Cached(), (torch.zeros(2),), train=False)
+    assert graph.outputs == ("exp", "sin", "cos")
+
+
+def test_a_number_or_a_word_among_the_inputs_is_no_tensor() -> None:
+    class Flagged(nn.Module):
+        def forward(self, x: torch.Tensor, double: bool = False, kind: str = "") -> torch.Tensor:
+            return x * 2 if double else x
+
+    graph = import_torch(Flagged(), {"x": torch.zeros(2), "double": True, "kind": "a"}, train=False)
+    assert graph.inputs == ("x",)
+
+
+def test_the_bodies_of_an_operator_are_named_where_they_are_not_planned() -> None:
+    class Either(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,))
+
+    graph = import_torch(Either(), (torch.zeros(2),), train=False)
+    assert node(graph, "cond").params == {"subgraphs_not_planned": ["true_graph_0", "false_graph_0"]}
+
+
+def test_a_sparse_gradient_is_refused_by_name() -> None:
+    with pytest.raises(UnreadableInput, match="layout sparse_coo") as caught:
+        import_torch(nn.Embedding(4, 2, sparse=True), (torch.zeros(3, dtype=torch.long),))
+    assert "sparse=False" in caught.value.hint
+
+
+def test_what_torch_compile_wraps_is_unwrapped() -> None:
+    assert import_torch(torch.compile(TwoLayers()), (torch.zeros(2, 8),)).nodes == step().nodes
+
+
+def test_what_the_model_itself_refuses_is_told_in_its_own_words() -> None:
+    with pytest.raises(UnreadableInput, match="reduction dim") as caught:
+        import_torch(TwoLayers(), (torch.zeros(2, 9),))
+    assert "runs on these example inputs" in caught.value.hint
+
+
 def saved(module: nn.Module) -> bytes:
     out = io.BytesIO()
     torch.export.save(torch.export.export(module, (torch.zeros(2, 8),)), out)

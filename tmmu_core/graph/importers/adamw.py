@@ -6,6 +6,7 @@ are float32 beside a master, else as wide as the parameter. Everything is writte
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
 import msgspec
@@ -23,6 +24,7 @@ def add_adamw(graph: Graph, gradients: Mapping[str, str]) -> Graph:
     """
     tensor_of = {tensor.id: tensor for tensor in graph.tensors}
     tensors, nodes = list(graph.tensors), list(graph.nodes)
+    shared = _shared(graph, gradients)
     for parameter, gradient in gradients.items():
         held = tensor_of[parameter]
         narrow = dtypes.bits(held.dtype) < dtypes.bits(MASTER_DTYPE)
@@ -46,7 +48,7 @@ def add_adamw(graph: Graph, gradients: Mapping[str, str]) -> Graph:
                 tuple(tensor.id for tensor in after),
                 "optimizer",
                 "none",
-                tuple((i + 1, i) for i in range(len(written))),
+                tuple((i + 1, i) for i, tensor in enumerate(written) if tensor.id not in shared),
             )
         )
     used = set(gradients.values())
@@ -57,3 +59,15 @@ def add_adamw(graph: Graph, gradients: Mapping[str, str]) -> Graph:
         outputs=tuple(name for name in graph.outputs if name not in used),
         execution_order=None if graph.execution_order is None else tuple(node.node_id for node in nodes),
     )
+
+
+def _shared(graph: Graph, parameters: Mapping[str, str]) -> set[str]:
+    """Parameters whose bytes another one holds too. In place is told of a storage's only tenant; these are views."""
+    base = {tensor.id: tensor.view.base_tensor_uid for tensor in graph.tensors if tensor.view is not None}
+    root = {}
+    for name in parameters:
+        root[name] = name
+        while root[name] in base:
+            root[name] = base[root[name]]
+    count = Counter(root.values())
+    return {name for name in parameters if count[root[name]] > 1}

@@ -6,6 +6,8 @@ an operator's schema does not say that ``_unsafe_view`` or ``reshape`` hands out
 * Backward begins at the first node, in program order, that depends on a tangent.
 * Saved is what is written before that and read after it.
 * A mutated buffer (``batch_norm``'s running mean) is written in place by the operator that makes its new value.
+* An operator with bodies (``cond``, ``scan``) is one node; what its bodies allocate is not planned, and its ``params``
+  name them.
 * A tensor that is not its storage's whole extent (padding, an input that is a slice) is a view of a storage tensor.
 """
 
@@ -22,10 +24,11 @@ import torch
 from torch._functorch._aot_autograd import descriptors
 from torch.utils._pytree import tree_leaves
 
+from tmmu_core.errors import UnreadableInput
 from tmmu_core.graph.importers import step_checks
 from tmmu_core.graph.importers.fx_ends import ends_of
 from tmmu_core.graph.importers.fx_layout import as_view, is_dense, layout
-from tmmu_core.graph.model import Graph, Node, Phase, Role, Tensor
+from tmmu_core.graph.model import GRAPH_SCHEMA, Graph, Node, Phase, Role, Tensor
 
 TANGENT = "tangent"
 """The operator that stands for what comes before the backward pass: it makes the gradient of an output."""
@@ -50,7 +53,7 @@ def read_joint(joint: Any, mode: Any, name: str, input_names: Sequence[str] = ()
     reading = _Reading(joint, input_names)
     with mode, torch.no_grad():
         placeholders = [node for node in joint.graph.nodes if node.op == "placeholder"]
-        reading.run(*[node.meta["val"] for node in placeholders], enable_io_processing=False)
+        reading.run(*[node.meta.get("val") for node in placeholders], enable_io_processing=False)
     found = Joint(reading.native(name), reading.gradients)
     step_checks.check_step(found.graph)
     return found
@@ -77,6 +80,7 @@ class _Draft:
     phase: Phase
     inplace: Any = "none"
     in_place_write: list[tuple[int, int]] = field(default_factory=list)
+    params: dict[str, Any] = field(default_factory=dict)
 
 
 class _Reading(torch.fx.Interpreter):
@@ -175,6 +179,7 @@ class _Reading(torch.fx.Interpreter):
     def _call(self, n: Any, value: Any) -> None:
         read = [leaf for leaf in tree_leaves((self._values_of(n.args), self._values_of(n.kwargs))) if _is_tensor(leaf)]
         written = [leaf for leaf in tree_leaves(value) if _is_tensor(leaf)]
+        self._refuse_without_storage(n, written)
         depends_directly = any(arg.name in self.tangents for arg in n.all_input_nodes)
         if depends_directly and not self.backward:
             self._begin_backward()
@@ -182,6 +187,9 @@ class _Reading(torch.fx.Interpreter):
         dependent = any(tensor_id in self.dependent for tensor_id in inputs)
         own_name = self._free(n.name)
         draft = _Draft(own_name, _operator_name(n.target), inputs, [], "backward" if self.backward else "forward")
+        bodies = [arg.name for arg in n.all_input_nodes if isinstance(self.env[arg], torch.nn.Module)]
+        if bodies:
+            draft.params["subgraphs_not_planned"] = bodies
         role: Role = "gradient" if dependent else "activation"
         for i, leaf in enumerate(written):
             tensor_id = own_name if len(written) == 1 else self._free(f"{own_name}:{i}")
@@ -196,6 +204,16 @@ class _Reading(torch.fx.Interpreter):
         draft.inplace = self._permission(n, read, written, draft)
         self._write_buffers(n, value, draft)
         self.nodes.append(draft)
+
+    def _refuse_without_storage(self, n: Any, written: list[Any]) -> None:
+        for leaf in written:
+            if leaf.layout is not torch.strided:
+                layout_word = str(leaf.layout).removeprefix("torch.")
+                raise UnreadableInput(
+                    f"{n.name} ({_operator_name(n.target)}) makes a tensor of the layout {layout_word}, whose bytes "
+                    "are not known beforehand.",
+                    hint="Use dense tensors, such as torch.nn.Embedding(sparse=False).",
+                )
 
     def _values_of(self, arguments: Any) -> Any:
         return self.map_nodes_to_values(arguments, None)
@@ -332,10 +350,12 @@ class _Reading(torch.fx.Interpreter):
                 draft.phase,
                 draft.inplace,
                 tuple(draft.in_place_write),
+                draft.params,
             )
             for draft in self.nodes
         )
         return Graph(
+            ir_schema=GRAPH_SCHEMA,
             tensors=tuple(tensors),
             nodes=nodes,
             inputs=tuple(self.inputs),

@@ -63,6 +63,7 @@ def import_torch(
             hint="Leave train on, or leave the optimizer out.",
         )
     torch = _torch("a PyTorch model")
+    module = getattr(module, "_orig_mod", module)  # what torch.compile wraps
     exported = module if isinstance(module, torch.export.ExportedProgram) else None
     name = name or (exported.graph_module if exported else module)._get_name()
     args, kwargs = _arguments(exported, example_inputs)
@@ -75,13 +76,16 @@ def import_torch(
 def fake_tensors(dtype: str = "float32") -> Iterator[None]:
     """Inside, every new tensor is a fake one (no memory), ``dtype`` where none is asked for.
 
-    Choosing the dtype here stands in for ``module.to(dtype)``, which fake parameters refuse.
+    ``module.to(dtype)`` works inside, too, and nowhere else: fake parameters refuse it.
     """
     torch = _torch("a model of fake tensors")
+    from tmmu_core.graph.importers.fx_fakes import convertible
+    from tmmu_core.graph.importers.fx_values import while_built
+
     before = torch.get_default_dtype()
     torch.set_default_dtype(getattr(torch, dtype))
     try:
-        with _fake_mode():
+        with _fake_mode(), while_built(), convertible():
             yield
     finally:
         torch.set_default_dtype(before)
@@ -152,9 +156,9 @@ def _is_loss(program: Any) -> bool:
 
 
 def _fake_mode() -> Any:
-    from torch._subclasses import FakeTensorMode
+    from tmmu_core.graph.importers.fx_fakes import shared_mode
 
-    return FakeTensorMode(allow_non_fake_inputs=True)
+    return shared_mode()
 
 
 class _Chosen:
@@ -163,6 +167,8 @@ class _Chosen:
     @staticmethod
     def around(module: Any, loss: Callable[[Any], Any] | None) -> Any:
         import torch
+
+        from tmmu_core.graph.importers.fx_fakes import opened
 
         class Chosen(torch.nn.Module):
             def __init__(self) -> None:
@@ -174,7 +180,7 @@ class _Chosen:
                 if loss is not None:
                     return loss(output)
                 found = getattr(output, "loss", None)
-                return output if found is None else found
+                return opened(output) if found is None else found
 
         return Chosen()
 
@@ -212,11 +218,13 @@ def _trace(
             hint="Use a newer PyTorch; 2.13 is known to do.",
         ) from error
 
+    from tmmu_core.graph.importers.fx_fakes import StandIns
     from tmmu_core.graph.importers.fx_joint import read_joint
-    from tmmu_core.graph.importers.fx_values import unlooked_at
+    from tmmu_core.graph.importers.fx_values import while_traced
 
     tensors = [*module.parameters(), *module.buffers(), *torch.utils._pytree.tree_leaves((args, kwargs))]
     mode = next((t.fake_mode for t in tensors if hasattr(t, "fake_mode")), None) or _fake_mode()
+    stand_ins = StandIns(mode)
     was_training = {part: part.training for part in module.modules()}
     for part in module.module.modules():
         with contextlib.suppress(NotImplementedError):  # an exported program keeps the mode it was exported in
@@ -225,7 +233,9 @@ def _trace(
         with contextlib.ExitStack() as stack:
             stack.enter_context(mode)
             stack.enter_context(torch.set_grad_enabled(train))
-            stack.enter_context(unlooked_at())
+            stack.enter_context(while_traced())
+            stack.enter_context(stand_ins.inside(module))
+            args, kwargs = stand_ins.among((args, kwargs))
             try:
                 joint = aot_export_joint_with_descriptors(stack, module, args, kwargs)
             except Exception as error:  # whatever the model's own code raises under fake tensors
@@ -239,9 +249,30 @@ def _trace(
 
 def _not_traceable(error: Exception, name: str) -> UnreadableInput:
     told = next(iter(str(error).strip().splitlines()), "")
-    return UnreadableInput(
-        f"the module cannot be traced without data: {type(error).__name__}{': ' if told else ''}{told}.",
-        source=name,
-        hint="Its shapes and branches must not depend on the values in its tensors: switch such a branch off in the "
-        "model's configuration, or give its result as an input.",
-    )
+    words = f"{type(error).__name__}{': ' if told else ''}{told}"
+    for mark, hint in _WAYS_OUT:
+        if mark in words:
+            return UnreadableInput(f"the module cannot be traced without data: {words}.", source=name, hint=hint)
+    return UnreadableInput(f"the module cannot be traced: {words}.", source=name, hint=_RUN_IT)
+
+
+_EXPERTS = (
+    'A mixture of experts of transformers is traced with experts_implementation="batched_mm" in its configuration; '
+    "nothing may depend on how many tokens go where."
+)
+_VALUES = (
+    "Its shapes and branches must not depend on the values in its tensors: switch such a branch off in the model's "
+    "configuration, or give its result as an input."
+)
+_WAYS_OUT = (
+    ("nonzero", _EXPERTS),
+    ("mat_a.dtype", _EXPERTS),
+    ("DataDependent", _VALUES),
+    ("DynamicOutputShape", _VALUES),
+    ("unbacked", "How often a loop runs must not depend on the values in its tensors: give it a fixed count."),
+)
+"""Part of what PyTorch says → the way out."""
+_RUN_IT = (
+    "These are the words of PyTorch or of the model itself: see that the module runs on these example inputs, "
+    "forward and backward, with nothing but tensors, numbers and containers of them going in."
+)
