@@ -94,6 +94,8 @@ def details(plan: Plan, solution: Solution | None, tensor_id: str) -> str:
     if has_slots(plan):
         rows.append(("slot before", _name(near.before) if near.before else '<span class="soft">nobody</span>'))
         rows.append(("slot after", _name(near.after) if near.after else '<span class="soft">nobody</span>'))
+    if rows[-1] is None:
+        rows.pop()
     return (
         f'<div class="tm tm-card" data-tensor="{esc(tensor_id)}"><h3>{esc(tensor_id)}</h3>'
         f'<div class="kind"><span class="swatch" style="background:{colour}"></span>{esc(row.role)}</div>'

@@ -6,7 +6,7 @@ import streamlit as st
 
 from app import details, markup, state, words, work
 from app.parts import certificate, focus
-from app.slots import WHY, has_slots
+from app.slots import has_slots
 from app.work import Shown
 
 
@@ -27,15 +27,16 @@ def panel(shown: Shown) -> None:
     st.html(details.details(plan, shown.solution, name))
     near, slots = details.neighbours(plan, name), has_slots(plan)
     with st.container(horizontal=True, gap="small"):
-        for label, target, end in (
+        ends = (
             ("‹ slot before", near.before, "It is the first tenant of its slot."),
             ("slot after ›", near.after, "It is the last tenant of its slot."),
-        ):
+        )
+        for label, target, end in ends if slots else ():
             st.button(
                 label,
                 key=f"near.{label}",
                 disabled=target is None,
-                help=target or (end if slots else WHY),
+                help=target or end,
                 on_click=state.choose,
                 kwargs={"selected": target or name},
             )
