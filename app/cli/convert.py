@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import typer
+
 from app import words
-from app.cli.console import FINE, STREAM, UsageFault, note, write_output
+from app.cli.console import FINE, STREAM, UsageFault, note, read_input, write_output
 from app.cli.options import AsJson, Out, Source, open_any
 from tmmu_core.graph import native
-from tmmu_core.graph.model import Graph
+from tmmu_core.graph.importers import read_within
+from tmmu_core.graph.model import Dim, Graph
+
+Envelopes = Annotated[
+    str | None,
+    typer.Option(metavar="B=1:8,T=512", help="Bounds for the named dimensions, both included, or one size."),
+]
 
 
-def command(model: Source, output: Out = STREAM, json: AsJson = False) -> int:
-    """Convert a model (ONNX, node-centric, native) to a native graph file: .json or .cbor, .gz of either."""
-    graph = open_any(model)
+def command(model: Source, output: Out = STREAM, dims: Envelopes = None, json: AsJson = False) -> int:
+    """Convert a model (ONNX, node-centric, native) to a native graph file: .json or .cbor, .gz of either.
+
+    A model's named sizes come without bounds (batch 1 to 8, others 1 to 512): --dims gives them.
+    """
+    graph = open_any(model) if dims is None else read_within(read_input(model), _envelopes(dims), model)
     if not isinstance(graph, Graph):
         raise UsageFault(f"{model} does not hold a graph.", 'Plans and traces are converted by "tmmu export".')
     name = output or STREAM
@@ -21,3 +34,19 @@ def command(model: Source, output: Out = STREAM, json: AsJson = False) -> int:
     if name != STREAM:
         note(counts)
     return FINE
+
+
+def _envelopes(text: str) -> dict[str, Dim]:
+    """``B=1:8,T=512`` to an envelope for each name. Raises :class:`UsageFault`."""
+    found: dict[str, Dim] = {}
+    for part in filter(None, map(str.strip, text.split(","))):
+        name, separator, bounds = part.rpartition("=")
+        low, _, high = bounds.partition(":")
+        numbers = [number.strip() for number in (low, high or low)]
+        if not separator or not name.strip() or not all(number.isascii() and number.isdigit() for number in numbers):
+            raise UsageFault(f"{part!r} is no bound of a dimension.", "Write B=1:8 for a range, or B=8.")
+        least, most = map(int, numbers)
+        if least > most:
+            raise UsageFault(f"{part!r} has no size in it.", "Write the smaller bound first.")
+        found[name.strip()] = Dim(least, most)
+    return found

@@ -12,7 +12,8 @@ import msgspec
 import pytest
 
 from app.cli.main import run
-from tmmu_core.graph.model import Graph
+from tmmu_core.graph import native
+from tmmu_core.graph.model import Dim, Graph
 from tmmu_core.plan.compare import same_plan
 from tmmu_core.plan.engine import plan_graph
 from tmmu_core.plan.files import to_json
@@ -342,6 +343,20 @@ def test_a_report_is_one_file_without_outside_references(tmp_path: Path) -> None
     assert text.lstrip().lower().startswith("<!doctype html>")
     assert "<script src=" not in text
     assert "<link " not in text
+
+
+def test_bounds_of_named_dimensions_are_given_where_a_model_is_converted(told: Any, tmp_path: Path) -> None:
+    wide = tmp_path / "wide.tmmu.json"
+    batches = str(SAMPLES / "dynamic_batch.tmmu.json")
+    assert run(["convert", batches, "--dims", "B=2:64", "-o", str(wide)]) == 0
+    assert native.decode(wide.read_bytes()).dims["B"] == Dim(2, 64)
+
+
+@pytest.mark.parametrize("bounds", ["B", "B=x", "B=8:1", "=4"])
+def test_what_is_no_bound_is_refused(told: Any, bounds: str) -> None:
+    code, _, err = told("convert", str(SAMPLES / "dynamic_batch.tmmu.json"), "--dims", bounds)
+    assert code == 2
+    assert bounds in err
 
 
 def test_a_model_is_converted_and_planned_alike(told: Any, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from tmmu_core.errors import InvalidIrShapes, UnreadableInput
 from tmmu_core.graph.importers import onnx as importer
-from tmmu_core.graph.importers import read_graph, read_graph_file
+from tmmu_core.graph.importers import read_graph, read_graph_file, read_within
 from tmmu_core.graph.index import index_graph
 from tmmu_core.graph.model import Dim, Graph, Node, Tensor
 
@@ -396,6 +396,36 @@ def test_a_dimension_without_a_name_is_called_by_its_place() -> None:
 def test_the_envelope_can_be_said() -> None:
     data = model([op("Relu", "x", "y")], [value("x", ["N"])], [value("y", None)]).SerializeToString()
     assert importer.read(data, "", {"N": Dim(4, 4)}).dims == {"N": Dim(4, 4)}
+
+
+def data_dependent() -> onnx.ModelProto:
+    proto = model([op("NonZero", "x", "n"), op("Cast", "n", "y", to=FLOAT)], [value("x", ["N"])], [value("y", None)])
+    proto.graph.value_info.append(value("n", [1, "K"], INT64))
+    return proto
+
+
+def test_a_size_that_depends_on_data_is_a_dimension_where_it_is_bounded() -> None:
+    graph = read_within(data_dependent().SerializeToString(), {"K": Dim(1, 64)}, "model.onnx")
+    assert graph.dims == {"N": Dim(1, 8), "K": Dim(1, 64)}
+    assert tensors(graph)["y"].shape == (1, "K")
+
+
+def test_where_it_is_not_bounded_the_refusal_says_how() -> None:
+    with pytest.raises(InvalidIrShapes, match='has the size "K", which depends on data') as caught:
+        read(data_dependent())
+    assert "--dims K=1:512" in caught.value.hint
+
+
+def test_bounds_for_a_dimension_that_is_not_there_are_refused() -> None:
+    data = model([op("Relu", "x", "y")], [value("x", ["N"])], [value("y", None)]).SerializeToString()
+    with pytest.raises(InvalidIrShapes, match='names no dimension "Q"'):
+        read_within(data, {"Q": Dim(1, 2)})
+
+
+def test_sizes_are_told_from_the_bounds_that_are_given() -> None:
+    node = op("MaxPool", "x", "y", kernel_shape=[3], strides=[2])
+    data = model([node], [value("x", [1, 1, "T"])], [value("y", None)]).SerializeToString()
+    assert tensors(read_within(data, {"T": Dim(8, 4097)}))["y"].shape == (1, 1, 2048)
 
 
 @pytest.mark.parametrize(

@@ -363,7 +363,8 @@ def resolve_dims(graph: Graph, dims: Mapping[str, int] | None) -> dict[str, int]
                 f"{name} = {value} lies outside the declared envelope [{envelope.min}, {envelope.max}].",
                 reason="dim_out_of_envelope",
                 path=f"$.dims.{name}",
-                hint="Choose a value inside, or declare a wider envelope.",
+                hint="Choose a value inside, or declare a wider envelope: "
+                f"tmmu convert MODEL --dims {name}={min(envelope.min, value)}:{max(envelope.max, value)} -o GRAPH.json",
             )
         point[name] = value
     return point

@@ -7,14 +7,16 @@ bytes are *not* its own, and the first with nothing to say reads them. To add a 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tmmu_core.errors import UnreadableInput
+import msgspec
+
+from tmmu_core.errors import InvalidIrShapes, UnreadableInput
 from tmmu_core.graph import document, native
 from tmmu_core.graph.importers import node_centric, sniff, torch
-from tmmu_core.graph.model import Graph
+from tmmu_core.graph.model import Dim, Graph
 
 
 @dataclass(frozen=True)
@@ -33,10 +35,10 @@ class Reader:
     """``(unpacked bytes, file name) -> graph``; raises ``TmmuError``."""
 
 
-def _read_onnx(data: bytes, name: str) -> Graph:
+def _read_onnx(data: bytes, name: str, envelopes: Mapping[str, Dim] | None = None) -> Graph:
     from tmmu_core.graph.importers import onnx  # the onnx package takes a while to load, so only for those who need it
 
-    return onnx.read(data, name)
+    return onnx.read(data, name, envelopes)
 
 
 def _read_tflite(data: bytes, name: str) -> Graph:
@@ -84,6 +86,31 @@ def read_graph(data: bytes, name: str = "") -> Graph:
         tried=tuple(tried),
         hint="Give a graph in one of these formats: " + ", ".join(reader.title for reader in READERS) + ".",
     )
+
+
+def read_within(data: bytes, envelopes: Mapping[str, Dim], name: str = "") -> Graph:
+    """The graph in a file's bytes, its named dimensions within ``envelopes`` instead of those it comes with.
+
+    Only for a model of a format that gives no bounds of its own is that more than other numbers: its sizes are told
+    from the bounds. Raises as :func:`read_graph`, and ``InvalidIrShapes`` (reason ``unknown_dim``) for a name that the
+    graph does not have.
+    """
+    plain = document.unpack(data, name)
+    foreign = next((reader for reader in READERS if not reader.refuses(plain)), None)
+    if foreign is not None and foreign.name == "onnx":
+        graph = _read_onnx(plain, name, envelopes)
+    else:
+        graph = read_graph(data, name)
+    unknown = next((dim for dim in envelopes if dim not in graph.dims), None)
+    if unknown is not None:
+        raise InvalidIrShapes(
+            f'the graph names no dimension "{unknown}".',
+            hint=f"It names {', '.join(sorted(graph.dims))}." if graph.dims else "All its shapes are fixed.",
+            reason="unknown_dim",
+            path=f"$.dims.{unknown}",
+            node_id="",
+        )
+    return msgspec.structs.replace(graph, dims={**graph.dims, **envelopes})
 
 
 def read_graph_file(path: str | Path) -> Graph:

@@ -51,6 +51,7 @@ from tmmu_core.graph.importers.onnx_shapes import (
     infer,
     named_dims,
     refuse_type,
+    size_nobody_gives,
 )
 from tmmu_core.graph.importers.onnx_values import KEPT_ELEMENTS
 from tmmu_core.graph.model import GRAPH_SCHEMA, Dim, Graph, Node, Role, Tensor, View
@@ -367,6 +368,16 @@ class _Builder:
                 reason="unknown_shape",
                 tensor=name,
                 node_id=node_id,
+                source=self.source,
+            )
+        size = size_nobody_gives(self.flat.model, name, self.dims)
+        if size:
+            raise InvalidIrShapes(
+                f'"{name}" has the size "{size}", which depends on data: no input has it.',
+                hint=f"Say how large it may be: tmmu convert MODEL --dims {size}=1:512 -o GRAPH.json",
+                reason="unknown_shape",
+                tensor=name,
+                node_id=node_id or "none",
                 source=self.source,
             )
         maker = next((node for node in self.proto.node if name in node.output), None)

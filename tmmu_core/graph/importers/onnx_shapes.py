@@ -6,9 +6,11 @@ Shape inference proper is the onnx package's. Where it gives up because a shape 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import combinations
 from math import prod
+from typing import Any
 
 import onnx
 from onnx import TensorProto, helper, shape_inference
@@ -46,7 +48,10 @@ class Facts:
 
 
 def named_dims(model: onnx.ModelProto, envelopes: dict[str, Dim]) -> dict[str, Dim]:
-    """The model's named dimensions with their envelopes; nameless ones of inputs get the name ``<input>.<axis>``."""
+    """The model's named dimensions with their envelopes; nameless ones of inputs get the name ``<input>.<axis>``.
+
+    A size that no input has, but that the model calls by a name, is a dimension where ``envelopes`` bounds it.
+    """
     weights = {weight.name for weight in model.graph.initializer}
     axes: dict[str, set[int]] = {}
     for value_info in model.graph.input:
@@ -58,9 +63,24 @@ def named_dims(model: onnx.ModelProto, envelopes: dict[str, Dim]) -> dict[str, D
             if not dim.dim_param:  # nameless, or −1 as some exporters write it
                 dim.dim_param = f"{value_info.name}.{axis}"
             axes.setdefault(dim.dim_param, set()).add(axis)
-    return {
+    dims = {
         name: envelopes.get(name, BATCH_ENVELOPE if where == {0} else LENGTH_ENVELOPE) for name, where in axes.items()
     }
+    told = [dim.dim_param for _, dim in _told_sizes(model)]
+    return dims | {name: envelopes[name] for name in dict.fromkeys(told) if name in envelopes}
+
+
+def _told_sizes(model: onnx.ModelProto) -> Iterator[tuple[str, Any]]:
+    """(value, dimension) of what the model says of values that are no inputs."""
+    for value_info in (*model.graph.value_info, *model.graph.output):
+        for dim in value_info.type.tensor_type.shape.dim:
+            yield value_info.name, dim
+
+
+def size_nobody_gives(model: onnx.ModelProto, value: str, dims: dict[str, Dim]) -> str:
+    """The name of a size of ``value`` that the model tells and no input has; ``""`` where there is none."""
+    sizes = [dim.dim_param for name, dim in _told_sizes(model) if name == value]
+    return next((size for size in sizes if size and size not in dims), "")
 
 
 def infer(model: onnx.ModelProto, dims: dict[str, Dim], name: str) -> Facts:
