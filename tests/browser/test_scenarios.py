@@ -55,7 +55,7 @@ def test_a_click_on_the_heat_map_opens_a_rank_that_can_become_the_plan(visit: Vi
     page.get_by_role("button", name="Make it the current plan").click()
     expect(page.get_by_role("button", name="rank 2", exact=True)).to_be_visible()
     page.get_by_role("link", name="Plan", exact=True).click()
-    expect(page.locator(".tm-claim h1")).to_contain_text("dynamic_batch: activations take")
+    expect(page.locator(".tm-claim h1")).to_contain_text("dynamic_batch, rank 2 of 4: activations take")
     expect(page.locator(".tm-claim")).to_contain_text("✓ verified")
     expect(page.locator(".tm-claim")).to_contain_text("✓ executed")
 
