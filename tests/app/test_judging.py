@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from app import judging
-from tmmu_core.graph import native
 from tests.app.small import chain
+from tmmu_core.graph import native
 
 
 def test_a_plan_is_judged_the_same_inside_and_outside(monkeypatch: pytest.MonkeyPatch) -> None:
