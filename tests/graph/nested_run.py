@@ -57,8 +57,13 @@ class NestedRun:
         values = {weight.name: numpy_helper.to_array(weight) for weight in model.graph.initializer}
         planned = {tensor.id for tensor in self.graph.tensors if tensor.persistent}
         written = {name for node in self.graph.nodes for name in node.outputs}
+        shapes = {tensor.id: tensor.shape for tensor in self.graph.tensors}
         for node in model.graph.node:
-            if not is_scope(node) and not written & set(node.output) and all(x in values for x in node.input if x):
+            if node.op_type == "Shape" and node.output[0] not in written and node.input[0] in shapes:
+                ends = {attribute.name: attribute.i for attribute in node.attribute}
+                shape = np.array(shapes[node.input[0]], np.int64)
+                values[node.output[0]] = shape[ends.get("start", 0) : ends.get("end")]
+            elif not is_scope(node) and not written & set(node.output) and all(x in values for x in node.input if x):
                 values |= self._compute(node, [values[x] for x in node.input if x])
         for name in planned:
             self._write(name, values[name])

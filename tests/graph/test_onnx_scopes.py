@@ -16,10 +16,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
+from onnx.backend.test.case.node import collect_testcases
 
 from tests.graph.nested_run import Feeds, NestedRun, reference
 from tests.graph.test_onnx import model, nodes, op, read, tensors, value
 from tmmu_core.errors import InvalidIrShapes, UnreadableInput
+from tmmu_core.graph.importers import read_graph
 from tmmu_core.graph.index import index_graph
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.verifier import verify_plan
@@ -534,6 +536,34 @@ def test_a_wrong_range_is_found_by_running_it(case: str, closing: str, tensor: s
     )
     run.run()
     assert run.differences
+
+
+ATTENTION = (
+    *("linear", "gated", "gated_per_head_decay", "delta", "gated_delta", "gated_delta_beta_scalar", "gated_delta_gqa"),
+    *("gated_delta_mqa", "decode_step", "prefill_with_past", "no_past_explicit_zeros", "explicit_scale", "fp16"),
+    "linear_t1_no_past",
+)
+
+
+@pytest.fixture(scope="module")
+def published() -> dict[str, Any]:
+    """The onnx package's own cases of linear attention, written out as scans over the tokens."""
+    return {case.name: case for case in collect_testcases("LinearAttention")}
+
+
+@pytest.mark.parametrize("name", ATTENTION)
+def test_a_published_scan_finds_every_operand_and_gives_its_published_results(
+    published: dict[str, Any], name: str
+) -> None:
+    case = published[f"test_linear_attention_{name}_expanded"]
+    graph = read_graph(case.model.SerializeToString(), "attention.onnx")
+    feeds = {info.name: np.asarray(v) for info, v in zip(case.model.graph.input, case.data_sets[0][0], strict=True)}
+    run = NestedRun(case.model, graph, plan_graph(graph).plan, feeds)
+    results = run.run()
+    assert run.differences == []
+    # Bits of a product depend on how numpy lays operands out, so the results are held to the case's own tolerance.
+    for here, there in zip(results, case.data_sets[0][1], strict=True):
+        np.testing.assert_allclose(here, there, rtol=case.rtol, atol=case.atol)
 
 
 # --- models that nobody thought of -------------------------------------------------------------------------------
