@@ -94,6 +94,8 @@ _TEXTS = (
     *("options", "arenas", "marked", "shard", "dim", "shapes", "policy", "plan_at"),
 )
 _NUMBERS = ("alignment", "page_size", "budget", "step", "rank", "look")
+_COUNTS = ("step", "rank", "look")
+"""Numbers that are no bytes."""
 _PAIRS = ("capacities", "dims")
 _NAMES = {"source": "graph", "selected": "tensor", "search": "q", "page_size": "page", "capacities": "capacity"}
 """Field → its name in a link, where the two differ."""
@@ -154,6 +156,8 @@ def _read(name: str, text: str) -> Any:
         if name == "arenas" and text:
             return options_text(read_declared(text))
         return _options(text) if name == "options" else text
+    if name in _COUNTS:
+        return _count(text)
     if name in _NUMBERS:
         return _number(text)
     pairs = [part.rpartition("=") for part in text.split(",") if part]
@@ -179,6 +183,12 @@ def options_of(choice: Choice) -> dict[str, Any]:
     """The planner options that a choice names."""
     options: dict[str, Any] = json.loads(choice.options) if choice.options else {}
     return options
+
+
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 20:
+        raise ValueError("it is no whole number from 0 up.")
+    return int(text)
 
 
 def _number(text: str) -> int:

@@ -115,6 +115,10 @@ def _line(value: Any) -> str:
 def spec_of(text: str) -> dict[str, Any]:
     """A spec's text as JSON. Raises ``UnreadableInput``; what is in it is checked by ``read_spec``."""
     way = 'Write {"mesh": {"tp": 8}, "rules": [{"match": "*.weight", "axis": 0, "mesh": "tp"}]}, or choose a preset.'
+    if not text.strip():
+        raise UnreadableInput(
+            "a rank is chosen, and no shard spec says what its share is.", source="shard spec", hint=way
+        )
     try:
         spec = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError) as error:

@@ -15,7 +15,7 @@ from app.parts import focus, options
 from app.work import Opened, Shown
 from tmmu_core.errors import TmmuError
 from tmmu_core.graph.model import MODES, PRESETS
-from tmmu_core.plan.model import Plan
+from tmmu_core.plan.instance import GIVEN
 from tmmu_core.plan.reading import FORMATS
 from tmmu_core.planners import PLANNERS
 
@@ -69,7 +69,7 @@ def name_of(shown: Shown) -> str:
 def _not_there(answer: Shown) -> None:
     """Let go of what a link selects and this plan does not have, and say so in one quiet line."""
     if state.arrived():
-        missing, changes = not_there(state.choice(), answer.plan)
+        missing, changes = not_there(state.choice(), answer)
         if missing:
             state.choose(**changes)
             state.aside(f"The link selects {' and '.join(missing)}, which this plan does not have.")
@@ -80,10 +80,27 @@ def _not_there(answer: Shown) -> None:
             st.button("✕", key="no-aside", help="Dismiss", type="tertiary", on_click=state.no_aside)
 
 
-def not_there(chosen: Choice, plan: Plan) -> tuple[list[str], dict[str, Any]]:
+def not_there(chosen: Choice, answer: Shown) -> tuple[list[str], dict[str, Any]]:
     """``(names, changes)``: what is chosen that the plan does not have, and the choice without it."""
+    plan, opened = answer.plan, answer.opened
     missing: list[str] = []
     changes: dict[str, Any] = {}
+    for name in ("mode", "preset"):
+        if opened.problem is not None and getattr(chosen, name):
+            missing.append(f"the {name} {getattr(chosen, name)}")
+            changes[name] = ""
+    if opened.graph is not None and chosen.dim and chosen.dim not in opened.graph.dims:
+        missing.append(f"the dimension {words.shortened(chosen.dim, 60)}")
+        changes["dim"] = ""
+    nowhere = [name for name, _ in chosen.capacities if name not in plan.arena_of]
+    if (
+        nowhere
+        and opened.plan is None
+        and answer.choice.planner != GIVEN
+        and not PLANNERS[answer.choice.planner].across
+    ):
+        missing += [f"a capacity of the arena {words.shortened(name, 60)}" for name in nowhere]
+        changes["capacities"] = tuple(pair for pair in chosen.capacities if pair[0] in plan.arena_of)
     if chosen.selected and chosen.selected not in plan.row_of:
         missing.append(f"the tensor {words.shortened(chosen.selected, 60)}")
         changes["selected"] = ""

@@ -215,6 +215,9 @@ def _classes(found: RankPlans, look: int) -> str:
 def opened_rank(asked: Choice, found: RankPlans) -> None:
     """The plan of the rank that is open."""
     look = _look(found)
+    chosen = state.choice().look
+    if chosen is not None and chosen != look:
+        st.caption(f"The link opens rank {chosen:,}, which this mesh does not have: the largest rank is shown.")
     job = work.plan_job(asked.but(rank=look))
     job.wait(60)
     mine = job.answer()

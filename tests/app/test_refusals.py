@@ -10,6 +10,7 @@ import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from app import markup, refused
+from app.choice import from_query
 from app.cli.console import in_words
 from tests.app.test_pages import BROKEN, claim, html, opened
 from tmmu_core.errors import UnreadableInput
@@ -169,3 +170,32 @@ def test_the_title_names_the_rank_whose_share_is_shown() -> None:
     spec = '{"mesh":{"tp":4},"tensors":{"w1":{"axis":1,"mesh":"tp"}}}'
     at = opened(graph="sample:dynamic_batch", shard=spec, rank="2")
     assert claim(at).startswith("dynamic_batch, rank 2 of 4: activations take")
+
+
+@pytest.mark.parametrize(
+    ("page", "query", "said"),
+    [
+        ("plan", {"capacity": "nowhere=1"}, "a capacity of the arena nowhere"),
+        ("plan", {"graph": "sample:A", "mode": "backward"}, "the mode backward"),
+        ("shapes", {"graph": "sample:dynamic_batch", "dim": "Q"}, "the dimension Q"),
+    ],
+)
+def test_a_link_that_chooses_in_vain_is_told_too(page: str, query: dict[str, str], said: str) -> None:
+    at = opened(page, **query)
+    assert f"The link selects {said}, which this plan does not have." in html(at)
+
+
+def test_a_rank_that_the_mesh_does_not_have_is_told() -> None:
+    at = opened("ranks", graph="sample:dynamic_batch", look="99")
+    assert any("The link opens rank 99" in caption.value for caption in at.caption)
+
+
+def test_a_rank_without_a_spec_is_told_as_such() -> None:
+    assert "no shard spec says what its share is" in html(opened(graph="sample:dynamic_batch", rank="1"))
+
+
+@pytest.mark.parametrize("step", ["-1", "1.5", "1 KiB", "9" * 30])
+def test_a_step_is_a_whole_number(step: str) -> None:
+    chosen, complaints = from_query({"step": step})
+    assert chosen.step is None
+    assert complaints == (f"The link says step={step!r}: it is no whole number from 0 up.",)
