@@ -313,6 +313,37 @@ def remat() -> Graph:
     return graph("remat", tensors, nodes, ["h0"], [f"h{length}"])
 
 
+def loop() -> Graph:
+    """A body that runs many times stands once in the order: whatever it reads again is read where the loop closes.
+
+    The final state is the carried state, written over (``in_place_write``). Only the input is saved for a backward
+    pass: what an iteration writes over cannot be.
+    """
+    tensors = [
+        kib("x", 16, role="input", saved_for_backward=True),
+        kib("scale", 16),
+        kib("start", 16),
+        kib("loop/state", 16),
+        kib("loop/scaled", 16),
+        kib("loop/wide", 64),
+        kib("loop/next", 16),
+        kib("state", 16),
+        kib("y", 16, role="output"),
+    ]
+    inside = {"params": {"scope": "loop"}}
+    nodes = [
+        op("prepare", "SIGMOID", "x", "scale"),
+        op("begin", "NEG", "x", "start", ELEMENTWISE),
+        op("loop/open", "LOOP.OPEN", "start", "loop/state", **inside),
+        op("loop/scale", "MUL", "loop/state scale", "loop/scaled", ((0, 0), (1, 0)), **inside),
+        op("loop/widen", "CONV", "loop/scaled", "loop/wide", **inside),
+        op("loop/narrow", "CONV", "loop/wide", "loop/next", **inside),
+        op("loop/close", "LOOP.CLOSE", "loop/state loop/next scale", "state", in_place_write=((0, 0),), **inside),
+        op("finish", "RELU", "state", "y", ELEMENTWISE),
+    ]
+    return graph("loop", tensors, nodes, ["x"], ["y"])
+
+
 def dynamic_batch() -> Graph:
     """The batch B is any size from 1 to 32: plans are made at 32, or at a point inside, and remade at safepoints."""
     tensors = [

@@ -198,6 +198,12 @@ CATALOGUE: tuple[Sample, ...] = (
         lessons.remat,
     ),
     Sample(
+        "loop.tmmu.json",
+        "Loop",
+        "The body stands once in the order and runs many times: what it reads from outside lives until the loop closes.",
+        lessons.loop,
+    ),
+    Sample(
         "dynamic_batch.tmmu.json",
         "Dynamic batch",
         "A named dimension with an envelope: plan at its upper end, or choose a point with --dims B=8.",
@@ -260,6 +266,14 @@ INSTANCES: tuple[Sample, ...] = (
         "instances/xla_transformer_step.txt",
         "XLA, a transformer's training step",
         "A dump with XLA's own offsets: donated parameters hold temporaries. A re-plan is 5 % smaller.",
+        None,
+        GIVEN,
+        "python -m sample_graphs.make_xla",
+    ),
+    Sample(
+        "instances/xla_transformer_step_2x256.txt.gz",
+        "XLA, a wider transformer's training step",
+        "80 MiB: XLA's temporaries are at their bound, and a re-plan that mixes them with the parameters is 2 % smaller.",
         None,
         GIVEN,
         "python -m sample_graphs.make_xla",

@@ -1,26 +1,46 @@
-"""Write the sample that comes from XLA: ``python -m sample_graphs.make_xla`` (needs ``pip install 'jax>=0.6'``).
+"""Write the samples that come from XLA: ``python -m sample_graphs.make_xla [NAME …]`` (needs ``pip install 'jax>=0.6'``).
 
-One training step of a transformer of two layers, compiled for the CPU with its parameters donated. What is kept of the
-dump is the buffer assignment and the live ranges, one behind the other, without the stack traces that follow them.
+One training step of a transformer, compiled for the CPU with its parameters donated. What is kept of the dump is the
+buffer assignment and the live ranges, one behind the other, without the stack traces that follow them.
 What XLA decides may change from release to release; the release is printed.
 """
 
 from __future__ import annotations
 
+import gzip
 import os
 import re
 import subprocess
 import sys
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
-FILE = Path(__file__).parent / "instances" / "xla_transformer_step.txt"
+HERE = Path(__file__).parent / "instances"
 MODULE = "jit_training_step"
 
-LAYERS, WIDTH, HEADS, HIDDEN, LENGTH, BATCH, WORDS = 2, 64, 4, 256, 32, 4, 100
+
+@dataclass(frozen=True)
+class Size:
+    """Of a transformer and its batch."""
+
+    layers: int
+    width: int
+    heads: int
+    hidden: int
+    length: int
+    batch: int
+    words: int
 
 
-def compile_step() -> None:
+SAMPLES = {
+    "xla_transformer_step.txt": Size(2, 64, 4, 256, 32, 4, 100),
+    "xla_transformer_step_2x256.txt.gz": Size(2, 256, 4, 1024, 128, 8, 1000),
+}
+"""File → what was compiled for it."""
+
+
+def compile_step(size: Size) -> None:
     """Compile the step in this process; XLA writes its dump where ``XLA_FLAGS`` say."""
     import jax
     import jax.numpy as jnp
@@ -29,11 +49,11 @@ def compile_step() -> None:
         h = weights["embedding"][tokens]
         for layer in weights["layers"]:
             heads = [
-                part.reshape(BATCH, LENGTH, HEADS, WIDTH // HEADS).transpose(0, 2, 1, 3)
+                part.reshape(size.batch, size.length, size.heads, size.width // size.heads).transpose(0, 2, 1, 3)
                 for part in jnp.split(h @ layer["qkv"], 3, -1)
             ]
-            scores = jax.nn.softmax(heads[0] @ heads[1].swapaxes(-1, -2) / (WIDTH // HEADS) ** 0.5)
-            h = h + (scores @ heads[2]).transpose(0, 2, 1, 3).reshape(BATCH, LENGTH, WIDTH) @ layer["out"]
+            scores = jax.nn.softmax(heads[0] @ heads[1].swapaxes(-1, -2) / (size.width // size.heads) ** 0.5)
+            h = h + (scores @ heads[2]).transpose(0, 2, 1, 3).reshape(size.batch, size.length, size.width) @ layer["out"]
             h = h + jax.nn.gelu(h @ layer["up"]) @ layer["down"]
         return h @ weights["embedding"].T
 
@@ -49,13 +69,13 @@ def compile_step() -> None:
         return jax.ShapeDtypeStruct(shape, jnp.float32)
 
     layer = {
-        "qkv": of(WIDTH, 3 * WIDTH),
-        "out": of(WIDTH, WIDTH),
-        "up": of(WIDTH, HIDDEN),
-        "down": of(HIDDEN, WIDTH),
+        "qkv": of(size.width, 3 * size.width),
+        "out": of(size.width, size.width),
+        "up": of(size.width, size.hidden),
+        "down": of(size.hidden, size.width),
     }
-    weights = {"embedding": of(WORDS, WIDTH), "layers": [layer] * LAYERS}
-    tokens = jax.ShapeDtypeStruct((BATCH, LENGTH), jnp.int32)
+    weights = {"embedding": of(size.words, size.width), "layers": [layer] * size.layers}
+    tokens = jax.ShapeDtypeStruct((size.batch, size.length), jnp.int32)
     jax.jit(training_step, donate_argnums=0).lower(weights, tokens, tokens).compile()
     print(f"jax {jax.__version__}")
 
@@ -67,13 +87,20 @@ def join(folder: Path) -> str:
     return assignment.rstrip("\n") + "\n" + re.split(r"\n  Live ranges at", ranges)[0].rstrip("\n") + "\n"
 
 
-def main() -> None:
+def dumped(name: str) -> str:
+    """The joined text of the step of :data:`SAMPLES` called ``name``, compiled in a process of its own."""
     with tempfile.TemporaryDirectory() as folder:
         flags = f"--xla_dump_to={folder} --xla_dump_hlo_as_text --xla_dump_hlo_module_re={MODULE}"
-        subprocess.run([sys.executable, __file__, "compile"], check=True, env=os.environ | {"XLA_FLAGS": flags})
-        FILE.write_text(join(Path(folder)), encoding="utf-8")
-    print(f"{FILE.stat().st_size:>9,} B  {FILE.name}")
+        subprocess.run([sys.executable, __file__, "compile", name], check=True, env=os.environ | {"XLA_FLAGS": flags})
+        return join(Path(folder))
+
+
+def main(names: list[str]) -> None:
+    for name in names or SAMPLES:
+        data = dumped(name).encode()
+        (HERE / name).write_bytes(gzip.compress(data, mtime=0) if name.endswith(".gz") else data)
+        print(f"{(HERE / name).stat().st_size:>9,} B  {name}")
 
 
 if __name__ == "__main__":
-    compile_step() if sys.argv[1:] == ["compile"] else main()
+    compile_step(SAMPLES[sys.argv[2]]) if sys.argv[1:2] == ["compile"] else main(sys.argv[1:])

@@ -136,3 +136,10 @@ def test_the_optimizer_writes_weights_and_states_in_place() -> None:
 def test_a_smaller_batch_takes_fewer_bytes() -> None:
     small, large = (plan_graph(lessons.dynamic_batch(), dims={"B": b}).plan.arenas[0] for b in (8, 32))
     assert small.peak_live_bytes * 4 == large.peak_live_bytes
+
+
+def test_what_a_loop_reads_lives_until_it_closes() -> None:
+    plan = plan_graph(lessons.loop()).plan
+    close = next(k for k in range(plan.steps) if plan.node_at(k) == "loop/close")
+    assert plan.row(plan.row_of["scale"]).death == close + 1
+    assert plan.row(plan.row_of["loop/scaled"]).death == close - 1
