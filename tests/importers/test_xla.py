@@ -129,6 +129,50 @@ def test_naming_one_file_of_a_dump_opens_both(tmp_path: Path) -> None:
         assert len(instance.problem) == 7
 
 
+LOOP = """\
+BufferAssignment:
+allocation 0: size 64, maybe-live-out:
+ value: <1 start @0> (size=64,offset=0): f32[16]{0}
+ value: <2 goes_in{0} (phi) @0> (size=64,offset=0): f32[16]{0}
+ value: <3 comes_round @0> (size=64,offset=0): f32[16]{0}
+ value: <4 loop{0} (phi) @0> (size=64,offset=0): f32[16]{0}
+allocation 1: size 64, preallocated-temp:
+ value: <5 early @0> (size=64,offset=0): f32[16]{0}
+ value: <6 other @0> (size=32,offset=0): f32[8]{0}
+ value: <7 late{0} (phi) @0> (size=64,offset=0): f32[16]{0}
+"""
+LOOP_RANGE = """\
+HloLiveRange (max 9):
+  InstructionSequence:
+  BufferLiveRange:
+    start{}:0-1
+    goes_in{0}:1-3
+    comes_round{}:5-6
+    loop{0}:6-8
+    early{}:0-1
+    other{}:3-4
+    late{0}:6-8
+"""
+
+
+def test_what_a_loop_carries_round_is_one_storage() -> None:
+    carried = of(dump(LOOP, LOOP_RANGE), "start+goes_in{0}+comes_round+loop{0}")
+    assert (carried.birth, carried.death, carried.size, carried.role) == (0, 9, 64, "output")
+
+
+def test_what_lay_at_a_phis_place_before_others_did_is_another_storage() -> None:
+    assert {buffer.id for buffer in dump(LOOP, LOOP_RANGE) if buffer.offset == 64} == {"early", "other", "late{0}"}
+
+
+def test_a_value_at_two_places_is_refused_by_name() -> None:
+    with pytest.raises(UnreadableInput, match="'a' is assigned to two places"):
+        dump(ASSIGNMENT.replace("<7 b @0>", "<7 a @0>"))
+
+
+def test_what_the_temporaries_would_take_at_best_in_their_own_allocation_is_told() -> None:
+    assert read((ASSIGNMENT + LIVE_RANGE).encode()).within == 64 + 16 + 4 + 32
+
+
 def opened() -> PlainInstance:
     instance = read_any(SAMPLE.read_bytes(), SAMPLE.name)
     assert isinstance(instance, PlainInstance)

@@ -9,15 +9,19 @@
 Both texts together, in either order, are one finished plan. Allocations are buffers of their own; here they are laid
 behind one another, in the order of their numbers. An allocation of a donated parameter holds temporaries and results
 after the parameter's last use, as the dump says. Constants and parameters that are not donated keep their bytes from
-the first instruction to the last. Allocations whose values have no live range belong to computations called from
-within an instruction (``thread-local``); they are counted and left out.
+the first instruction to the last. What a loop carries round and what the branches of a conditional give is one buffer
+under several names, the last of which the dump marks ``(phi)``: those names are one storage here. Allocations whose
+values have no live range belong to computations called from within an instruction (``thread-local``); they are counted
+and left out.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from tmmu_core.errors import UnreadableInput
 
@@ -25,8 +29,8 @@ ASSIGNMENT, LIVE_RANGE = "BufferAssignment:", "HloLiveRange"
 HINT = "Give both files of the dump as one: cat X-buffer-assignment.txt X-live-range.txt > X.txt."
 
 _ASSIGNMENT_ENDING, _LIVE_RANGE_ENDING = "-buffer-assignment.txt", "-live-range.txt"
-_ALLOCATION = re.compile(r"allocation (\d+): size (\d+)(.*)")
-_VALUE = re.compile(r"\s+value: <\d+ (\S+) @\d+> \(size=(\d+),offset=(\d+)\)")
+_ALLOCATION = re.compile(r"allocation (\d+):(?: 0x[0-9a-f]+,)? size (\d+)(.*)")
+_VALUE = re.compile(r"\s+value: <\d+ (\S+)( \(phi\))? @\d+> \(size=(\d+),offset=(\d+)\)")
 _RANGE = re.compile(r"\s+(\S+):(\d+)-(\d+)$")
 
 
@@ -53,6 +57,8 @@ class Dump:
     buffers: tuple[Buffer, ...]
     extent: int
     """Bytes of all allocations that hold a buffer."""
+    within: int
+    """The same, were the temporaries laid anew within their own allocation as well as can be: its peak."""
     told: tuple[str, ...]
 
 
@@ -74,6 +80,8 @@ class _Allocation:
     traits: str
     values: list[tuple[str, int, int]] = field(default_factory=list)
     """(name, size, offset in the allocation)."""
+    phis: set[str] = field(default_factory=set)
+    """Those that stand for several: what goes into a loop and what comes round, or what either branch gives."""
 
     def has(self, trait: str) -> bool:
         return trait in self.traits
@@ -101,15 +109,22 @@ def read(data: bytes, name: str = "") -> Dump:
         if not any(line.startswith(heading) for line in lines):
             raise UnreadableInput(f"the dump's {what} are missing.", source=name, hint=HINT)
     allocations, ranges = _parse(lines, name)
+    twice = [value for value, times in Counter(v[0] for a in allocations for v in a.values).items() if times > 1]
+    if twice:
+        raise UnreadableInput(
+            f"the value {twice[0]!r} is assigned to two places.", source=name, hint="Give the files of one module only."
+        )
     steps = 1 + max((end for _, end in ranges.values()), default=0)
     rows: list[_Row] = []
-    base = left_out = left_bytes = 0
+    base = within = left_out = left_bytes = 0
     for allocation in allocations:
         if not any(value in ranges for value, _, _ in allocation.values):
             left_out, left_bytes = left_out + 1, left_bytes + allocation.size
             continue
-        rows += _settled(_rows(allocation, ranges, base, steps))
+        settled = _settled(_carried(_rows(allocation, ranges, base, steps), allocation.phis))
+        rows += settled
         base += allocation.size
+        within += _peak(settled) if allocation.has("preallocated-temp") else allocation.size
     if not rows:
         raise UnreadableInput("no value of the dump's buffer assignment has a live range.", source=name, hint=HINT)
     told = ["the dump does not say alignments: buffers are planned at any byte, allocations one behind the other"]
@@ -119,7 +134,7 @@ def read(data: bytes, name: str = "") -> Dump:
     if merged:
         told.append(f"{len(merged)} buffers hold several values at once, as loops and updates in place do")
     ordered = sorted(rows, key=lambda row: (row.birth, -row.size, row.id.encode()))
-    return Dump(tuple(Buffer(**vars(row)) for row in ordered), base, tuple(told))
+    return Dump(tuple(Buffer(**vars(row)) for row in ordered), base, within, tuple(told))
 
 
 def _parse(lines: Sequence[str], name: str) -> tuple[list[_Allocation], dict[str, tuple[int, int]]]:
@@ -141,15 +156,17 @@ def _parse(lines: Sequence[str], name: str) -> tuple[list[_Allocation], dict[str
             found = _VALUE.match(line)
             if not found or not allocations:
                 raise _damaged(line, number, name)
-            if int(found[2]) + int(found[3]) > allocations[-1].size:
+            size, offset = int(found[3]), int(found[4])
+            if size + offset > allocations[-1].size:
                 raise UnreadableInput(
-                    f"{found[1]!r} takes bytes up to {int(found[2]) + int(found[3])} of an allocation of "
-                    f"{allocations[-1].size} bytes.",
+                    f"{found[1]!r} takes bytes up to {size + offset} of an allocation of {allocations[-1].size} bytes.",
                     source=name,
                     place=f"line {number}",
                     hint="Dump the module again.",
                 )
-            allocations[-1].values.append((_plain(found[1]), int(found[2]), int(found[3])))
+            allocations[-1].values.append((_plain(found[1]), size, offset))
+            if found[2]:
+                allocations[-1].phis.add(_plain(found[1]))
         elif section == "ranges":
             found = _RANGE.match(line)
             if found and int(found[2]) <= int(found[3]):
@@ -192,6 +209,44 @@ def _rows(allocation: _Allocation, ranges: dict[str, tuple[int, int]], base: int
             role = "output"
         rows.append(_Row(name, birth, last + 1, size, base + offset, role))
     return rows
+
+
+def _carried(rows: list[_Row], phis: set[str]) -> list[_Row]:
+    """The rows, those that a phi stands for as one.
+
+    The dump does not say which they are. They are the ones before it at its very place, as long as nothing else has
+    used those bytes in between.
+    """
+    places: dict[tuple[int, int], list[_Row]] = {}
+    for row in sorted(rows, key=lambda row: (row.birth, row.death, row.id.encode())):
+        places.setdefault((row.offset, row.size), []).append(row)
+    left = []
+    for here in places.values():
+        carrying: _Row | None = None
+        for row in reversed(here):
+            if carrying is not None and not any(_between(other, row, carrying) for other in rows):
+                carrying.id = f"{row.id}+{carrying.id}"
+                carrying.birth, carrying.death = row.birth, max(row.death, carrying.death)
+                carrying.role = row.role if carrying.role == "activation" else carrying.role
+                continue
+            carrying = row if row.id in phis else None
+            left.append(row)
+    return left
+
+
+def _peak(rows: list[_Row]) -> int:
+    """The most of them that is alive at one step, in bytes."""
+    change: Counter[int] = Counter()
+    for row in rows:
+        change[row.birth] += row.size
+        change[row.death] -= row.size
+    return max(accumulate(change[step] for step in sorted(change)))
+
+
+def _between(other: _Row, before: _Row, after: _Row) -> bool:
+    """Whether ``other`` holds a byte of ``after``'s place after ``before`` has ended and before ``after`` begins."""
+    in_time = before.death < after.birth and other.birth < after.birth and before.death < other.death
+    return in_time and other.offset < after.offset + after.size and after.offset < other.offset + other.size
 
 
 def _settled(rows: list[_Row]) -> list[_Row]:
