@@ -15,10 +15,12 @@ from packings import extent, faults, offsets, problem, problem_with, problems, s
 
 from tmmu_core.errors import ArenaTooSmall
 from tmmu_core.planners.columns import columns
-from tmmu_core.planners.exact import exact, luby
+from tmmu_core.planners.exact import exact
+from tmmu_core.planners.exact.apart import apart, part
 from tmmu_core.planners.exact.kernel import FOUND, INFEASIBLE
-from tmmu_core.planners.exact.model import build, chains, logarithm, ranker
+from tmmu_core.planners.exact.model import Model, build, chains, logarithm, ranker
 from tmmu_core.planners.exact.run import Searcher
+from tmmu_core.planners.exact.steering import ORDERS, PURE, Steering, luby, static_rank
 from tmmu_core.planners.greedy import greedy
 from tmmu_core.planners.instances import read_csv
 from tmmu_core.planners.portfolio import portfolio
@@ -188,6 +190,140 @@ def test_a_second_process_takes_the_compiled_search_from_the_cache_and_agrees() 
         for _ in range(2)
     ]
     assert json.loads(runs[0]) == json.loads(runs[1]) == offsets(exact(instance("B.1048576"), {}))
+
+
+def beside(p: Problem, q: Problem) -> Problem:
+    """Both, the second after the first: nothing of one meets anything of the other."""
+    later = int(p.death.max()) if len(p) else 0
+    rows = [*zip(p.birth, p.death, p.size, p.alignment, strict=True)]
+    rows += [
+        (b + later, d + later, size, grid)
+        for b, d, size, grid in zip(q.birth, q.death, q.size, q.alignment, strict=True)
+    ]
+    return problem(*[(int(b), int(d), int(s)) for b, d, s, _ in rows], alignment=[int(row[3]) for row in rows])
+
+
+def test_what_follows_in_time_is_apart_and_what_must_not_alias_is_not() -> None:
+    p = problem((0, 2, 4), (1, 3, 4), (3, 5, 4), (4, 6, 4))
+    assert [indices.tolist() for indices in apart(columns(p))] == [[0, 1], [2, 3]]
+    joined = problem_with(p, must_not_alias=np.array([[0, 3]]))
+    assert [indices.tolist() for indices in apart(columns(joined))] == [[0, 1, 2, 3]]
+
+
+def test_a_gap_keeps_the_two_sides_of_a_life_together() -> None:
+    p = problem((0, 9, 4), (3, 5, 4), gaps=(((2, 7),), ()))
+    assert [indices.tolist() for indices in apart(columns(p))] == [[0], [1]]
+
+
+def test_a_part_keeps_its_own_hand_offs_and_pairs() -> None:
+    p = problem(
+        *((0, 2, 4), (2, 3, 4), (5, 7, 4), (7, 9, 4), (5, 9, 2)),
+        handoff_from=np.array([-1, 0, -1, -1, 2]),
+        must_not_alias=np.array([[3, 4]]),
+    )
+    first, second = (part(p, indices) for indices in apart(columns(p)))
+    assert (first.handoff_from is not None and first.handoff_from.tolist(), first.ids) == ([-1, 0], ("t0", "t1"))
+    assert second.handoff_from is not None
+    assert second.handoff_from.tolist() == [-1, -1, 0]
+    assert second.must_not_alias is not None
+    assert second.must_not_alias.tolist() == [[1, 2]]
+
+
+@settings(deadline=None, max_examples=40)
+@given(problems(most=5, odd=False), problems(most=5, odd=False))
+def test_two_that_never_meet_take_what_the_greater_one_takes(p: Problem, q: Problem) -> None:
+    both = beside(p, q)
+    packing = exact(both, SMALL)
+    assert faults(both, offsets(packing)) == []
+    assert (extent(both, packing.offset), packing.optimal) == (max(smallest_extent(p), smallest_extent(q)), True)
+
+
+def test_a_part_that_cannot_be_proven_leaves_its_bound_and_not_the_other_parts() -> None:
+    # The ring needs 24 though never more than 16 live; alone and beside a storage of 20 it is the same.
+    ringed = ring()
+    p = problem(
+        *[(int(b), int(d), int(s)) for b, d, s in zip(ringed.birth, ringed.death, ringed.size, strict=True)],
+        (5, 6, 20),
+        gaps=(*(ringed.gaps or ()), ()),
+    )
+    packing = exact(p, {})
+    assert (extent(p, packing.offset), packing.lower_bound, packing.optimal) == (24, 24, True)
+    assert packing.notes["parts"] == 2
+
+
+def test_parts_are_searched_no_further_once_told_to_stop() -> None:
+    p = beside(instance("D.1048576"), instance("E.1048576"))
+    calls = 0
+
+    def progress(_what: str, done: int, of: int) -> bool:
+        nonlocal calls
+        calls += 1
+        return done < of and calls < 4
+
+    packing = exact(p, {"budget": 400_000}, progress)
+    assert (calls, packing.stopped, faults(p, offsets(packing))) == (4, True, [])
+
+
+def model_of(p: Problem) -> Model:
+    cols = columns(p)
+    return build(cols, chains(cols, ()) or ())
+
+
+def test_static_orders_put_the_greatest_first() -> None:
+    p = problem((0, 2, 4), (0, 6, 2), (3, 5, 9))  # lives 2, 6, 2; fullest 6, 11, 11; areas 8, 12, 18
+    model = model_of(p)
+    assert [[p.ids[u] for u in np.argsort(static_rank(model, order))] for order in ORDERS] == [
+        ["t1", "t2", "t0"],
+        ["t2", "t1", "t0"],
+        ["t2", "t1", "t0"],
+        ["t1", "t2", "t0"],
+    ]
+
+
+def test_who_was_in_a_section_that_failed_goes_first_in_the_next_attempt_of_that_order() -> None:
+    p = problem((0, 2, 4), (0, 6, 2), (3, 5, 9), (6, 8, 1))
+    steering = Steering(model_of(p), openings=False)
+    tried = steering.attempt(11)
+    assert p.ids[int(np.argmin(tried.rank))] == "t1"
+    fails = np.zeros(steering.model.sections, dtype=np.int64)
+    fails[-1] = 3  # the last section is the one in which t3 is alone
+    steering.learn(tried, fails, False)
+    for _ in ORDERS[1:]:
+        steering.learn(steering.attempt(11), np.zeros_like(fails), False)
+    again = steering.attempt(11)
+    assert again.order == tried.order
+    assert p.ids[int(np.argmin(again.rank))] == "t3"
+
+
+def test_what_was_counted_fades() -> None:
+    p = problem((0, 2, 4), (3, 5, 9))
+    steering = Steering(model_of(p), openings=False)
+    tried = steering.attempt(9)
+    steering.learn(tried, np.array([100, 0]), False)
+    first = steering._taught(0)
+    for _ in range(3):
+        steering.learn(tried, np.zeros(2, dtype=np.int64), False)
+    assert (p.ids[int(np.argmin(first))], p.ids[int(np.argmin(steering._taught(0)))]) == ("t0", "t1")
+
+
+def test_what_succeeded_is_tried_again_at_once() -> None:
+    steering = Steering(model_of(instance("A.1048576")))
+    tried = steering.attempt(1 << 21)
+    steering.learn(tried, np.zeros(steering.model.sections, dtype=np.int64), True)
+    assert steering.attempt(1 << 20) is tried
+    assert steering.attempt(1 << 20) is not tried
+
+
+def test_where_nothing_was_learnt_it_looks_elsewhere() -> None:
+    steering = Steering(model_of(instance("B.1048576")), openings=False)
+    nothing = np.zeros(steering.model.sections, dtype=np.int64)
+    static = {static_rank(steering.model, order).tobytes() for order in ORDERS}
+    seen = set()
+    for _ in range(PURE - 1):
+        tried = steering.attempt(1 << 20)
+        steering.learn(tried, nothing, False)
+        seen.add(tried.rank.tobytes())
+    assert len(seen - static) == PURE - 1 - len(ORDERS)
 
 
 def test_the_restart_sequence_is_lubys() -> None:

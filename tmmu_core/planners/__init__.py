@@ -102,7 +102,7 @@ PLANNERS: dict[str, PlannerEntry] = {
             "branch and bound over canonical packings: any time, minimising, with a proven bound",
             f"{_HERE}.exact",
             "exact",
-            {"budget": 2_000_000},
+            {"budget": 4_000_000},
         ),
         PlannerEntry(
             "auto",

@@ -1,15 +1,14 @@
 """``exact``: branch and bound that minimises, any time, with a proof where it gets that far.
 
 The compiled search (:mod:`.kernel`, after MiniMalloc, ASPLOS '23) answers one question: does everything fit below a
-capacity? Its luck hangs on the order in which equal offsets are tried, and is heavy-tailed: most orders never end,
-some end after a few hundred nodes. So it is asked often and shortly: each *attempt* draws how much a unit's fullest
-moment, life, height and length count (every other time near what last succeeded), and has a few thousand nodes,
-more now and then (Luby's sequence), so that small problems are exhausted and proven. Attempts aim in turn at the lower
-bound itself and at capacities closely and well below the best so far. Found: the extent falls. Exhausted: the bound
-rises above that capacity. Where they meet the packing is optimal.
+capacity? It is asked often and shortly, under orders that learn from their failures (:mod:`.steering`), in turn at the
+lower bound itself and at capacities closely and well below the best so far. Found: the extent falls. Exhausted: the
+bound rises above that capacity. Where they meet the packing is optimal.
 
 Budgeted by nodes, never by the clock; draws are raw Philox numbers: the same budget gives the same packing anywhere.
 An attempt costs O(entries) per node in the worst case, around a microsecond on the six MiniMalloc instances.
+
+What never meets is packed apart (:mod:`.apart`), so that one part's luck is not the other's.
 
 Hand-offs: each may be taken (both storages are one unit) or not (the two conflict). All that can be are taken first;
 up to :data:`ALL_CHOICES` of them every choice is searched; beyond, a relaxation in which those pairs are free to
@@ -23,36 +22,24 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from tmmu_core.errors import ArenaTooSmall
-from tmmu_core.planners.bounds import bound_of
-from tmmu_core.planners.columns import Columns, columns, count_option, finished
-from tmmu_core.planners.exact.model import Model, Weights, build, chains, handoffs, ranker, take_all
+from tmmu_core.planners.bounds import Bound, bound_of
+from tmmu_core.planners.columns import Columns, columns, count_option, extent_of, finished
+from tmmu_core.planners.exact.apart import apart, part
+from tmmu_core.planners.exact.model import Model, build, chains, handoffs, take_all
+from tmmu_core.planners.exact.steering import Steering
 from tmmu_core.planners.portfolio import best_greedy
 from tmmu_core.planners.problem import I64, Packing, Problem, Progress
 
 if TYPE_CHECKING:
     from tmmu_core.planners.exact.run import Searcher
 
-DEFAULT_BUDGET = 2_000_000
+DEFAULT_BUDGET = 4_000_000
 """Nodes, for models of up to :data:`FULL_SPEED` entries; larger ones get proportionally fewer of them."""
 FULL_SPEED = 10_000
-ATTEMPT = 6_000
-"""Nodes of the shortest attempt."""
 LARGEST = 20_000_000
 """``Model.work`` beyond which no search is tried."""
-OPENINGS: tuple[Weights, ...] = (
-    (256, 17, 44, 30),
-    (25, 26, 29, 3),
-    (400, 115, 84, 13),
-    (59, 27, 25, 7),
-    (166, 80, 19, 45),
-    (0, 128, 64, 32),
-)
-"""Weights tried first, at the bound itself: what did well on MiniMalloc's six instances. The rest is drawn."""
-KEY = 4
-"""Of the Philox stream that attempts are drawn from."""
+AT_BOUND, AT_CAPACITY, BETWEEN = KINDS = ("bound", "capacity", "between")
 STEPS = (3, 4, 5, 6, 7, 7, 7, 7)
 """Where to aim, in eighths of the way from the bound to the best: two back after success, one on after failure."""
 ALL_CHOICES = 5
@@ -70,25 +57,67 @@ def exact(problem: Problem, options: Mapping[str, Any], progress: Progress | Non
     bound = bound_of(cols)
     _refuse_if_proven(problem, bound.bytes, bound.max_live)
     start = best_greedy(cols, bound)
-    best = _Best(bound.bytes, start.extent, start.offset)
+    offset, lower, stopped = list(start.offset), bound.bytes, False
     notes: dict[str, Any] = {"start": f"{start.order}/{start.fit}", "nodes": 0, "attempts": 0}
-    stopped = False
-    if best.extent > best.bound and not cols.small:
+    if start.extent > lower and not cols.small:
         notes["why"] = "sizes beyond 2^62: greedy only"
-    elif best.extent > best.bound and budget:
-        variants, relaxed = _variants(cols)
-        if variants[0].model.work > LARGEST:
-            notes["why"] = "too many storages to search: greedy only"
-        else:
-            stopped = _search(cols, best, variants, relaxed, budget, progress, notes)
-    _refuse_if_proven(problem, best.bound, bound.max_live)
+    elif start.extent > lower and budget:
+        lower, stopped = _in_parts(cols, offset, lower, budget, progress, notes)
+    _refuse_if_proven(problem, lower, bound.max_live)
     return Packing(
-        finished(cols, best.offset),
-        lower_bound=best.bound,
-        optimal=best.extent == best.bound,
+        finished(cols, offset),
+        lower_bound=lower,
+        optimal=extent_of(cols, offset) == lower,
         stopped=stopped,
         notes=notes,
     )
+
+
+def _in_parts(
+    cols: Columns, offset: list[int], lower: int, budget: int, progress: Progress | None, notes: dict[str, Any]
+) -> tuple[int, bool]:
+    """Lower what can be lowered of ``offset``, part by part; the bound proven, and whether something was left open.
+
+    The part that needs most comes first. A part is left alone as soon as it is no higher than what another one needs.
+    """
+    parts = _parts(cols)
+    floor, stopped = lower, False
+    if len(parts) > 1:
+        notes["parts"] = len(parts)
+    for k, (indices, own, bound) in enumerate(parts):
+        mine = [offset[i] for i in indices.tolist()]
+        extent = extent_of(own, mine)
+        if extent > floor and len(parts) > 1:
+            alone = best_greedy(own, bound)
+            if alone.extent < extent:
+                extent, mine = alone.extent, list(alone.offset)
+        if extent > floor and not notes.get("told_to_stop"):
+            best = _Best(max(bound.bytes, floor), extent, mine)
+            models, relaxation = _models(own)
+            if models[0].work > LARGEST:
+                notes["why"] = "too many storages to search: greedy only"
+            else:
+                share = (budget - int(notes["nodes"])) // (len(parts) - k)
+                stopped |= _search(own, best, models, relaxation, share, progress, notes)
+            if best.bound > floor:
+                lower = max(lower, best.bound)
+            extent, mine = best.extent, best.offset
+        for i, at in zip(indices.tolist(), mine, strict=True):
+            offset[i] = at
+        floor = max(floor, extent)
+    return lower, stopped
+
+
+def _parts(cols: Columns) -> list[tuple[I64, Columns, Bound]]:
+    """Storages that conflict with no others, with their own columns and bound; what needs most bytes comes first."""
+    found = apart(cols)
+    if len(found) == 1:
+        return [(found[0], cols, bound_of(cols))]
+    parts = []
+    for indices in found:
+        own = columns(part(cols.problem, indices))
+        parts.append((indices, own, bound_of(own)))
+    return sorted(parts, key=lambda one: (-one[2].bytes, int(one[0][0])))
 
 
 @dataclass
@@ -100,68 +129,65 @@ class _Best:
 
 @dataclass
 class _Variant:
-    """One choice of hand-offs: what is proven of it, and what last succeeded in it."""
+    """One choice of hand-offs: what is proven of it, and how it is searched."""
 
     model: Model
     bound: int
-    lucky: Weights | None = None
-    searcher: Searcher | None = None
-    rank: Any = None
-    attempts: int = 0
+    searcher: Searcher
+    steering: dict[str, Steering]
+    """What was learnt about each kind of target."""
+    spent: dict[str, int]
+    """Nodes given to each kind of target."""
     boldness: int = 0
     """Index into :data:`STEPS`."""
 
 
-def _variants(cols: Columns) -> tuple[list[_Variant], _Variant | None]:
+def _models(cols: Columns) -> tuple[list[Model], Model | None]:
     """Every choice of hand-offs to search, the fullest first; and the relaxation if those are not all."""
     possible = handoffs(cols)
     chosen = [take_all(cols)]
     if len(possible) <= ALL_CHOICES:
         for count in range(len(possible), -1, -1):
             chosen += [taken for taken in combinations(possible, count) if taken != chosen[0]]
-    variants = []
+    models = []
     for taken in chosen:
         units = chains(cols, taken)
         if units is not None:
-            variants.append(_Variant(build(cols, units), 0))
+            models.append(build(cols, units))
     if len(possible) <= ALL_CHOICES:
-        return variants, None
+        return models, None
     alone = tuple((i,) for i in range(len(cols)))
-    return variants, _Variant(build(cols, alone, pairs=False), 0)
+    return models, build(cols, alone, pairs=False)
 
 
 def _search(
     cols: Columns,
     best: _Best,
-    variants: list[_Variant],
-    relaxed: _Variant | None,
+    models: list[Model],
+    relaxation: Model | None,
     budget: int,
     progress: Progress | None,
     notes: dict[str, Any],
 ) -> bool:
     """Attempt after attempt until the bound is met, the budget is spent, or ``progress`` says stop."""
     from tmmu_core.planners.exact.kernel import FOUND, INFEASIBLE
-    from tmmu_core.planners.exact.run import Searcher
 
-    grain = variants[0].model.grain
-    everyone = [*variants, *([relaxed] if relaxed is not None else [])]
-    for variant in everyone:
-        variant.bound = align_up_any(best.bound, grain)
-        variant.searcher = Searcher(variant.model)
-        variant.rank = ranker(variant.model)
+    grain = models[0].grain
+    variants = [_variant(model, best.bound) for model in models]
+    relaxed = _variant(relaxation, best.bound) if relaxation is not None else None
     overlap = best.extent  # the least extent known of the relaxation: above it, it proves nothing
-    entries = max(len(variants[0].model.section), 1)
+    entries = max(len(models[0].section), 1)
     allowed = budget if entries <= FULL_SPEED else max(budget * FULL_SPEED // entries, 1)
-    draws = np.random.Philox(key=KEY)
+    before = int(notes["nodes"])
     spent = attempt = turn = 0
     while spent < allowed:
         proven = min(variant.bound for variant in variants)
         best.bound = max(best.bound, min(best.extent, max(proven, relaxed.bound if relaxed is not None else 0)))
         if best.bound >= best.extent or best.bound > cols.problem.capacity:
             break
-        if progress is not None and attempt and not progress("exact", spent, allowed):
-            notes.update(nodes=spent, attempts=attempt, told_to_stop=True)
-            return True
+        if progress is not None and attempt and not progress("exact", before + spent, before + allowed):
+            notes["told_to_stop"] = True
+            break
         open_ones = [v for v in variants if v.bound < best.extent]
         if relaxed is not None and relaxed.bound < min(overlap, best.extent):
             open_ones.append(relaxed)
@@ -170,20 +196,19 @@ def _search(
         variant = open_ones[turn % len(open_ones)]
         turn += 1
         ceiling = min(overlap, best.extent) if variant is relaxed else best.extent
-        target = _aim(variant, ceiling, grain, cols.problem.capacity)
-        weights, noise = _draw(draws, variant)
-        assert variant.searcher is not None
-        size = min(_length(variant.attempts), allowed - spent)
-        verdict, nodes, offset = variant.searcher.ask(target, variant.rank(weights, noise), size)
-        if variant.attempts >= len(OPENINGS) and target > variant.bound:
+        kind, target = _aim(variant, ceiling, grain, cols.problem.capacity)
+        steering = variant.steering[kind]
+        tried = steering.attempt(target)
+        verdict, nodes, offset = variant.searcher.ask(target, tried.rank, min(tried.nodes, allowed - spent))
+        steering.learn(tried, variant.searcher.fails, verdict == FOUND)
+        variant.spent[kind] += max(nodes, 1)
+        if kind == BETWEEN:
             variant.boldness = max(variant.boldness - 2, 0) if verdict == FOUND else min(variant.boldness + 1, 7)
-        variant.attempts += 1
         attempt += 1
         spent += max(nodes, 1)
         if verdict == INFEASIBLE:
             variant.bound = max(variant.bound, target + grain)
         elif verdict == FOUND and offset is not None:
-            variant.lucky = weights
             extent = max(at + high for at, high in zip(offset, variant.searcher.tall, strict=True))
             if variant is relaxed:
                 overlap = min(overlap, extent)
@@ -196,48 +221,31 @@ def _search(
     best.bound = max(best.bound, min(best.extent, proven))
     if min(variant.bound for variant in variants) > cols.problem.capacity:
         best.bound = max(best.bound, cols.problem.capacity + 1)
-    notes.update(nodes=spent, attempts=attempt)
+    notes.update(nodes=before + spent, attempts=notes["attempts"] + attempt)
     return best.bound < best.extent
 
 
-def _aim(variant: _Variant, ceiling: int, grain: int, capacity: int) -> int:
-    """The capacity to ask for next: the bound itself, or one part or another of the way from it to the best."""
-    if variant.attempts < len(OPENINGS):
-        return variant.bound
-    if variant.bound <= capacity < ceiling and variant.attempts % 3 == 2:
-        return capacity // grain * grain
-    eighths = 0 if variant.attempts % 4 == 1 else STEPS[variant.boldness]
-    target = (variant.bound + (ceiling - variant.bound) * eighths // 8) // grain * grain
-    return max(variant.bound, min(target, ceiling - grain))
+def _variant(model: Model, bound: int) -> _Variant:
+    from tmmu_core.planners.exact.run import Searcher
+
+    steering = {kind: Steering(model, openings=kind == AT_BOUND) for kind in KINDS}
+    return _Variant(model, align_up_any(bound, model.grain), Searcher(model), steering, dict.fromkeys(KINDS, 0))
 
 
-def _draw(draws: np.random.Philox, variant: _Variant) -> tuple[Weights, I64 | None]:
-    """Weights for one attempt: an opening, drawn, or near what last succeeded; now and then with noise per unit."""
-    if variant.attempts < len(OPENINGS):
-        return OPENINGS[variant.attempts], None
-    raw = [int(x) for x in draws.random_raw(4)]
-    weights = (raw[0] % 512, raw[1] % 128, raw[2] % 128, raw[3] % 128)
-    if variant.lucky is not None and variant.attempts // 6 % 2:
-        one, two, three, four = (old * (32 + x % 65) >> 6 for old, x in zip(variant.lucky, raw, strict=True))
-        weights = (one, two, three, four)
-    if variant.attempts % 8 != 7:
-        return weights, None
-    noise = draws.random_raw(len(variant.model)) % np.uint64(1 << 16)
-    return weights, noise.astype(np.int64) - (1 << 15)
+def _aim(variant: _Variant, ceiling: int, grain: int, capacity: int) -> tuple[str, int]:
+    """What to ask for next, and of which kind it is: the kind that had the fewest nodes, for the three bear each other.
 
-
-def _length(attempt: int) -> int:
-    """Nodes of one attempt: mostly the shortest, each sixteenth longer by Luby's sequence."""
-    return ATTEMPT if attempt % 16 != 15 else 4 * ATTEMPT * luby(attempt // 16 + 1)
-
-
-def luby(k: int) -> int:
-    """The k-th term (from 1) of 1, 1, 2, 1, 1, 2, 4, … (Luby, Sinclair and Zuckerman 1993)."""
-    while True:
-        bits = k.bit_length()
-        if k == (1 << bits) - 1:
-            return 1 << (bits - 1)
-        k -= (1 << (bits - 1)) - 1
+    At the bound itself; at the capacity, where the best is over it; one part or another of the way between.
+    """
+    targets = {AT_BOUND: variant.bound}
+    if variant.bound <= capacity < ceiling:
+        targets[AT_CAPACITY] = max(capacity // grain * grain, variant.bound)
+    between = (variant.bound + (ceiling - variant.bound) * STEPS[variant.boldness] // 8) // grain * grain
+    between = max(variant.bound, min(between, ceiling - grain))
+    if between > variant.bound:
+        targets[BETWEEN] = between
+    kind = min(targets, key=lambda kind: variant.spent[kind])
+    return kind, targets[kind]
 
 
 def align_up_any(at: int, grain: int) -> int:

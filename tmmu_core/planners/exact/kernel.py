@@ -98,6 +98,8 @@ class State(NamedTuple):
     trail_low: I64
     used: I64
     """(3,): rows used of the three trails."""
+    fails: I64
+    """(m,): how often a section was what could not be. Only counted, never taken back."""
 
 
 @njit(cache=True)
@@ -172,6 +174,7 @@ def _raise(shape: Shape, state: State, u: int, capacity: int) -> bool:
         s = shape.section[e]
         floor = state.floor[s]
         if state.left[s] and floor + state.rest[s] > capacity:
+            state.fails[s] += 1
             return False
         begin = shape.list_of[s]
         for row in range(begin, begin + state.left[s]):
@@ -185,6 +188,7 @@ def _raise(shape: Shape, state: State, u: int, capacity: int) -> bool:
                 state.used[1] = used + 1
                 state.natural[v] = _settle(shape, v, floor)
                 if state.natural[v] + shape.tall[v] > capacity:
+                    state.fails[s] += 1
                     return False
     return True
 
@@ -210,6 +214,7 @@ def _sections_fit(shape: Shape, state: State, lo: int, hi: int, at: int, capacit
                     least, who = state.natural[v], v
             state.low[s], state.lowest[s] = least, who
         if max(state.low[s], at) + state.rest[s] > capacity:
+            state.fails[s] += 1
             return False
     return True
 
@@ -254,11 +259,13 @@ def _stranded_fit(shape: Shape, state: State, lo: int, hi: int, at: int, capacit
                         reach = min(reach, end)
                     state.raised[v] = reach
                     if reach + shape.tall[v] > capacity:
+                        state.fails[s] += 1
                         return False
                 else:
                     reach = state.raised[v]
             least = min(least, reach)
         if least + state.rest[s] > capacity:
+            state.fails[s] += 1
             return False
     return True
 

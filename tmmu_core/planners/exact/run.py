@@ -17,12 +17,15 @@ class Searcher:
         self.model = model
         self.shape = _shape(model)
         self.tall: list[int] = self.shape.tall.tolist()
+        self.fails: I64 = np.zeros(model.sections, dtype=np.int64)
+        """How often each section failed in the last search."""
 
     def ask(self, capacity: int, rank: I64, budget: int) -> tuple[int, int, list[int] | None]:
         """FOUND, INFEASIBLE or SPENT; the nodes it took; the offset per unit if found."""
         state = _fresh(self.model, self.shape)
         nodes = np.zeros(1, dtype=np.int64)
         verdict = search(self.shape, state, rank, capacity, budget, nodes)
+        self.fails = state.fails
         return int(verdict), int(nodes[0]), state.natural.tolist() if verdict == FOUND else None
 
 
@@ -131,6 +134,7 @@ def _fresh(model: Model, shape: Shape) -> State:
         np.empty(2 * (n * n * heights + 1), np.int64),
         np.empty(3 * (n * m + 1), np.int64),
         blank(3, np.int64),
+        blank(m, np.int64),
     )
 
 

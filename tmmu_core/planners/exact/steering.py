@@ -1,0 +1,165 @@
+"""Which unit goes first among equal offsets, attempt after attempt, learnt from where attempts failed.
+
+A search is as good as its order, and how many nodes an order takes is heavy-tailed, so attempts are many and short.
+They begin with static orders from the literature (MiniMalloc, ASPLOS '23): by the fullest moment, the life and the
+area of a unit. A search that fails counts, section by section, how often it failed there; in the next attempt of the
+same order the units of the sections that failed most go first (after weighted-degree ordering: Boussemart and others,
+ECAI 2004). What was counted longer ago counts less. Every :data:`PURE`-th attempt follows a static order untaught,
+and each round of these is allowed twice the nodes of the round before, so that no order is given up for good.
+
+Whole numbers and raw Philox draws only: the same on every machine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tmmu_core.planners.exact.model import Model, Weights, logarithm, ranker
+from tmmu_core.planners.problem import I64
+
+OPENINGS: tuple[Weights, ...] = (
+    (256, 17, 44, 30),
+    (25, 26, 29, 3),
+    (400, 115, 84, 13),
+    (59, 27, 25, 7),
+    (166, 80, 19, 45),
+    (0, 128, 64, 32),
+)
+"""Weights tried first: what did well on MiniMalloc's A to F. They are quick there and promise nothing elsewhere."""
+OPENING = 6_000
+"""Nodes of one opening."""
+ORDERS = ("TWA", "A", "TAW", "WAT")
+"""Static orders, each a list of traits, greatest first: T the fullest section's bytes, W the life, A life × height."""
+SHORTEST = 3_000
+"""Nodes of the shortest taught attempt; Luby's sequence multiplies it."""
+PURE = 8
+PUREST = 10_000
+"""Nodes of an untaught attempt of the first round."""
+FADING = 5
+"""What an attempt counted is divided by this at each later attempt of its order."""
+KEY = 4
+"""Of the Philox stream that is drawn from."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One order to try: ``rank[u]`` (0 goes first), for so many nodes."""
+
+    rank: I64
+    nodes: int
+    order: int
+    """Index into :data:`ORDERS`; −1 for an opening."""
+
+
+@dataclass
+class Steering:
+    """Attempts at one kind of target, and what was learnt from them. Give each result to :meth:`learn`."""
+
+    model: Model
+    openings: bool = True
+    """Whether to begin with :data:`OPENINGS`."""
+    target: int = -1
+    """The capacity of the last attempt."""
+    turn: int = 0
+    taught: int = 0
+    untaught: int = 0
+    tried: dict[bytes, int] = field(default_factory=dict)
+    """Ranks already tried, with the nodes they had since the target last changed."""
+
+    def __post_init__(self) -> None:
+        model = self.model
+        self._static = [static_rank(model, order) for order in ORDERS]
+        self._fails = [np.zeros(model.sections, dtype=np.int64) for _ in ORDERS]
+        self._unit = np.repeat(np.arange(len(model)), np.diff(model.entry_of))
+        self._weighted = ranker(model)
+        self._draws = np.random.Philox(key=KEY)
+        self._lucky: Attempt | None = None
+
+    def attempt(self, target: int) -> Attempt:
+        """The next order to try at a capacity; at another one than the last, orders that failed may be tried again."""
+        if target != self.target:
+            self.target = target
+            self.tried.clear()
+        if self._lucky is not None:  # what has just succeeded may well do so once more
+            again, self._lucky = self._lucky, None
+            return again
+        if self.openings and self.turn < len(OPENINGS):
+            self.turn += 1
+            return Attempt(self._weighted(OPENINGS[self.turn - 1], None), OPENING, -1)
+        self.turn += 1
+        if self.turn % PURE == 0:
+            at, round_ = self.untaught % len(ORDERS), self.untaught // len(ORDERS)
+            self.untaught += 1
+            return Attempt(self._static[at], PUREST << min(round_, 30), at)
+        at, nodes = self.taught % len(ORDERS), SHORTEST * luby(self.taught // len(ORDERS) + 1)
+        self.taught += 1
+        rank = self._taught(at)
+        name = rank.tobytes()
+        if self.tried.get(name, 0) >= nodes:  # nothing new was learnt: try elsewhere
+            rank = self._drawn()
+        else:
+            self.tried[name] = nodes
+        return Attempt(rank, nodes, at)
+
+    def learn(self, attempt: Attempt, fails: I64, found: bool) -> None:
+        """Take in how often each section failed in an attempt, and whether it succeeded all the same."""
+        if found:
+            self._lucky = attempt
+        if attempt.order >= 0:
+            self._fails[attempt.order] = self._fails[attempt.order] // FADING + fails
+
+    def _taught(self, order: int) -> I64:
+        worst = np.zeros(len(self.model), dtype=np.int64)
+        np.maximum.at(worst, self._unit, self._fails[order][self.model.section])
+        # Half powers of two tell well enough who failed most; finer, and chance would decide.
+        level = np.asarray([2 * logarithm(1 + int(n)) >> 12 for n in worst], dtype=np.int64)
+        return _ranks(np.lexsort((self._static[order], -level)))
+
+    def _drawn(self) -> I64:
+        raw = [int(x) for x in self._draws.random_raw(4)]
+        noise = (self._draws.random_raw(len(self.model)) % np.uint64(1 << 16)).astype(np.int64) - (1 << 15)
+        return self._weighted((raw[0] % 512, raw[1] % 128, raw[2] % 128, raw[3] % 128), noise)
+
+
+def static_rank(model: Model, order: str) -> I64:
+    """Ranks by traits, the first one deciding, greatest first; then by the unit's number."""
+    traits = {"T": fullest(model), "W": model.length.tolist(), "A": _areas(model)}
+    keys = list(zip(*(traits[name] for name in order), strict=True))
+    return _ranks(np.asarray(sorted(range(len(model)), key=lambda u: (*(-x for x in keys[u]), u)), dtype=np.int64))
+
+
+def fullest(model: Model) -> list[int]:
+    """Per unit, the bytes of the fullest section it is in."""
+    total = np.zeros(model.sections, dtype=np.int64)
+    np.add.at(total, model.section, model.height)
+    return _greatest(model, total[model.section])
+
+
+def _areas(model: Model) -> list[int]:
+    # Plain integers: steps × bytes may pass 64 bits.
+    tall = _greatest(model, model.height)
+    return [steps * high for steps, high in zip(model.length.tolist(), tall, strict=True)]
+
+
+def _greatest(model: Model, column: I64) -> list[int]:
+    unit = np.repeat(np.arange(len(model)), np.diff(model.entry_of))
+    found = np.zeros(len(model), dtype=np.int64)
+    np.maximum.at(found, unit, column)
+    return list(found.tolist())
+
+
+def _ranks(order: I64) -> I64:
+    ranks = np.empty(len(order), dtype=np.int64)
+    ranks[order] = np.arange(len(order))
+    return ranks
+
+
+def luby(k: int) -> int:
+    """The k-th term (from 1) of 1, 1, 2, 1, 1, 2, 4, … (Luby, Sinclair and Zuckerman 1993)."""
+    while True:
+        bits = k.bit_length()
+        if k == (1 << bits) - 1:
+            return 1 << (bits - 1)
+        k -= (1 << (bits - 1)) - 1
