@@ -160,7 +160,12 @@ def reasons(found: Comparison) -> str:
 
 
 def _both(d: Difference) -> str:
-    return f"{markup.esc(words.shortened(str(d.left), 60))} → {markup.esc(words.shortened(str(d.right), 60))}"
+    return f"{_said(d.left)} → {_said(d.right)}"
+
+
+def _said(value: Any) -> str:
+    text = "nothing" if value is None else f"{value:,}" if type(value) is int else str(value)
+    return markup.esc(words.shortened(text, 60))
 
 
 def arenas(found: Comparison, left: Plan, right: Plan) -> str:
@@ -219,14 +224,18 @@ def body(left: Shown, right: Shown, found: Comparison, handle: Any) -> None:
     )
     if how == "Side by side":
         one, two = st.columns(2, gap="small")
+        one_scale: dict[str, Any] = {
+            "link": "compare",
+            "strip": False,
+            "show_baseline": False,
+            "reach": reach(left, right),
+        }
         with one:
             st.html(markup.heading(f"Baseline: {name_of(left)}"))
-            drawing.canvas(
-                handle, key="compare-left", height=430, draw_baseline_itself=True, link="compare", strip=False
-            )
+            drawing.canvas(handle, key="compare-left", height=430, draw_baseline_itself=True, **one_scale)
         with two:
             st.html(markup.heading(f"Candidate: {name_of(right)}"))
-            drawing.canvas(handle, key="compare-right", height=430, show_baseline=False, link="compare", strip=False)
+            drawing.canvas(handle, key="compare-right", height=430, **one_scale)
     else:
         drawing.canvas(handle, key="compare-over", height=480, show_baseline=True, strip=False)
     arena = focus.of_plan(right.plan)
@@ -237,6 +246,14 @@ def body(left: Shown, right: Shown, found: Comparison, handle: Any) -> None:
         )
     changes(found, left, right)
     state.write_link()
+
+
+def reach(left: Shown, right: Shown) -> int:
+    """Bytes that both drawings show, so that equal heights are equal bytes; 0 where all arenas are drawn at once."""
+    arena = focus.drawn(right.plan)
+    return max(
+        (side.plan.arena_of[arena].extent_bytes for side in (left, right) if arena in side.plan.arena_of), default=0
+    )
 
 
 def changes(found: Comparison, baseline: Shown, candidate: Shown) -> None:

@@ -89,6 +89,8 @@ def _group(shown: Shown) -> str:
     cannot = {"operator"} if shown.solution is None else set()
     cannot |= set() if has_slots(shown.plan) else {"slot"}
     options = [group for group in GROUPS if group not in cannot]
+    if len(options) == 1:
+        return options[0]
     picked = st.segmented_control(
         "Group by", options, default=options[0], key="w.peak-group", label_visibility="collapsed", required=True
     )

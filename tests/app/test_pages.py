@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from html import unescape
@@ -231,3 +232,13 @@ def test_hostile_names_are_text() -> None:
         at = opened(page, graph=source, tensor="<b>x</b>")
         assert "<img" not in html(at)
         assert "<b>x" not in html(at)
+
+
+def test_two_drawings_side_by_side_stand_on_one_byte_scale() -> None:
+    at = opened("compare", baseline="planner:naive")
+    at.segmented_control(key="w.how").set_value("Side by side").run()
+    told = [element.proto.json for element in at.get("bidi_component") if element.proto.id.endswith(("left", "right"))]
+    extents = [
+        work.make_plan(Choice(planner=name)).plan.arena_of["activations"].extent_bytes for name in ("naive", "slots")
+    ]
+    assert [json.loads(state)["reach"] for state in told] == [max(extents)] * 2
