@@ -248,6 +248,18 @@ def test_a_branch_that_only_some_sizes_take_is_kept() -> None:
     assert {"choice/then/Mul_1", "choice/else/Relu_0", "choice/close"} <= set(nodes(graph))
 
 
+def test_a_local_function_within_a_body_is_inlined() -> None:
+    twice = helper.make_function("own", "Twice", ["q"], ["b"], [op("Add", "q q", "b")], [helper.make_opsetid("", 17)])
+    proto = loop_model(counted([op("Twice", "s", "t", domain="own")], ["t"]))
+    proto.functions.append(twice)
+    assert "Add" in [node.instr for node in read(proto).nodes]
+
+
+def test_weights_that_a_body_lists_among_its_inputs_are_weights() -> None:
+    inner = body([op("Mul", "x w", "r")], [value("w", [3])], ["r"], {"w": np.ones(3, np.float32)})
+    assert tensors(read(branch_model(inner, ELSE)))["choice/then/w"].role == "parameter"
+
+
 def test_names_within_bodies_are_told_apart_from_names_outside() -> None:
     inner = body([op("Exp", "x", "a"), op("Neg", "a", "r")], [], ["r"])
     graph = read(branch_model(inner, inner))

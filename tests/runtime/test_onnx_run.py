@@ -8,6 +8,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from tests.graph.test_onnx_scopes import CASES
 from tests.runtime import faults
 from tmmu_core.errors import UnreadableInput
 from tmmu_core.plan.engine import plan_graph
@@ -89,6 +90,11 @@ def test_a_model_with_a_named_dimension_needs_a_number():
     model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "N"
     with pytest.raises(UnreadableInput, match="N"):
         plain_run(model.SerializeToString(), "tiny.onnx")
+
+
+def test_a_model_with_scopes_is_not_run():
+    with pytest.raises(UnreadableInput, match="nested scopes"):
+        plain_run(CASES[0].model.SerializeToString(), "branches.onnx")
 
 
 def test_a_missing_extra_is_told_with_the_command_that_adds_it(monkeypatch):

@@ -121,6 +121,13 @@ def plain_run(data: bytes, name: str = "") -> Oracle:
             source=name,
             hint="Fix the input shapes of the model first.",
         )
+    scoped = next((node for node in graph.nodes if "scope" in node.params), None)
+    if scoped is not None:
+        raise UnreadableInput(
+            f'the model has nested scopes ("{scoped.params["scope"]}"); only straight models are run.',
+            source=name,
+            hint="Plan and verify it; its bodies are not executed here.",
+        )
     model = onnx.ModelProto.FromString(data)
     if model.functions:
         model = inliner.inline_local_functions(model, convert_version=False)

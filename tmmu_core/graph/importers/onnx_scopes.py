@@ -165,10 +165,10 @@ class _Flattening:
         body = _attribute(node, "body")
         count, condition, *initial = [*reads, "", ""][: max(2, len(reads))]
         states = len(initial)
-        if len(body.input) != 2 + states or len(body.output) != 1 + len(node.output) or len(node.output) < states:
+        if len(_inputs(body)) != 2 + states or len(body.output) != 1 + len(node.output) or len(node.output) < states:
             self._miscounted(node, at)
         inner = names.new_child()
-        carried = [self.define(value.name, at.scope, inner) for value in body.input]
+        carried = [self.define(value.name, at.scope, inner) for value in _inputs(body)]
         rooms = [self.fresh(f"{at.scope}/{name}.room") if name else "" for name in node.output[states:]]
         self._emit(
             _scope_node("Loop.open", at, [count, condition, *initial], [*carried, *rooms], states=states),
@@ -176,7 +176,7 @@ class _Flattening:
             at.position,
         )
         start = len(self.nodes)
-        self._tell(body.input[:2], inner)
+        self._tell(_inputs(body)[:2], inner)
         self._body(body, at.scope, inner)
         results = self._apart(self._results(body, inner), [*carried[1:], *rooms], carried, at)
         captures = self._captures(start, carried)
@@ -192,13 +192,13 @@ class _Flattening:
         sliced = int(_attribute(node, "num_scan_inputs") or 0)
         states = len(reads) - sliced
         gathered = len(node.output) - states
-        if not sliced or min(states, gathered) < 0 or len(body.input) != len(reads):
+        if not sliced or min(states, gathered) < 0 or len(_inputs(body)) != len(reads):
             self._miscounted(node, at)
         if len(body.output) != len(node.output):
             self._miscounted(node, at)
         inner = names.new_child()
-        carried = [self.define(value.name, at.scope, inner) for value in body.input[:states]]
-        slices = [self.define(value.name, at.scope, inner) for value in body.input[states:]]
+        carried = [self.define(value.name, at.scope, inner) for value in _inputs(body)[:states]]
+        slices = [self.define(value.name, at.scope, inner) for value in _inputs(body)[states:]]
         rooms = [self.fresh(f"{at.scope}/{name}.room") if name else "" for name in node.output[states:]]
         if any((*carried, *rooms)):
             opening = _scope_node("Scan.open", at, reads[:states], [*carried, *rooms], states=states)
@@ -313,7 +313,7 @@ class _Flattening:
         if sorted(name for name, _ in bodies) != sorted(_BODIES[operator]):
             _refuse(node, place, self.source, "has no body", "Export the model again.")
         for _, body in bodies:
-            if operator == "If" and (body.input or len(body.output) != len(node.output) or not node.input):
+            if operator == "If" and (_inputs(body) or len(body.output) != len(node.output) or not node.input):
                 self._miscounted(node, Origin(place, 0))
 
     def _miscounted(self, node: onnx.NodeProto, at: Origin) -> NoReturn:
@@ -362,6 +362,12 @@ def _bodies(node: onnx.NodeProto) -> list[tuple[str, onnx.GraphProto]]:
     kinds = onnx.AttributeProto
     found = [(a.name, a.g) for a in node.attribute if a.type == kinds.GRAPH]
     return found + [(a.name, body) for a in node.attribute if a.type == kinds.GRAPHS for body in a.graphs]
+
+
+def _inputs(body: onnx.GraphProto) -> list[onnx.ValueInfoProto]:
+    """A body's inputs; before IR version 4 its weights were listed among them."""
+    weights = {weight.name for weight in body.initializer}
+    return [value for value in body.input if value.name not in weights]
 
 
 def _directions(node: onnx.NodeProto, side: str, count: int) -> list[int]:
