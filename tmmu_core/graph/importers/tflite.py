@@ -6,6 +6,10 @@
   over an operand as large as their result, and ``RESHAPE`` and its kin move bytes only where they are apart. Where no
   hand-off is used, tensors are planned as the Micro runtime plans them, each for itself; its kernels' scratch buffers
   are not in the file and not in the graph.
+* A variable behind a handle (``VAR_HANDLE``) is a ``buffer`` as large as what is read from it or assigned to it, and
+  read by the operators that do so; the handle itself is a number of 32 bits, as in the Micro runtime.
+* A sparse constant takes the bytes that it has in the file. A plan that the file brings along for its tensors
+  (``OfflineMemoryAllocation``) is not used, which the graph's name says.
 * Further subgraphs are not planned: the graph's name says how many there are, and an operator that runs some names them
   in its ``params``.
 """
@@ -43,18 +47,29 @@ BINARY = _words(
 MOVES = _words("BITCAST EXPAND_DIMS RESHAPE SQUEEZE")
 """Kernels whose result holds the bytes of operand 0 unchanged."""
 SUBGRAPH_FIELDS = {
+    "CALL": ("CallOptions", ("Subgraph",)),
     "CALL_ONCE": ("CallOnceOptions", ("InitSubgraphIndex",)),
     "IF": ("IfOptions", ("ThenSubgraphIndex", "ElseSubgraphIndex")),
+    "STABLEHLO_COMPOSITE": ("StableHLOCompositeOptions", ("DecompositionSubgraphIndex",)),
+    "STABLEHLO_REDUCE": ("StablehloReduceOptions", ("BodySubgraphIndex",)),
+    "STABLEHLO_REDUCE_WINDOW": ("StablehloReduceWindowOptions", ("BodySubgraphIndex",)),
+    "STABLEHLO_SCATTER": ("StablehloScatterOptions", ("UpdateComputationSubgraphIndex",)),
+    "STABLEHLO_SORT": ("StablehloSortOptions", ("ComparatorSubgraphIndex",)),
+    "STABLEHLO_WHILE": ("StablehloWhileOptions", ("CondSubgraphIndex", "BodySubgraphIndex")),
     "WHILE": ("WhileOptions", ("CondSubgraphIndex", "BodySubgraphIndex")),
 }
 """Operator → its table of options and the fields that name subgraphs."""
+VARIABLE_VALUE = {"READ_VARIABLE": ("Outputs", 0), "ASSIGN_VARIABLE": ("Inputs", 1)}
+"""Operator on a variable behind a handle, its operand 0 → where the variable's value is seen."""
+HANDLE_DTYPE = "int32"
+OFFLINE_PLAN = b"OfflineMemoryAllocation"
 
 
 def read(data: bytes, name: str = "") -> Graph:
     """The graph of a model's first subgraph.
 
     Raises ``UnreadableInput`` where the file is damaged or the parser is not installed, ``InvalidIrShapes`` (reason
-    ``unknown_dtype``) for a tensor without a size: strings, resources, variants.
+    ``unknown_dtype``) for a tensor without a size: strings, variants.
     """
     try:
         import tflite
@@ -93,6 +108,9 @@ class _Reading:
         self.ids = _ids([(tensor.Name() or b"").decode("utf-8", "replace") for tensor in tensors])
         self.tensors = [self._tensor(i, tensor) for i, tensor in enumerate(tensors)]
         self._check_numbers()
+        self.variable_of: dict[int, Tensor] = {}
+        """Handle's number → the variable behind it."""
+        self._find_variables()
 
     def _check_numbers(self) -> None:
         """Raise ``UnreadableInput`` where an operator or the subgraph names a tensor that is not there."""
@@ -110,16 +128,50 @@ class _Reading:
                     hint="The model is damaged: copy it again, or convert it again.",
                 )
 
+    def _find_variables(self) -> None:
+        """One buffer for each variable that is read or assigned, called as its handle names it."""
+        handles: dict[int, str] = {}
+        for operator in self.operators:
+            instr = self._operator_name(operator)
+            if instr == "VAR_HANDLE":
+                options = self._options(operator, "VarHandleOptions")
+                shared = (options.SharedName() or b"").decode("utf-8", "replace") if options else ""
+                handles[_numbers(operator, "Outputs")[0]] = shared
+            elif instr in VARIABLE_VALUE:
+                side, at = VARIABLE_VALUE[instr]
+                handle, value = _numbers(operator, "Inputs")[0], self.tensors[_numbers(operator, side)[at]]
+                known = f"variable {handles.get(handle) or self.ids[handle]}"
+                held = next((each for each in self.variable_of.values() if each.id == known), None)
+                self.variable_of.setdefault(handle, held or Tensor(known, value.shape, value.dtype, "buffer"))
+
+    def _options(self, operator: Any, table: str) -> Any:
+        found = operator.BuiltinOptions() or operator.BuiltinOptions2()
+        if found is None:
+            return None
+        options = getattr(self.tflite, table)()
+        options.Init(found.Bytes, found.Pos)
+        return options
+
+    def _told(self) -> str:
+        """What of the file is not planned, for the graph's name."""
+        count = self.model.SubgraphsLength()
+        told = [f"subgraph 1 of {count}; the others are not planned"] if count > 1 else []
+        if any(self.model.Metadata(k).Name() == OFFLINE_PLAN for k in range(_length(self.model, "Metadata"))):
+            told.append("the offline plan in the file is not used")
+        return f" ({'; '.join(told)})" if told else ""
+
     def graph(self) -> Graph:
         nodes = tuple(self._node(k, operator) for k, operator in enumerate(self.operators))
         used = {name for node in nodes for name in (*node.inputs, *node.outputs)}
         ends = {self.ids[i] for i in (*self.inputs, *self.outputs)}
-        count = self.model.SubgraphsLength()
-        name = PurePath(self.name).name.removesuffix(".tflite")
+        variables = {tensor.id: tensor for tensor in self.variable_of.values()}
         return Graph(
             ir_schema=GRAPH_SCHEMA,
-            name=name if count == 1 else f"{name} (subgraph 1 of {count}; the others are not planned)",
-            tensors=tuple(tensor for tensor in self.tensors if tensor.id in used or tensor.id in ends),
+            name=PurePath(self.name).name.removesuffix(".tflite") + self._told(),
+            tensors=(
+                *(tensor for tensor in self.tensors if tensor.id in used or tensor.id in ends),
+                *variables.values(),
+            ),
             nodes=nodes,
             inputs=tuple(dict.fromkeys(self.ids[i] for i in self.inputs)),
             outputs=tuple(dict.fromkeys(self.ids[i] for i in self.outputs)),
@@ -128,7 +180,7 @@ class _Reading:
 
     def _tensor(self, i: int, tensor: Any) -> Tensor:
         word = self.dtypes.get(tensor.Type(), f"type {tensor.Type()}")
-        dtype = dtypes.canonical(word)
+        dtype = HANDLE_DTYPE if word == "RESOURCE" else dtypes.canonical(word)
         if dtype is None:
             raise InvalidIrShapes(
                 f'the tensor "{self.ids[i]}" is of the type {word}, whose size the file does not say.',
@@ -141,7 +193,7 @@ class _Reading:
         role: Role = "activation"
         if tensor.IsVariable():
             role = "buffer"
-        elif self._has_data(tensor) and i not in self.inputs:
+        elif i not in self.inputs and (self._has_data(tensor) or self._is_empty(i, tensor)):
             role = "constant"
         elif i in self.inputs:
             role = "input"
@@ -157,25 +209,36 @@ class _Reading:
                 path=f"subgraph 0, tensor {i}",
                 hint="Give the inputs fixed shapes and convert the model again.",
             )
+        if role == "constant" and tensor.Sparsity() is not None:
+            shape, dtype = (self._data_bytes(tensor),), "uint8"
         return Tensor(self.ids[i], shape, dtype, role)
 
     def _has_data(self, tensor: Any) -> bool:
-        """Data in the file, or behind the flatbuffer where a model is too large for one."""
+        return self._data_bytes(tensor) > 0
+
+    def _data_bytes(self, tensor: Any) -> int:
+        """Bytes of data in the file, or behind the flatbuffer where a model is too large for one."""
         at = tensor.Buffer()
         if not 0 < at < self.model.BuffersLength():
-            return False
+            return 0
         buffer = self.model.Buffers(at)
-        return bool(buffer.DataLength()) or buffer.Size() > 1
+        behind = int(buffer.Size())
+        return int(buffer.DataLength()) or (behind if behind > 1 else 0)
+
+    def _is_empty(self, i: int, tensor: Any) -> bool:
+        """Whether it is a constant without elements, such as the axes of a reduction over none: it needs no data."""
+        return i not in self.written and 0 in _numbers(tensor, "Shape")
 
     def _node(self, k: int, operator: Any) -> Node:
         instr = self._operator_name(operator)
         reads = [i for i in _numbers(operator, "Inputs") if i != ABSENT]
         writes = [i for i in _numbers(operator, "Outputs") if i != ABSENT]
         called = self._called(instr, operator)
+        variables = [self.variable_of[reads[0]].id] if instr in VARIABLE_VALUE else []
         return Node(
             node_id=f"{instr}_{k}",
             instr=instr,
-            inputs=tuple(self.ids[i] for i in reads),
+            inputs=(*(self.ids[i] for i in reads), *variables),
             outputs=tuple(self.ids[i] for i in writes),
             inplace=self._permission(instr, reads, writes),
             params={"subgraphs_not_planned": called} if called else {},
@@ -199,10 +262,9 @@ class _Reading:
 
     def _called(self, instr: str, operator: Any) -> list[str]:
         table, fields = SUBGRAPH_FIELDS.get(instr, ("", ()))
-        if not table or operator.BuiltinOptions() is None:
+        options = self._options(operator, table) if table else None
+        if options is None:
             return []
-        options = getattr(self.tflite, table)()
-        options.Init(operator.BuiltinOptions().Bytes, operator.BuiltinOptions().Pos)
         numbers = [getattr(options, field)() for field in fields]
         return [(self.model.Subgraphs(n).Name() or f"subgraph_{n}".encode()).decode() for n in numbers]
 

@@ -1,0 +1,222 @@
+"""What real TensorFlow Lite models hold beside plain tensors: subgraphs, variables, sparse and narrow data, plans."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import flatbuffers
+import tflite
+
+from tmmu_core.graph.importers.tflite import SUBGRAPH_FIELDS, read
+from tmmu_core.graph.model import Tensor
+from tmmu_core.plan.engine import plan_graph
+
+LINK = "PrependUOffsetTRelative"
+
+
+@dataclass
+class T:
+    """A tensor; ``behind`` is the size of data that lie behind the flatbuffer."""
+
+    name: str
+    shape: tuple[int, ...] = (4,)
+    dtype: str = "FLOAT32"
+    data: bytes = b""
+    behind: int = 0
+    variable: bool = False
+    sparse: bool = False
+
+
+@dataclass
+class Op:
+    """An operator; ``options`` are (table, its fields), ``second`` where they stand in the newer union."""
+
+    code: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    options: tuple[str, dict[str, Any]] | None = None
+    second: bool = False
+
+
+def model(
+    tensors: list[T], ops: list[Op], *, subgraphs: int = 1, metadata: str = "", ends: Any = ((0,), (1,))
+) -> bytes:
+    """A model whose subgraphs are all alike."""
+    b = flatbuffers.Builder(1024)
+
+    def table(kind: str, **fields: Any) -> int:
+        getattr(tflite, f"{kind}Start")(b)
+        for field, value in fields.items():
+            getattr(tflite, f"{kind}Add{field}")(b, value)
+        return int(getattr(tflite, f"{kind}End")(b))
+
+    def vector(kind: str, field: str, items: Any, prepend: str = "PrependInt32") -> int:
+        getattr(tflite, f"{kind}Start{field}Vector")(b, len(items))
+        for item in reversed(items):
+            getattr(b, prepend)(item)
+        return int(b.EndVector())
+
+    buffers, rows, operators, codes = [table("Buffer")], [], [], []
+    for tensor in tensors:
+        held: dict[str, Any] = {"Data": b.CreateByteVector(tensor.data)} if tensor.data else {}
+        held |= {"Offset": 4096, "Size": tensor.behind} if tensor.behind else {}
+        buffers.append(table("Buffer", **held))
+        fields: dict[str, Any] = {
+            "Shape": vector("Tensor", "Shape", tensor.shape),
+            "Name": b.CreateString(tensor.name),
+            "Type": getattr(tflite.TensorType, tensor.dtype),
+            "Buffer": len(buffers) - 1,
+            "IsVariable": tensor.variable,
+        }
+        if tensor.sparse:
+            fields["Sparsity"] = table("SparsityParameters")
+        rows.append(table("Tensor", **fields))
+    for op in ops:
+        fields = {
+            "Inputs": vector("Operator", "Inputs", op.inputs),
+            "Outputs": vector("Operator", "Outputs", op.outputs),
+            "OpcodeIndex": len(codes),
+        }
+        if op.options:
+            kind, given = op.options
+            given = {key: b.CreateString(value) if isinstance(value, str) else value for key, value in given.items()}
+            union = tflite.BuiltinOptions2 if op.second else tflite.BuiltinOptions
+            side = "BuiltinOptions2" if op.second else "BuiltinOptions"
+            fields |= {side: table(kind, **given), f"{side}Type": getattr(union, kind)}
+        operators.append(table("Operator", **fields))
+        number = getattr(tflite.BuiltinOperator, op.code)
+        codes.append(table("OperatorCode", BuiltinCode=number, DeprecatedBuiltinCode=min(number, 127)))
+    subgraph = table(
+        "SubGraph",
+        Tensors=vector("SubGraph", "Tensors", rows, LINK),
+        Inputs=vector("SubGraph", "Inputs", ends[0]),
+        Outputs=vector("SubGraph", "Outputs", ends[1]),
+        Operators=vector("SubGraph", "Operators", operators, LINK),
+    )
+    whole = {
+        "Version": 3,
+        "OperatorCodes": vector("Model", "OperatorCodes", codes, LINK),
+        "Subgraphs": vector("Model", "Subgraphs", [subgraph] * subgraphs, LINK),
+        "Buffers": vector("Model", "Buffers", buffers, LINK),
+    }
+    if metadata:
+        entry = table("Metadata", Name=b.CreateString(metadata), Buffer=0)
+        whole["Metadata"] = vector("Model", "Metadata", [entry], LINK)
+    signature = table("SignatureDef", SignatureKey=b.CreateString("serving_default"))
+    whole["SignatureDefs"] = vector("Model", "SignatureDefs", [signature], LINK)
+    b.Finish(table("Model", **whole), b"TFL3")
+    return bytes(b.Output())
+
+
+X, Y = T("x"), T("y")
+
+
+def only(data: bytes, name: str) -> Tensor:
+    return next(tensor for tensor in read(data, "m.tflite").tensors if tensor.id == name)
+
+
+def test_every_operator_of_the_schema_is_known_by_its_name() -> None:
+    names = {word for word in vars(tflite.BuiltinOperator) if not word.startswith("_")} - {"CUSTOM"}
+    read_names = {read(model([X, Y], [Op(word, (0,), (1,))])).nodes[0].instr for word in names - VARIABLE}
+    assert read_names == names - VARIABLE
+
+
+VARIABLE = {"VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE"}
+
+
+def test_every_number_of_a_subgraph_in_the_schema_is_heard() -> None:
+    tables = {table for table, _ in SUBGRAPH_FIELDS.values()}
+    fields = {(table, field) for table, names in SUBGRAPH_FIELDS.values() for field in names}
+    known = {
+        (name, word)
+        for name, kind in vars(tflite).items()
+        if name.endswith("Options") and isinstance(kind, type)
+        for word in vars(kind)
+        if word == "Subgraph" or word.endswith("SubgraphIndex")
+    }
+    assert fields == known
+    assert tables == {name for name, _ in known}
+
+
+def test_the_subgraphs_of_a_loop_are_named_and_not_planned() -> None:
+    loop = Op("WHILE", (0,), (1,), ("WhileOptions", {"CondSubgraphIndex": 1, "BodySubgraphIndex": 2}))
+    graph = read(model([X, Y], [loop], subgraphs=3), "m.tflite")
+    assert graph.name == "m (subgraph 1 of 3; the others are not planned)"
+    assert graph.nodes[0].params == {"subgraphs_not_planned": ["subgraph_1", "subgraph_2"]}
+
+
+def test_options_of_the_newer_union_are_heard_too() -> None:
+    options = ("StableHLOCompositeOptions", {"Name": "odml.rms_norm", "DecompositionSubgraphIndex": 1})
+    graph = read(model([X, Y], [Op("STABLEHLO_COMPOSITE", (0,), (1,), options, second=True)], subgraphs=2))
+    assert graph.nodes[0].params == {"subgraphs_not_planned": ["subgraph_1"]}
+
+
+def test_an_operator_without_inputs_or_outputs_runs() -> None:
+    once = Op("CALL_ONCE", (), (), ("CallOnceOptions", {"InitSubgraphIndex": 1}))
+    graph = read(model([X, Y], [once, Op("RELU", (0,), (1,))], subgraphs=2))
+    assert [node.instr for node in graph.nodes] == ["CALL_ONCE", "RELU"]
+    assert plan_graph(graph).plan.steps == 3
+
+
+def test_a_variable_behind_a_handle_is_a_buffer_as_large_as_its_value() -> None:
+    handle, sum_ = T("handle", (1,), "RESOURCE"), T("sum")
+    name = ("VarHandleOptions", {"SharedName": "state"})
+    ops = [
+        Op("VAR_HANDLE", (), (2,), name),
+        Op("READ_VARIABLE", (2,), (3,)),
+        Op("ADD", (0, 3), (1,)),
+        Op("ASSIGN_VARIABLE", (2, 1), ()),
+    ]
+    graph = read(model([X, Y, handle, sum_], ops))
+    held = next(tensor for tensor in graph.tensors if tensor.role == "buffer")
+    assert (held.id, held.shape, held.dtype) == ("variable state", (4,), "float32")
+    assert [node.inputs[-1] for node in graph.nodes if node.instr in VARIABLE_READERS] == ["variable state"] * 2
+    assert plan_graph(graph).plan.arena_of["parameters"].peak_live_bytes == 16
+
+
+VARIABLE_READERS = ("READ_VARIABLE", "ASSIGN_VARIABLE")
+
+
+def test_a_variable_tensor_lives_from_run_to_run() -> None:
+    graph = read(model([X, Y, T("state", variable=True)], [Op("SVDF", (0, 2), (1,))]))
+    assert plan_graph(graph).plan.arena_of["parameters"].peak_live_bytes == 16
+
+
+def test_four_bit_weights_take_half_a_byte_each() -> None:
+    data = model([X, Y, T("w", (3, 3), "INT4", data=bytes(5))], [Op("FULLY_CONNECTED", (0, 2), (1,))])
+    assert only(data, "w").dtype == "int4"
+    assert plan_graph(read(data)).plan.arena_of["parameters"].peak_live_bytes == 5
+
+
+def test_weights_behind_the_flatbuffer_are_constants() -> None:
+    large = T("w", (1024, 1024, 1024), behind=4 << 30)
+    data = model([X, Y, large], [Op("FULLY_CONNECTED", (0, 2), (1,))])
+    assert only(data, "w").role == "constant"
+    assert plan_graph(read(data)).plan.arena_of["parameters"].peak_live_bytes == 4 << 30
+
+
+def test_a_sparse_constant_takes_the_bytes_that_it_has_in_the_file() -> None:
+    data = model([X, Y, T("w", (64, 64), data=bytes(100), sparse=True)], [Op("DENSIFY", (2,), (1,))])
+    assert (only(data, "w").shape, only(data, "w").dtype) == ((100,), "uint8")
+
+
+def test_a_constant_without_elements_needs_no_data() -> None:
+    data = model([X, Y, T("axes", (0,), "INT32")], [Op("SUM", (0, 2), (1,))])
+    assert only(data, "axes").role == "constant"
+    assert plan_graph(read(data)).plan.steps == 2
+
+
+def test_a_plan_in_the_file_is_told_and_not_used() -> None:
+    data = model([X, Y], [Op("RELU", (0,), (1,))], metadata="OfflineMemoryAllocation")
+    assert read(data, "m.tflite").name == "m (the offline plan in the file is not used)"
+
+
+def test_other_metadata_and_signatures_change_nothing() -> None:
+    assert read(model([X, Y], [Op("RELU", (0,), (1,))], metadata="min_runtime_version"), "m.tflite").name == "m"
+
+
+def test_an_input_may_be_an_output() -> None:
+    graph = read(model([X, Y], [Op("RELU", (0,), (1,))], ends=((0,), (0, 1))))
+    assert graph.outputs == ("x", "y")
+    assert plan_graph(graph).plan.arena_of["activations"].max_live == 2
