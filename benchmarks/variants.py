@@ -1,0 +1,118 @@
+"""What ``exact`` reaches on instances that nobody tuned it on: the real ones changed by a seed, and perfect packings.
+
+``python -m benchmarks.variants`` prints the rows. Each instance is made from a seed alone, each packing is verified.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from benchmarks.dsa import DATA, INSTANCES, measure
+from tmmu_core.planners.bounds import lower_bound
+from tmmu_core.planners.instances import read_csv
+from tmmu_core.planners.problem import Problem
+
+HARD = INSTANCES[:6]
+SEEDS = (101, 102)
+PLANNERS = ("portfolio", "search", "exact")
+
+Row = tuple[int, int, int]
+"""Birth, death, bytes."""
+
+
+def problem_of(rows: list[Row]) -> Problem:
+    """Rows in the normative order."""
+    order = sorted(range(len(rows)), key=lambda i: (rows[i][0], -rows[i][2], f"b{i}".encode()))
+    birth, death, size = (np.array([rows[i][k] for i in order]) for k in range(3))
+    ids = tuple(f"b{i}" for i in order)
+    ones = np.ones(len(rows), dtype=np.uint64)
+    return Problem("arena", ids, birth.astype(np.int64), death.astype(np.int64), size.astype(np.uint64), ones)
+
+
+def read(name: str) -> list[Row]:
+    """One of the real instances."""
+    problem = read_csv((DATA / f"{name}.csv").read_bytes(), source=name).problem
+    return list(zip(problem.birth.tolist(), problem.death.tolist(), problem.size.tolist(), strict=True))
+
+
+def mirrored(rows: list[Row]) -> list[Row]:
+    """Time runs backwards."""
+    end = max(death for _, death, _ in rows)
+    return [(end - death, end - birth, size) for birth, death, size in rows]
+
+
+def thinned(rows: list[Row], seed: int) -> list[Row]:
+    """One in twenty is missing."""
+    rng = random.Random(seed)
+    return [row for row in rows if rng.randrange(20)]
+
+
+def trimmed(rows: list[Row], seed: int) -> list[Row]:
+    """Each is smaller by nothing, 512 or 1,024 bytes."""
+    rng = random.Random(seed)
+    return [(birth, death, max(512, size - 512 * rng.randrange(3))) for birth, death, size in rows]
+
+
+def joined(one: list[Row], two: list[Row]) -> list[Row]:
+    """The second after the first; the last five of the first live on into the second."""
+    end = max(death for _, death, _ in one)
+    last = sorted(range(len(one)), key=lambda i: (-one[i][1], i))[:5]
+    longer = [(b, d + (end // 50 if i in last else 0), s) for i, (b, d, s) in enumerate(one)]
+    return [*longer, *((b + end, d + end, s) for b, d, s in two)]
+
+
+def perfect(count: int, seed: int, high: int = 1 << 20, steps: int = 10_000) -> list[Row]:
+    """A full rectangle cut into ``count`` by straight cuts: the bound can be met, and nothing may be wasted."""
+    rng = random.Random(seed)
+    boxes = [(0, steps, 0, high)]
+    while len(boxes) < count:
+        weights = [(b[1] - b[0]) * (b[3] - b[2]) * rng.randrange(1, 1000) for b in boxes]
+        birth, death, low, top = boxes.pop(max(range(len(boxes)), key=weights.__getitem__))
+        if rng.randrange(2) and death - birth > 20:
+            at = birth + (death - birth) * rng.randrange(20, 81) // 100
+            boxes += [(birth, at, low, top), (at, death, low, top)]
+        elif low < (at := low + (top - low) * rng.randrange(20, 81) // 100 // 512 * 512) < top:
+            boxes += [(birth, death, low, at), (birth, death, at, top)]
+        else:
+            boxes.append((birth, death, low, top))
+    return [(birth, death, top - low) for birth, death, low, top in boxes]
+
+
+FAMILIES: dict[str, Callable[[], list[list[Row]]]] = {
+    "A–F mirrored in time": lambda: [mirrored(read(name)) for name in HARD],
+    "A–F without one buffer in twenty": lambda: [thinned(read(name), seed) for name in HARD for seed in SEEDS],
+    "A–F, sizes trimmed": lambda: [trimmed(read(name), seed) for name in HARD for seed in SEEDS],
+    "two of A–F, the second after the first": lambda: [
+        joined(read(one), read(two)) for one, two in zip(HARD, (*HARD[1:], HARD[0]), strict=True)
+    ],
+    "perfect packings of 100 and 150": lambda: [perfect(n, seed) for n in (100, 150) for seed in SEEDS],
+    "perfect packings of 200 and 300": lambda: [perfect(n, seed) for n in (200, 300) for seed in SEEDS],
+}
+
+
+def rows() -> Iterator[dict[str, Any]]:
+    """One row a family: instances, how many ``exact`` packs at the bound, mean gaps of the planners, seconds."""
+    for family, make in FAMILIES.items():
+        made: dict[str, list[dict[str, Any]]] = {planner: [] for planner in PLANNERS}
+        for k, instance in enumerate(make()):
+            problem = problem_of(instance)
+            for planner in PLANNERS:
+                made[planner].append(measure(f"{family} {k}", problem, planner))
+        ends = made["exact"]
+        yield {
+            "family": family,
+            "instances": len(ends),
+            "optimal": sum(row["optimal"] for row in ends),
+            "gaps": {planner: sum(row["over_bound_percent"] for row in of) / len(of) for planner, of in made.items()},
+            "seconds": sum(row["seconds"] for row in ends),
+        }
+
+
+if __name__ == "__main__":
+    assert lower_bound(problem_of(perfect(100, 1))).bytes == 1 << 20
+    for row in rows():
+        print(row, flush=True)
