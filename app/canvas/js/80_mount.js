@@ -1,7 +1,8 @@
 // How the chart gets into a page. Plans are kept by their token for the whole page: a store brings the bytes once, and
 // any number of charts, come before or after them, draw by the token alone.
 
-const KEPT_PLANS = 6;
+// A page may bring a plan per planner before its charts come; only large plans press for room.
+const KEPT_PLANS = 32, KEPT_LARGE = 6, KEPT_BYTES = 256 * 2 ** 20;
 const packs = new Map();
 
 function keep(bytes) {
@@ -10,7 +11,9 @@ function keep(bytes) {
   pack.began = began;
   packs.delete(pack.token);
   packs.set(pack.token, pack);
-  while (packs.size > KEPT_PLANS) packs.delete(packs.keys().next().value);
+  pack.bytes = bytes.byteLength;
+  const total = () => [...packs.values()].reduce((sum, kept) => sum + kept.bytes, 0);
+  while (packs.size > KEPT_PLANS || (packs.size > KEPT_LARGE && total() > KEPT_BYTES)) packs.delete(packs.keys().next().value);
   for (const chart of charts) if (chart.state.plan === pack.token) chart.setPack(pack);
   return pack.token;
 }
