@@ -166,7 +166,7 @@ SAMPLES: dict[str, Callable[[], Graph]] = {
 SETTINGS: dict[str, Callable[[], Graph]] = {
     "GPT-2 small, plain operators, dropout 0.1": lambda: gpt2(train=True, batch=1, length=1024),
     "GPT-2 small, plain operators, no dropout": lambda: gpt2(train=True, batch=1, length=1024, dropout=0.0),
-    "GPT-2 small, plain operators, dropout 0.1, sum of the logits in place of the loss": lambda: gpt2(
+    "GPT-2 small, plain operators, dropout 0.1, logits summed up for a loss": lambda: gpt2(
         train=True, batch=1, length=1024, loss=_sum_of_logits
     ),
     "GPT-2 small, `sdpa` (plain math, for there is dropout)": lambda: gpt2(

@@ -329,5 +329,14 @@ def test_a_saved_program_without_a_loss_is_read_as_inference() -> None:
     assert [each.phase for each in graph.nodes] == ["forward"] * len(graph.nodes)
 
 
+def test_open_dimensions_of_a_saved_program_are_planned_at_the_example_and_told() -> None:
+    out = io.BytesIO()
+    batch = torch.export.Dim("batch", min=2, max=64)
+    torch.export.save(torch.export.export(nn.Linear(8, 4), (torch.zeros(3, 8),), dynamic_shapes=({0: batch},)), out)
+    graph = read_graph(out.getvalue(), "linear.pt2")
+    assert graph.name == "linear (1 open dimension at the size of the example inputs)"
+    assert tensor(graph, "input").shape == (3, 8)
+
+
 def test_the_program_in_the_test_data_is_read() -> None:
     assert len(read_graph_file(SAVED_PROGRAM).nodes) == len(step().nodes)

@@ -116,8 +116,14 @@ def read(data: bytes, name: str = "") -> Graph:
             source=name,
             hint="Save it with torch.export.save of the same PyTorch version.",
         ) from error
-    stem = PurePath(name).name.removesuffix(".pt2")
-    return import_torch(program, train=_is_loss(program), name=stem or "exported program")
+    stem = PurePath(name).name.removesuffix(".pt2") or "exported program"
+    return import_torch(program, train=_is_loss(program), name=stem + _fixed_dims(program))
+
+
+def _fixed_dims(program: Any) -> str:
+    """What of a program's open dimensions is planned, for the graph's name: the sizes of its example inputs."""
+    count = len(program.range_constraints)
+    return f" ({count} open dimension{'s'[: count > 1]} at the size of the example inputs)" if count else ""
 
 
 def _torch(what: str) -> Any:
