@@ -5,6 +5,7 @@ The judge of a range is execution: ``nested_run.py`` runs the bodies in the plan
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -560,7 +561,9 @@ ATTENTION = (
 @pytest.fixture(scope="module")
 def published() -> dict[str, Any]:
     """The onnx package's own cases of linear attention, written out as scans over the tokens."""
-    return {case.name: case for case in collect_testcases("LinearAttention")}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the package makes all its cases, divisions by zero among them
+        return {case.name: case for case in collect_testcases("LinearAttention")}
 
 
 @pytest.mark.parametrize("name", ATTENTION)
@@ -645,6 +648,7 @@ def test_any_nesting_is_right_however_it_runs(data: st.DataObject) -> None:
     planner = data.draw(st.sampled_from(PLANNERS))
     graph = read(proto)
     plan = plan_graph(graph, planner=planner).plan
+    assert verify_plan(plan, graph).ok
     for c, d in ((True, True), (True, False), (False, True)):
         feeds = {"x": floats(2, 3), "c": np.array(c), "d": np.array(d)}
         run = NestedRun(proto, graph, plan, feeds)
