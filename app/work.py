@@ -22,6 +22,7 @@ from app import words
 from app.choice import Choice, arena_config, declared_of, has_defaults, options_of
 from app.jobs import Desk, Job
 from app.judging import Judgement, judge_politely
+from app.slots import has_slots
 from app.worlds import spec_of
 from tmmu_core.errors import ArenaTooSmall, TmmuError, UnreadableInput
 from tmmu_core.graph.model import PERSISTENT_ROLES, Graph
@@ -475,7 +476,11 @@ def _places(key: str, _shown: Shown) -> dict[str, str]:
     del key
     plan = _shown.plan
     rows = zip(plan.tensor_ids, plan.logical_slot.tolist(), plan.birth.tolist(), plan.death.tolist(), strict=True)
-    return {name: f"slot {slot} · {words.live_range(birth, death)}" for name, slot, birth, death in rows}
+    slotted = has_slots(plan)
+    return {
+        name: (f"slot {slot} · " if slotted else "") + words.live_range(birth, death)
+        for name, slot, birth, death in rows
+    }
 
 
 def storages(shown: Shown) -> PlanStorages:

@@ -72,18 +72,25 @@ class Run:
     current: bool = False
 
 
+MARGIN = 2
+"""The axis of times begins and ends this many times before and after the runs."""
+LETTER = 0.012
+"""A letter's width, in widths of the chart as it stands beside its table."""
+
+
 def labels(runs: Sequence[Run]) -> list[str]:
-    """A label per point; points that nearly coincide share one, at the first of them, so that all can be read."""
+    """A label per point; points whose labels would touch share one, at the first of them, so that all can be read."""
     if not runs:
         return []
     xs = [log10(max(run.nanoseconds, 1)) for run in runs]
     ys = [log10(max(run.extent, 1)) for run in runs]
-    wide, high = max(max(xs) - min(xs), 0.3), max(max(ys) - min(ys), 0.01)
+    wide, high = max(xs) - min(xs) + 2 * log10(MARGIN), max(max(ys) - min(ys), 0.01)
     texts = [""] * len(runs)
     heads: list[int] = []
     for k in sorted(range(len(runs)), key=lambda k: (ys[k], xs[k], runs[k].planner)):
         name = f"<b>{runs[k].planner}</b>" if runs[k].current else runs[k].planner
-        near = (h for h in heads if abs(xs[h] - xs[k]) < 0.14 * wide and abs(ys[h] - ys[k]) < 0.06 * high)
+        reach = {h: max(0.1, LETTER * (len(texts[h]) + len(name)) / 2) * wide for h in heads}
+        near = (h for h in heads if abs(xs[h] - xs[k]) < reach[h] and abs(ys[h] - ys[k]) < 0.06 * high)
         head = next(near, None)
         if head is None:
             heads.append(k)
@@ -145,7 +152,7 @@ def field(runs: Sequence[Run], *, height: int = 300) -> go.Figure:
         )
     times = [max(run.nanoseconds, 1) / 1e6 for run in runs]
     marks = [0.01, 0.1, 1, 10, 100, 1_000, 10_000, 100_000]
-    left, right = min(times) / 2, max(times) * 2
+    left, right = min(times) / MARGIN, max(times) * MARGIN
     fig.update_xaxes(
         type="log",
         title={"text": "time to plan", "standoff": 6},

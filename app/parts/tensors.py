@@ -99,6 +99,7 @@ def selectable(frame: pd.DataFrame, key: str, selected: str, *, height: int) -> 
             "birth": st.column_config.NumberColumn(format="localized"),
             "death": st.column_config.NumberColumn(format="localized"),
             "steps": st.column_config.NumberColumn(format="localized"),
+            "operator": st.column_config.TextColumn(width=130),
             "tenants": st.column_config.NumberColumn(format="localized"),
             "busy steps": st.column_config.NumberColumn(format="localized"),
             "hex": st.column_config.TextColumn("offset (hex)"),

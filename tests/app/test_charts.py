@@ -106,3 +106,11 @@ def test_points_that_nearly_coincide_share_a_label() -> None:
 
     runs = [run("a", 100, 10), run("b", 100, 10), run("c", 900, 10), run("d", 100, 900)]
     assert compare.labels(runs) == ["a, b", "", "c", "d"]
+
+
+def test_labels_that_would_touch_are_one() -> None:
+    def run(name: str, ms: int) -> compare.Run:
+        return compare.Run(name, 100, 100, ms * 1_000_000, "optimal")
+
+    assert compare.labels([run("exact, auto, greedy", 84), run("portfolio, search", 117)])[1] == ""
+    assert compare.labels([run("a", 84), run("b", 117)]) == ["a", "b"]
