@@ -86,9 +86,7 @@ def test_offsets_of_a_file_are_planned_again_and_compared_at_once() -> None:
     at = opened(graph="sample:xla_transformer_step")
     assert "These offsets came with the file" in html(at)
     at.button(key="again").click().run()
-    assert claim(at) == (
-        "xla_transformer_step, given → auto: arena 2.37 MiB → 2.25 MiB (−128 KiB)"
-    )
+    assert claim(at) == ("xla_transformer_step, given → auto: arena 2.37 MiB → 2.25 MiB (−128 KiB)")
 
 
 def test_picking_another_planner_keeps_the_given_plan_as_the_baseline() -> None:
@@ -147,4 +145,4 @@ def test_the_gallery_lists_what_is_no_graph() -> None:
     at = opened()
     at.button(key="open.sample:A").click().run()
     assert "arena take" in claim(at)
-    assert len(listed) == 11
+    assert len(listed) == 12
