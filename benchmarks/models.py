@@ -245,8 +245,9 @@ one fused operator on a CPU, but as plain math where dropout is on. GPT-2's 72 M
 
 Modules on the `meta` device, of several fake modes, or wrapped by `torch.compile` are traced as on a CPU. While one is
 traced, `transformers` 5 does not look at position numbers (a row is one sequence) nor at masks (one that is given is
-used). Refused by name: branches and sizes that depend on values (`nonzero`, a mixture of experts with its experts
-called one by one), loops without a fixed count, sparse gradients.
+used). Refused by name: branches and sizes that depend on values (`nonzero`, a mixture of experts whose experts are
+called one by one; in bfloat16, or with `experts_implementation="batched_mm"`, it is traced), loops without a fixed
+count, sparse gradients.
 
 ```python
 from tmmu_core.graph import native

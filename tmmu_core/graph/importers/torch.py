@@ -262,16 +262,16 @@ def _not_traceable(error: Exception, name: str) -> UnreadableInput:
     return UnreadableInput(f"the module cannot be traced: {words}.", source=name, hint=_RUN_IT)
 
 
-_EXPERTS = (
-    'A mixture of experts of transformers is traced with experts_implementation="batched_mm" in its configuration; '
-    "nothing may depend on how many tokens go where."
-)
 _VALUES = (
     "Its shapes and branches must not depend on the values in its tensors: switch such a branch off in the model's "
     "configuration, or give its result as an input."
 )
+_EXPERTS = (
+    "A mixture of experts of transformers is traced in bfloat16 as it is, or with "
+    'experts_implementation="batched_mm" in its configuration.'
+)
 _WAYS_OUT = (
-    ("nonzero", _EXPERTS),
+    ("nonzero", f"{_VALUES} {_EXPERTS}"),
     ("mat_a.dtype", _EXPERTS),
     ("DataDependent", _VALUES),
     ("DynamicOutputShape", _VALUES),
