@@ -171,7 +171,7 @@ def test_the_accelerator_instances_are_packed_at_their_bound_and_said_to_be(name
 
 
 def test_the_open_instance_fits_its_accelerator() -> None:
-    p = instance("D.1048576")
+    p = problem_with(instance("D.1048576"), capacity=1048576)
     packing = exact(p, {"budget": 500_000})
     assert faults(p, offsets(packing)) == []
     assert extent(p, packing.offset) <= 1048576
@@ -312,6 +312,17 @@ def test_what_succeeded_is_tried_again_at_once() -> None:
     steering.learn(tried, np.zeros(steering.model.sections, dtype=np.int64), True)
     assert steering.attempt(1 << 20) is tried
     assert steering.attempt(1 << 20) is not tried
+
+
+def test_a_packing_guides_one_order_more_the_low_ones_first() -> None:
+    p = problem((0, 2, 4), (0, 6, 2), (3, 5, 9))  # in normative order t0, t1, t2
+    steering = Steering(model_of(p), openings=False)
+    steering.guide([5, 9, 0])
+    nothing = np.zeros(steering.model.sections, dtype=np.int64)
+    for _ in ORDERS:
+        steering.learn(steering.attempt(11), nothing, False)
+    guided = steering.attempt(11)
+    assert [p.ids[u] for u in np.argsort(guided.rank)] == ["t2", "t0", "t1"]
 
 
 def test_where_nothing_was_learnt_it_looks_elsewhere() -> None:

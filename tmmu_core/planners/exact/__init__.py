@@ -210,6 +210,8 @@ def _search(
             variant.bound = max(variant.bound, target + grain)
         elif verdict == FOUND and offset is not None:
             extent = max(at + high for at, high in zip(offset, variant.searcher.tall, strict=True))
+            for steering in variant.steering.values():
+                steering.guide(offset)
             if variant is relaxed:
                 overlap = min(overlap, extent)
             elif extent < best.extent:

@@ -4,8 +4,9 @@ A search is as good as its order, and how many nodes an order takes is heavy-tai
 They begin with static orders from the literature (MiniMalloc, ASPLOS '23): by the fullest moment, the life and the
 area of a unit. A search that fails counts, section by section, how often it failed there; in the next attempt of the
 same order the units of the sections that failed most go first (after weighted-degree ordering: Boussemart and others,
-ECAI 2004). What was counted longer ago counts less. Every :data:`PURE`-th attempt follows a static order untaught,
-and each round of these is allowed twice the nodes of the round before, so that no order is given up for good.
+ECAI 2004). What was counted longer ago counts less. A packing found guides one order more: what lies low in it goes
+first. Every :data:`PURE`-th attempt follows a static order untaught, and each round of these is allowed twice the nodes
+of the round before, so that no order is given up for good.
 
 Whole numbers and raw Philox draws only: the same on every machine.
 """
@@ -50,7 +51,7 @@ class Attempt:
     rank: I64
     nodes: int
     order: int
-    """Index into :data:`ORDERS`; −1 for an opening."""
+    """Index into :data:`ORDERS`, the one behind them for the guided order; −1 for an opening."""
 
 
 @dataclass
@@ -90,10 +91,10 @@ class Steering:
             return Attempt(self._weighted(OPENINGS[self.turn - 1], None), OPENING, -1)
         self.turn += 1
         if self.turn % PURE == 0:
-            at, round_ = self.untaught % len(ORDERS), self.untaught // len(ORDERS)
+            at, round_ = self.untaught % len(self._static), self.untaught // len(self._static)
             self.untaught += 1
             return Attempt(self._static[at], PUREST << min(round_, 30), at)
-        at, nodes = self.taught % len(ORDERS), SHORTEST * luby(self.taught // len(ORDERS) + 1)
+        at, nodes = self.taught % len(self._static), SHORTEST * luby(self.taught // len(self._static) + 1)
         self.taught += 1
         rank = self._taught(at)
         name = rank.tobytes()
@@ -102,6 +103,11 @@ class Steering:
         else:
             self.tried[name] = nodes
         return Attempt(rank, nodes, at)
+
+    def guide(self, offset: list[int]) -> None:
+        """A packing that fits a higher capacity: what lies low in it goes first, as one more order."""
+        self._static[len(ORDERS) :] = [_ranks(np.lexsort((np.arange(len(offset)), np.asarray(offset))))]
+        self._fails[len(ORDERS) :] = [np.zeros(self.model.sections, dtype=np.int64)]
 
     def learn(self, attempt: Attempt, fails: I64, found: bool) -> None:
         """Take in how often each section failed in an attempt, and whether it succeeded all the same."""
