@@ -251,6 +251,13 @@ def test_a_part_that_cannot_be_proven_leaves_its_bound_and_not_the_other_parts()
     assert packing.notes["parts"] == 2
 
 
+def test_a_part_of_a_coarser_grain_is_lowered_to_the_other_part_and_claims_no_more() -> None:
+    # The first part (6 and 2 bytes, one on a grid of 4) can take 8, the second 9: extents of the first are even.
+    p = problem((0, 1, 6), (1, 2, 5), (1, 2, 1), (1, 2, 1), (0, 1, 2), alignment=[1, 2, 2, 2, 4])
+    packing = exact(p, {})
+    assert (extent(p, packing.offset), packing.lower_bound, packing.optimal) == (9, 9, True)
+
+
 def test_parts_are_searched_no_further_once_told_to_stop() -> None:
     p = beside(instance("D.1048576"), instance("E.1048576"))
     calls = 0

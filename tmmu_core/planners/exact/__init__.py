@@ -92,8 +92,9 @@ def _in_parts(
             if alone.extent < extent:
                 extent, mine = alone.extent, list(alone.offset)
         if extent > floor and not notes.get("told_to_stop"):
-            best = _Best(max(bound.bytes, floor), extent, mine)
             models, relaxation = _models(own)
+            # No extent lies between the last multiple of the grain and the floor: there the floor is reached already.
+            best = _Best(max(bound.bytes, floor // models[0].grain * models[0].grain), extent, mine)
             if models[0].work > LARGEST:
                 notes["why"] = "too many storages to search: greedy only"
             else:
