@@ -84,6 +84,13 @@ def test_an_end_past_uint64_is_an_overflow() -> None:
         greedy(problem((0, 2, 2**64 - 9), (1, 3, 16)), {})
 
 
+def test_two_lives_of_one_and_none_of_another_are_not_one_each() -> None:
+    # t0 lives twice, t4 never: as many lives as storages, and yet the free list must not take one for the other.
+    p = problem(*((0, 3, 4), *[(0, 1, 4)] * 4), gaps=(((1, 2),), (), (), (), ((0, 1),)))
+    assert not columns(p).plain
+    assert faults(p, offsets(greedy(p, {"fit": "free_list"}))) == []
+
+
 def test_an_unknown_order_names_the_known_ones() -> None:
     with pytest.raises(InvalidIrShapes, match="breadth"):
         greedy(problem((0, 1, 1)), {"order": "luck"})

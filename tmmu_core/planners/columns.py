@@ -50,7 +50,7 @@ class Columns:
     @cached_property
     def plain(self) -> bool:
         """One live part each, nothing fixed, no odd conflict."""
-        return self.odd is None and max(self.fixed, default=-1) < 0 and len(self.part_lo) == len(self)
+        return self.odd is None and max(self.fixed, default=-1) < 0 and bool((np.diff(self.part_of) == 1).all())
 
     @cached_property
     def small(self) -> bool:
