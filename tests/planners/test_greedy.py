@@ -91,6 +91,20 @@ def test_two_lives_of_one_and_none_of_another_are_not_one_each() -> None:
     assert faults(p, offsets(greedy(p, {"fit": "free_list"}))) == []
 
 
+def test_the_one_that_gains_most_by_ending_off_the_grid_is_put_on_top() -> None:
+    # By size 8, 6, 3 on a grid of 4 end at 19; with the 6 on top they end at 18, and no packing ends lower.
+    p = problem((0, 1, 8), (0, 1, 6), (0, 1, 3), alignment=4)
+    assert extent(p, greedy(p, {}).offset) == 19
+    packing = portfolio(p, {})
+    assert (extent(p, packing.offset), packing.optimal, packing.notes["last"]) == (18, True, "t1")
+    assert faults(p, offsets(packing)) == []
+
+
+def test_a_bound_on_the_grid_has_no_crown() -> None:
+    packing = portfolio(problem((0, 2, 8), (1, 3, 4), (2, 4, 8), alignment=4), {})
+    assert "last" not in packing.notes
+
+
 def test_an_unknown_order_names_the_known_ones() -> None:
     with pytest.raises(InvalidIrShapes, match="breadth"):
         greedy(problem((0, 1, 1)), {"order": "luck"})

@@ -61,7 +61,7 @@ def _greedy(cols: Columns, bound: Bound, best: Best, why: str) -> Packing:
         lower_bound=bound.bytes,
         optimal=best.extent == bound.bytes,
         stopped=best.stopped,
-        notes={"order": best.order, "fit": best.fit, "runs": best.runs},
+        notes=best.notes(cols),
     )
     return _told(packing, "portfolio", why)
 

@@ -3,16 +3,19 @@
 No single order wins on real traces (the best of six lies within 0–6 % of the bound), and all of them together cost
 twelve near-linear runs. The runs go through a fixed list, so the first of equals wins and the answer is the same
 everywhere.
+
+A run that ends less than one grid above the bound is made once more with the *crown* placed last: of the storages that
+make the bound only the topmost may end off the grid, and it must be the one that gains most by it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tmmu_core.planners.bounds import Bound, bound_of
-from tmmu_core.planners.columns import Columns, columns, extent_of, finished
+from tmmu_core.planners.columns import Columns, align_up, columns, extent_of, finished
 from tmmu_core.planners.greedy import ORDERS, place
 from tmmu_core.planners.problem import Packing, Problem, Progress
 
@@ -31,6 +34,13 @@ class Best:
     runs: int
     stopped: bool
     sequence: list[int]
+    crown: int = -1
+    """The storage placed last, out of its turn; −1: none."""
+
+    def notes(self, cols: Columns) -> dict[str, Any]:
+        """What is told of the run."""
+        told: dict[str, Any] = {"order": self.order, "fit": self.fit, "runs": self.runs}
+        return told if self.crown < 0 else {**told, "last": cols.problem.ids[self.crown]}
 
 
 def portfolio(problem: Problem, options: Mapping[str, Any], progress: Progress | None = None) -> Packing:
@@ -43,7 +53,7 @@ def portfolio(problem: Problem, options: Mapping[str, Any], progress: Progress |
         lower_bound=bound.bytes,
         optimal=best.extent == bound.bytes,
         stopped=best.stopped,
-        notes={"order": best.order, "fit": best.fit, "runs": best.runs},
+        notes=best.notes(cols),
     )
 
 
@@ -53,19 +63,37 @@ def best_greedy(
     """Run through ``runs`` and keep the first of the lowest extents; stop at the bound or when told to."""
     todo = list(runs)
     sequences: dict[str, list[int]] = {}
+    crown, grid = _crown(cols, bound)
     best: Best | None = None
     made = 0
     for order, fit in todo:
         if order not in sequences:
             sequences[order] = ORDERS[order](cols)
-        offset = place(cols, sequences[order], fit, runs=len(todo))
+        sequence = sequences[order]
+        offset = place(cols, sequence, fit, runs=len(todo))
         made += 1
         extent = extent_of(cols, offset)
         if best is None or extent < best.extent:
-            best = Best(offset, extent, order, fit, made, False, sequences[order])
+            best = Best(offset, extent, order, fit, made, False, sequence)
+        if crown >= 0 and bound.bytes < extent < bound.bytes + grid:
+            sequence = [*(i for i in sequence if i != crown), crown]
+            offset = place(cols, sequence, fit, runs=len(todo))
+            extent = extent_of(cols, offset)
+            if extent < best.extent:
+                best = Best(offset, extent, order, fit, made, False, sequence, crown)
         if best.extent <= bound.bytes:
             break
         if progress is not None and not progress("portfolio", made, len(todo)):
-            return Best(best.offset, best.extent, best.order, best.fit, made, made < len(todo), best.sequence)
+            return replace(best, runs=made, stopped=made < len(todo))
     assert best is not None
-    return Best(best.offset, best.extent, best.order, best.fit, made, False, best.sequence)
+    return replace(best, runs=made)
+
+
+def _crown(cols: Columns, bound: Bound) -> tuple[int, int]:
+    """The storage of the bound's witness that gains most by ending off the grid, and the grid; (−1, 0) for none."""
+    free = [i for i in bound.witness if cols.fixed[i] < 0]
+    if not free:
+        return -1, 0
+    grid = min(cols.align[i] for i in bound.witness)
+    gain, crown = max((align_up(cols.size[i], grid) - cols.size[i], -i) for i in free)
+    return (-crown, grid) if gain else (-1, 0)
