@@ -40,17 +40,19 @@ def live_curve(plan: Plan, arena: str, *, step: int | None = None, height: int =
         )
     )
     top = max(summary.extent_bytes, most)
-    _level(fig, summary.extent_bytes, f"extent {words.short_bytes(summary.extent_bytes)}", "solid", LINE)
+    # The peak's words go towards the middle; the levels' words stand where those do not reach.
+    right = at > plan.steps * 0.6
+    side = "left" if (at > plan.steps * 0.75 if right else at > plan.steps * 0.25) else "right"
+    _level(fig, summary.extent_bytes, f"extent {words.short_bytes(summary.extent_bytes)}", "solid", LINE, side)
     if summary.lower_bound_bytes and summary.lower_bound_bytes > most:
         bound = summary.lower_bound_bytes
-        _level(fig, bound, f"lower bound {words.short_bytes(bound)}", "dot", LINE)
+        _level(fig, bound, f"lower bound {words.short_bytes(bound)}", "dot", LINE, side)
     if most and most != summary.extent_bytes:
         _level(fig, most, "", "dot", LINE)
     if summary.capacity_bytes < words.UNLIMITED and summary.capacity_bytes <= 4 * top:
         top = max(top, summary.capacity_bytes)
-        _level(fig, summary.capacity_bytes, f"capacity {words.short_bytes(summary.capacity_bytes)}", "dash", BAD)
+        _level(fig, summary.capacity_bytes, f"capacity {words.short_bytes(summary.capacity_bytes)}", "dash", BAD, side)
     if most:
-        right = at > plan.steps * 0.6
         fig.add_trace(
             go.Scatter(
                 x=[at + 0.5],
@@ -72,12 +74,12 @@ def live_curve(plan: Plan, arena: str, *, step: int | None = None, height: int =
     return fig
 
 
-def _level(fig: go.Figure, value: int, text: str, dash: str, colour: str) -> None:
+def _level(fig: go.Figure, value: int, text: str, dash: str, colour: str, side: str = "right") -> None:
     fig.add_hline(
         y=value,
         line={"color": colour, "width": 1.3, "dash": dash},
         **({"annotation": {"text": text, "font": {"size": 11, "color": colour}}} if text else {}),
-        **({"annotation_position": "top right"} if text else {}),
+        **({"annotation_position": f"top {side}"} if text else {}),
     )
 
 

@@ -9,6 +9,8 @@ import pytest
 from app.charts import alive, compare, live, neighbourhood, waste
 from app.charts.base import ROLE_COLOURS, bytes_axis, ticks
 from tests.app.small import chain
+from tmmu_core.graph.model import Graph, Node, Tensor
+from tmmu_core.plan.engine import plan_graph
 from tmmu_core.plan.metrics import live_bytes, peak, slot_reports
 from tmmu_core.plan.waste import ACCOUNTS, waste_ledger
 
@@ -32,6 +34,24 @@ def test_the_peak_is_marked_where_the_core_says() -> None:
     mark = trace_named(live.live_curve(plan, "activations"), "peak")
     told = peak(plan, "activations")
     assert (mark.x[0], mark.y[0]) == (told.step + 0.5, told.bytes)
+
+
+@pytest.mark.parametrize(("at", "peaks_words", "extents_words"), [(0, "right", "right"), (5, "right", "left")])
+def test_the_words_of_the_extent_stand_where_those_of_the_peak_do_not_reach(
+    at: int, peaks_words: str, extents_words: str
+) -> None:
+    sizes = [4] * 10
+    sizes[at] = 64
+    graph = Graph(
+        tensors=(*(Tensor(id=f"t{k}", shape=(n,)) for k, n in enumerate(sizes)),),
+        nodes=tuple(
+            Node(node_id=f"n{k}", instr="OP", inputs=(f"t{k - 1}",) if k else (), outputs=(f"t{k}",)) for k in range(10)
+        ),
+        outputs=("t9",),
+    )
+    figure = live.live_curve(plan_graph(graph).plan, "activations")
+    assert trace_named(figure, "peak").textposition == f"top {peaks_words}"
+    assert figure.layout.annotations[0].xanchor == extents_words
 
 
 def test_thinning_keeps_the_peak() -> None:
