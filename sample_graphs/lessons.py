@@ -341,7 +341,8 @@ def loop() -> Graph:
         op("loop/close", "LOOP.CLOSE", "loop/state loop/next scale", "state", in_place_write=((0, 0),), **inside),
         op("finish", "RELU", "state", "y", ELEMENTWISE),
     ]
-    return graph("loop", tensors, nodes, ["x"], ["y"])
+    # In this order: by their ids alone, "prepare" would run inside the loop.
+    return graph("loop", tensors, nodes, ["x"], ["y"], execution_order=tuple(node.node_id for node in nodes))
 
 
 def dynamic_batch() -> Graph:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from tests.build import chain, graph, node, residual, tensor
 from tests.judge.faults import changed, refigured, rehashed
 from tmmu_core.graph.model import Graph
@@ -94,3 +96,30 @@ def test_where_an_order_is_given_it_is_none() -> None:
 def test_where_the_plan_was_given_another_order_it_is_none() -> None:
     plan = plan_graph(out_of_phase(), mode="backward", order=("f", "b")).plan
     assert lint_plan(plan, out_of_phase()) == ()
+
+
+def scoped(order: tuple[str, ...], inner: str = "loop") -> Graph:
+    """``x → open → body → close``, a scope; ``aside`` needs nothing but the input."""
+    inside, deeper = {"params": {"scope": "loop"}}, {"params": {"scope": inner}}
+    nodes = [
+        node("open", "x", "s", inplace="none", **inside),
+        node("body", "s", "h", inplace="none", **deeper),
+        node("close", "h s", "y", inplace="none", **inside),
+        node("aside", "x", "z", inplace="none"),
+    ]
+    tensors = [tensor("x", role="input"), *(tensor(name) for name in "shyz")]
+    return graph(tensors, nodes, "x", "y z", execution_order=order)
+
+
+@pytest.mark.parametrize("inner", ["loop", "loop/inner"])
+def test_a_node_between_the_nodes_of_a_scope_is_a_warning(inner: str) -> None:
+    told = scoped(("open", "body", "aside", "close"), inner)
+    found = lint_plan(plan_graph(told).plan, told)
+    assert [(f.rule, f.severity, f.step) for f in found] == [("split_scope", "warning", 3)]
+    assert '"aside"' in found[0].message
+
+
+@pytest.mark.parametrize("order", [("aside", "open", "body", "close"), ("open", "body", "close", "aside")])
+def test_a_scope_whose_nodes_follow_one_another_is_none(order: tuple[str, ...]) -> None:
+    told = scoped(order)
+    assert lint_plan(plan_graph(told).plan, told) == ()

@@ -66,6 +66,11 @@ RULES: tuple[LintRule, ...] = (
         "contract §2",
     ),
     LintRule(
+        "split_scope",
+        "A node runs between the nodes of a nested scope that it is not in.",
+        "docs/decisions/0004",
+    ),
+    LintRule(
         "slots_over_optimal",
         "must_not_alias pairs cost slots above the optimum.",
         "contract §3",
@@ -74,7 +79,7 @@ RULES: tuple[LintRule, ...] = (
 )
 """The first four are errors when broken, the others are warnings."""
 
-_ASKS_THE_GRAPH = ("undeclared_inplace", "backward_before_forward")
+_ASKS_THE_GRAPH = ("undeclared_inplace", "backward_before_forward", "split_scope")
 
 _RULE_OF = {rule: lint.name for lint in RULES for rule in lint.made_of}
 
@@ -86,7 +91,7 @@ def lint_plan(
     verified = verify_plan(plan, graph, dims=dims, cut_from=cut_from)
     found = [replace(finding, rule=_RULE_OF[finding.rule]) for finding in verified.findings]
     if graph is not None:
-        found += [*_undeclared(plan, graph), *_out_of_phase(plan, graph)]
+        found += [*_undeclared(plan, graph), *_out_of_phase(plan, graph), *_split_scopes(plan, graph)]
     return shortened(found)
 
 
@@ -135,3 +140,29 @@ def _out_of_phase(plan: Plan, graph: Graph) -> Iterator[Finding]:
         f'"{ran[late]}"; give the graph an execution_order.',
         step=early + plan.has_inputs_step,
     )
+
+
+def _split_scopes(plan: Plan, graph: Graph) -> Iterator[Finding]:
+    """Warning ``split_scope``: a body may run many times, and what stands inside its steps would run as often.
+
+    ``params.scope`` names a node's scope, ``outer/inner`` for one in another. Told once a scope, with its first
+    stranger.
+    """
+    scope = {node.node_id: str(node.params.get("scope", "")) for node in graph.nodes}
+    members: dict[str, list[int]] = {}
+    for k, node_id in enumerate(plan.execution_order):
+        name = scope.get(node_id, "")
+        while name:
+            members.setdefault(name, []).append(k)
+            name = name.rpartition("/")[0]
+    for name, steps in sorted(members.items()):
+        if steps[-1] - steps[0] + 1 == len(steps):
+            continue
+        stranger = next(k for k, mine in enumerate(steps, steps[0]) if k != mine)
+        yield Finding(
+            "split_scope",
+            "warning",
+            f'the node "{plan.execution_order[stranger]}" runs between the nodes of the scope "{name}", whose ranges '
+            "hold where its nodes follow one another; give an execution_order that keeps them together.",
+            step=stranger + plan.has_inputs_step,
+        )
