@@ -1,8 +1,8 @@
 """From the gallery to the picture: ``python -m benchmarks.opening [NAME …]`` writes ``docs/opening.md``.
 
 Each sample is opened as a person does it: the explorer stands in a browser on a small graph, the gallery is open, and
-the sample's line is clicked. Then "Best plan" is pressed, then, for large ones, each page is visited. What is timed ends
-with the painted canvas (or, on a page without one, with the script's rest).
+the sample's line is clicked. Then "Best plan" is pressed, then, for large ones, each page is visited. What is timed
+ends with the painted canvas (or, on a page without one, with the script's rest).
 """
 
 from __future__ import annotations

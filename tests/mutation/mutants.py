@@ -301,4 +301,25 @@ HASHES = _in(
     ("dtypes.py", "§3 sub-byte dtypes round up", "(elements * width + 7) // 8", "elements * width // 8", (LAW, LARGE)),
 )  # fmt: skip
 
-MUTANTS: tuple[Mutant, ...] = (*LIVENESS, *SHARING, *PLACES, *HASHES)
+EXACT = "tests/planners/test_exact.py"
+GREEDY = "tests/planners/test_greedy.py"
+SCOPES = "tests/graph/test_onnx_scopes.py"
+
+CERTIFICATES = _in(
+    "planners",
+    ("columns.py", "§5 one life each, or gaps count", "bool((np.diff(self.part_of) == 1).all())", "len(self.part_lo) == len(self)", (GREEDY,)),
+    ("portfolio.py", "§5 the crown goes last", "sequence = [*(i for i in sequence if i != crown), crown]", "sequence = [crown, *(i for i in sequence if i != crown)]", (GREEDY,)),
+    ("exact/__init__.py", "§5 a part proves what its grain allows", "floor // models[0].grain * models[0].grain", "-(-floor // models[0].grain) * models[0].grain", (EXACT,)),
+    ("exact/__init__.py", "§5 a bound is what was proven", "            if best.bound > floor:\n", "            if True:\n", (EXACT,)),
+    ("exact/apart.py", "§5 odd conflicts keep parts together", "            group[top(i)] = top(j)\n", "            pass\n", (EXACT,)),
+    ("exact/kernel.py", "§5 a section that passes the capacity fails", "        if max(state.low[s], at) + state.rest[s] > capacity:", "        if max(state.low[s], at) + state.rest[s] >= capacity:", (EXACT,)),
+    ("exact/steering.py", "§5 who failed goes first", "np.lexsort((self._static[order], -level))", "np.lexsort((self._static[order], level))", (EXACT,)),
+) + _in(
+    "judge",
+    ("lint.py", "§7 a scope's steps stand together", "if steps[-1] - steps[0] + 1 == len(steps):", "if True:", ("tests/judge/test_lint.py",)),
+) + _in(
+    "graph",
+    ("importers/onnx_scopes.py", "§8 a loop closes on what its body reads", "                [*made.operands, *made.captures],\n", "                [*made.operands],\n", (SCOPES,)),
+)  # fmt: skip
+
+MUTANTS: tuple[Mutant, ...] = (*LIVENESS, *SHARING, *PLACES, *HASHES, *CERTIFICATES)

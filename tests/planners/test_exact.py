@@ -258,6 +258,12 @@ def test_a_part_of_a_coarser_grain_is_lowered_to_the_other_part_and_claims_no_mo
     assert (extent(p, packing.offset), packing.lower_bound, packing.optimal) == (9, 9, True)
 
 
+def test_what_one_part_takes_is_no_bound_of_the_other() -> None:
+    d = instance("D.1048576")
+    packing = exact(beside(d, d), {"budget": 60_000})
+    assert (packing.lower_bound, packing.optimal, packing.stopped) == (986112, False, True)
+
+
 def test_parts_are_searched_no_further_once_told_to_stop() -> None:
     p = beside(instance("D.1048576"), instance("E.1048576"))
     calls = 0
