@@ -1,0 +1,31 @@
+"""What is compiled ahead is all that is compiled."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from app import warm
+from tmmu_core.planners import PLANNERS
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_the_ring_takes_a_search() -> None:
+    packing = PLANNERS["exact"].pack(warm.ring(), {}, None)
+    assert (packing.optimal, packing.lower_bound, packing.notes["nodes"] > 0) == (True, 24, True)
+
+
+def test_every_compiled_loop_is_compiled_ahead(tmp_path: Path) -> None:
+    asked = dict(os.environ, NUMBA_CACHE_DIR=str(tmp_path))
+    subprocess.run([sys.executable, "-m", "app.warm"], cwd=ROOT, env=asked, check=True)
+    kept = {re.sub(r"-\d+\.py.*", "", path.name) for path in tmp_path.rglob("*.nbi")}
+    written = set()
+    for path in sorted((ROOT / "tmmu_core").rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        written |= {f"{path.stem}.{name}" for name in re.findall(r"@njit\(cache=True\)\ndef (\w+)", text)}
+        written |= {f"{path.stem}.{name}" for name in re.findall(r"njit\(cache=True\)\((\w+)\)", text)}
+    assert kept == written
