@@ -273,8 +273,8 @@ A larger step that is known from elsewhere (84,788,336 bytes by XLA where 84,788
 
 **ONNX**. Bodies of `If`, `Loop` and `Scan` are planned as nested scopes (`docs/decisions/0004-nested-scopes.md`), local
 functions are inlined, weights beside the file are not opened; sequences, optionals and what else has no plan are
-refused by name (`tmmu_core/graph/importers/onnx.py`). ExecuTorch's figure for ResNet-50 is of its own export of the same
-topology; without hand-offs the bound is 9,633,792 bytes.
+refused by name (`tmmu_core/graph/importers/onnx.py`). ExecuTorch's figure for ResNet-50 is of its own export of the
+same topology; without hand-offs the bound is 9,633,792 bytes.
 """
 
 
