@@ -8,7 +8,8 @@ from typing import Any
 
 from app import words
 from app.choice import arena_config, has_defaults, options_of
-from app.work import SAMPLES, Shown, arenas_in_use, sample_named, shelf
+from app.opening import SAMPLES, sample_named, shelf
+from app.work import Shown, arenas_in_use
 from tmmu_core.plan.instance import GIVEN
 from tmmu_core.plan.model import Plan
 

@@ -6,7 +6,8 @@ from typing import Any
 
 from app.choice import Choice
 from app.jobs import Job
-from app.work import desk, how_to_plan, open_source, ranks_key, spelled_out
+from app.opening import open_source
+from app.work import desk, how_to_plan, ranks_key, spelled_out
 from app.worlds import MOST_RANKS, spec_of
 from tmmu_core.errors import TmmuError
 from tmmu_core.graph.model import Graph

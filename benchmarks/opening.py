@@ -21,7 +21,7 @@ from typing import Any
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from app.cli.explore import arguments
-from app.work import SAMPLES, Sample, read_catalogue
+from app.opening import SAMPLES, Sample, read_catalogue
 from tmmu_core.graph.model import Graph
 from tmmu_core.plan.reading import PlainInstance, read_any
 

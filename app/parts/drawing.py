@@ -8,7 +8,8 @@ from app import state
 from app.canvas.component import PlanHandle, Selection, plan_canvas, plan_store
 from app.choice import COLOURS, VIEWS
 from app.parts import certificate, focus
-from app.work import Shown, operators
+from app.placed import operators
+from app.work import Shown
 
 
 def store(shown: Shown, baseline: Shown | None = None, key: str = "plan-bytes") -> PlanHandle:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from app import details, markup, state, words, work
+from app import details, markup, placed, state, words
 from app.parts import certificate, focus
 from app.slots import has_slots
 from app.work import Shown
@@ -18,7 +18,7 @@ def panel(shown: Shown) -> None:
         arena = focus.arena(shown)
         if arena and plan.arena_of[arena].peak_live_bytes:
             step = focus.peak(plan, shown.key, arena)[0]
-            st.html(details.largest(plan, arena, step, work.storages_alive(shown, step, arena)))
+            st.html(details.largest(plan, arena, step, placed.storages_alive(shown, step, arena)))
         certificate.panel(shown)
         return
     if name not in plan.row_of:

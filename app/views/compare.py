@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from app import markup, state, words, work
+from app import markup, opening, state, words, work
 from app.charts import base
 from app.charts.compare import curves
 from app.parts import drawing, focus, frame, selected, tensors
@@ -59,12 +59,12 @@ def baselines(shown: Shown) -> dict[str, str]:
             if name != shown.choice.planner:
                 options[f"planner:{name}"] = f"the same problem, planner {name}"
     stem = shown.opened.source.removeprefix("sample:")
-    for path in sorted(work.golden(), key=lambda path: (not path.name.startswith(f"{stem}."), path.name)):
+    for path in sorted(opening.golden(), key=lambda path: (not path.name.startswith(f"{stem}."), path.name)):
         options[f"golden:{path.name}"] = f"golden trace {path.name}"
-    for source, name in work.shelf().names():
+    for source, name in opening.shelf().names():
         if source != shown.opened.source:
             options[source] = f"opened file {name}"
-    for sample in work.samples():
+    for sample in opening.samples():
         if f"sample:{sample.name}" != shown.opened.source:
             options[f"sample:{sample.name}"] = f"sample {sample.title}"
     return options
@@ -104,7 +104,7 @@ def _baseline(shown: Shown) -> Shown | None:
     try:
         return job.answer()
     except TmmuError as error:
-        st.html(markup.error_card(work.card_of(error, "The baseline could not be planned")))
+        st.html(markup.error_card(opening.card_of(error, "The baseline could not be planned")))
         return None
 
 

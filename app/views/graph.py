@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import streamlit as st
 
-from app import markup, state, words, work
+from app import markup, placed, state, words
 from app.charts.neighbourhood import dot
 from app.parts import focus, frame, remat, selected, sharing, tensors
 from app.work import Shown
@@ -152,7 +152,7 @@ def body(shown: Shown) -> None:
         else:
             why = "around the selection" if tensor is not None else "around the peak; select a row for another"
             st.html(markup.heading(f"{index.node_ids[node]} and its neighbours", why))
-            st.graphviz_chart(dot(timeline.graph, index, node, name, work.place_of(shown)), width="content")
+            st.graphviz_chart(dot(timeline.graph, index, node, name, placed.place_of(shown)), width="content")
         if chosen.selected:
             selected.panel(shown)
     state.write_link()

@@ -6,7 +6,7 @@ import numpy as np
 import plotly.graph_objects as go
 import streamlit as st
 
-from app import markup, state, words, work
+from app import markup, placed, state, words
 from app.charts import base
 from app.charts.alive import treemap
 from app.charts.live import live_curve
@@ -35,7 +35,7 @@ def body(shown: Shown) -> None:
     arena = focus.arena(shown)
     step = focus.step_and_arena(shown, arena)
     rows = alive_at(plan, step, arena)
-    own = work.storages_alive(shown, step, arena)
+    own = placed.storages_alive(shown, step, arena)
     st.html(markup.claim(claim(shown, arena, step, own), verdict.chips(shown)))
     focus.step_controls(shown, arena)
     st.html(markup.heading(f"Live bytes of {arena}", "click the curve to choose a step"))
@@ -99,7 +99,7 @@ def _group(shown: Shown) -> str:
 
 def _areas(shown: Shown, rows: list[tuple[int, int]], group: str, step: int) -> tuple[go.Figure, int]:
     plan = shown.plan
-    names = work.operators(shown.key, shown)
+    names = placed.operators(shown.key, shown)
     title = words.step(step)
     if group == "operator" and names is not None:
         return treemap(plan, rows, lambda i: names[i] or plan.roles[i], title=title)

@@ -6,7 +6,7 @@ import streamlit as st
 
 from app import glossary, markup, state
 from app.canvas.component import PlanHandle
-from app.parts import drawing, focus, frame, selected, tensors, verdict
+from app.parts import drawing, focus, frame, selected, tensors, toolbar, verdict
 from app.slots import has_slots
 from app.work import Shown
 from tmmu_core.plan.instance import GIVEN
@@ -31,7 +31,7 @@ def came_with_the_file(shown: Shown) -> None:
         if shown.choice.planner == GIVEN:
             said = "These offsets came with the file."
             again = st.button("Plan it again and compare", key="again", type="primary")
-            target = frame.BEST
+            target = toolbar.BEST
         else:
             said = "The file has offsets of its own."
             again = st.button(f"Compare given → {shown.choice.planner}", key="again")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from app import details, markup, state, words, work
+from app import details, markup, placed, state, words, work
 from app.canvas.component import plan_canvas, plan_store
 from app.charts.compare import Run, field
 from app.parts import focus, frame
@@ -166,7 +166,7 @@ def maps(shown: Shown, answers: dict[str, Shown], arena: str) -> None:
             here = arena if arena in answer.plan.arena_of else focus.largest(answer.plan)
             summary = answer.plan.arena_of[here]
             st.html(markup.heading(name, f"{here} {words.short_bytes(summary.extent_bytes)}"))
-            handle = plan_store(answer.plan, operators=work.operators(answer.key, answer), key=f"bytes.{name}")
+            handle = plan_store(answer.plan, operators=placed.operators(answer.key, answer), key=f"bytes.{name}")
             plan_canvas(
                 handle,
                 key=f"small.{name}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from app import glossary, markup, scenarios, state, words, work, worlds
+from app import glossary, markup, opening, placed, scenarios, state, words, work, worlds
 from app.canvas.component import PlanHandle, plan_canvas, plan_store
 from app.charts import ranks as charts
 from app.choice import Choice
@@ -55,7 +55,7 @@ def refused(job: Job[RankPlans], asked: Choice) -> None:
     try:
         job.answer()
     except TmmuError as error:
-        st.html(markup.error_card(work.card_of(error, "The ranks were not planned", "shard spec")))
+        st.html(markup.error_card(opening.card_of(error, "The ranks were not planned", "shard spec")))
     if job.stopping:
         st.button("Start again", on_click=scenarios.start_again, args=(asked,))
 
@@ -248,7 +248,7 @@ def opened_rank(asked: Choice, found: RankPlans) -> None:
             st.button("Back to the whole graph", key="use-whole", on_click=state.choose, kwargs={"rank": None})
     st.html(markup.strip(mine.plan.arenas, glossary.definitions(), slots=has_slots(mine.plan)))
     verdict.findings(mine)
-    handle = plan_store(mine.plan, operators=work.operators(mine.key, mine), key="bytes.rank")
+    handle = plan_store(mine.plan, operators=placed.operators(mine.key, mine), key="bytes.rank")
     body(asked, mine, handle)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import streamlit as st
 
-from app import markup, repeat, state, takeaway, words, work
+from app import markup, placed, repeat, state, takeaway, words, work
 from app.choice import to_query
 from app.parts import frame
 from app.report.build import build_report
@@ -71,7 +71,7 @@ def _report(shown: Shown, baseline: Shown | None) -> bytes:
         title=shown.opened.name,
         verified=judged.verified if judged else None,
         linted=judged.lint if judged else None,
-        operators=work.operators(shown.key, shown),
+        operators=placed.operators(shown.key, shown),
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pandas as pd
 import streamlit as st
 
-from app import envelopes, markup, scenarios, state, words, work
+from app import envelopes, markup, opening, scenarios, state, words, work
 from app.charts import shapes as charts
 from app.choice import POLICIES, Choice
 from app.parts import focus, frame, verdict
@@ -40,7 +40,7 @@ def page() -> None:
         try:
             envelope(shown, graph, dim, job.answer())
         except TmmuError as error:
-            st.html(markup.error_card(work.card_of(error, f"No curve over {dim}", shown.opened.name)))
+            st.html(markup.error_card(opening.card_of(error, f"No curve over {dim}", shown.opened.name)))
     session(shown, graph, dim)
 
 
@@ -98,7 +98,7 @@ def envelope(shown: Shown, graph: Graph, dim: str, curve: DimCurve) -> None:
     drawn = sorted(growing or curve.arena_names, key=lambda name: (name != arena, name))[:4]
     if not len(curve.values):
         error = curve.refused[0][1]
-        st.html(markup.error_card(work.card_of(error, f"No size of {dim} could be planned", shown.opened.name)))
+        st.html(markup.error_card(opening.card_of(error, f"No size of {dim} could be planned", shown.opened.name)))
         return
     told = words.of(planned, bounds.max - bounds.min + 1, "size")
     places = st.columns([0.64, 0.36] if len(drawn) == 1 else len(drawn), gap="medium")
@@ -238,10 +238,10 @@ def session(shown: Shown, graph: Graph, dim: str) -> None:
     try:
         log = job.answer()
     except TmmuError as error:
-        st.html(markup.error_card(work.card_of(error, "The session could not begin", shown.opened.name)))
+        st.html(markup.error_card(opening.card_of(error, "The session could not begin", shown.opened.name)))
         return
     if log.aborted is not None:
-        card = work.card_of(log.aborted, f"The session ended after {words.count(len(log.iterations), 'iteration')}")
+        card = opening.card_of(log.aborted, f"The session ended after {words.count(len(log.iterations), 'iteration')}")
         st.html(markup.error_card(card))
     if log.iterations:
         told(shown, log, dim, len(shapes))

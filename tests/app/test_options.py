@@ -9,7 +9,7 @@ import msgspec
 import pytest
 import streamlit as st
 
-from app import details, work
+from app import details, opening, work
 from app.choice import Choice, from_query, options_of, to_query
 from tests.app.test_pages import claim, html, opened
 from tmmu_core.plan.metrics import align_up
@@ -141,7 +141,7 @@ def test_the_report_page_offers_what_the_command_reads_and_every_format() -> Non
 
 
 def test_the_gallery_lists_what_is_no_graph() -> None:
-    listed = msgspec.json.decode((work.SAMPLES / "index.json").read_bytes())["instances"]
+    listed = msgspec.json.decode((opening.SAMPLES / "index.json").read_bytes())["instances"]
     at = opened()
     at.button(key="open.sample:A").click().run()
     assert "arena take" in claim(at)

@@ -12,7 +12,7 @@ import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
-from app import work
+from app import opening, placed, work
 from app.choice import Choice
 from tmmu_core.plan.metrics import live_bytes
 
@@ -142,7 +142,9 @@ def test_a_bad_upload_is_a_card_and_the_old_model_stays(name: str, code: str) ->
 
 def test_two_uploads_at_once_are_compared() -> None:
     at = opened()
-    files = [(f"{n}.tmmu.json", (work.SAMPLES / f"{n}.tmmu.json").read_bytes()) for n in ("linear_chain", "in_place")]
+    files = [
+        (f"{n}.tmmu.json", (opening.SAMPLES / f"{n}.tmmu.json").read_bytes()) for n in ("linear_chain", "in_place")
+    ]
     at.file_uploader(key="upload.0").set_value([(name, data, "application/json") for name, data in files]).run()
     at.switch_page("views/compare.py").run()
     assert "in_place" in claim(at)
@@ -167,7 +169,7 @@ def test_a_golden_trace_is_what_the_planner_gives_today() -> None:
 
 
 def test_a_finished_plan_says_why_it_cannot_be_planned_anew() -> None:
-    at = opened(graph=work.shelf().put("p.json", plan_bytes()))
+    at = opened(graph=opening.shelf().put("p.json", plan_bytes()))
     mode = at.selectbox(key="w.mode")
     assert mode.disabled
     assert "A finished plan keeps its mode" in mode.help
@@ -183,7 +185,7 @@ def plan_bytes() -> bytes:
 
 
 def test_a_csv_instance_is_planned() -> None:
-    source = work.shelf().put("tiny.csv", b"id,lower,upper,size\na,0,2,64\nb,1,3,64\nc,2,4,64\n")
+    source = opening.shelf().put("tiny.csv", b"id,lower,upper,size\na,0,2,64\nb,1,3,64\nc,2,4,64\n")
     assert "arena takes 128 B, the lower bound: no plan is smaller" in claim(opened(graph=source, planner="greedy"))
 
 
@@ -218,7 +220,7 @@ def test_the_storages_alive_at_a_step_hold_its_live_bytes(sample: str) -> None:
     for arena in shown.plan.arenas:
         live = live_bytes(shown.plan, arena.name)
         for step in {0, shown.plan.steps // 2, int(live.argmax())}:
-            assert sum(size for _, size in work.storages_alive(shown, step, arena.name)) == int(live[step])
+            assert sum(size for _, size in placed.storages_alive(shown, step, arena.name)) == int(live[step])
 
 
 def test_hostile_names_are_text() -> None:
@@ -227,7 +229,7 @@ def test_hostile_names_are_text() -> None:
         '"role":"input"},{"id":"y","shape":[4]}],"nodes":[{"node_id":"<i>n</i>","instr":"RELU","inputs":["<b>x</b>"],'
         '"outputs":["y"]}],"inputs":["<b>x</b>"],"outputs":["y"]}'
     )
-    source = work.shelf().put("h.json", graph.encode())
+    source = opening.shelf().put("h.json", graph.encode())
     for page in PAGES:
         at = opened(page, graph=source, tensor="<b>x</b>")
         assert "<img" not in html(at)

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 import streamlit as st
 
-from app import work
+from app import opening, work
 from app.charts.ledger import ledger_chart
 from app.choice import Choice
 from app.parts import remat, replay, sharing
@@ -93,7 +93,7 @@ def test_a_plan_of_usual_size_is_executed_unasked(sample: str) -> None:
 
 def test_a_finished_plan_whose_tensors_overlap_is_caught() -> None:
     plan = plan_of("residual_block").plan
-    source = work.shelf().put("bad.json", files.to_json(replace(plan, offset=plan.offset * 0)))
+    source = opening.shelf().put("bad.json", files.to_json(replace(plan, offset=plan.offset * 0)))
     page = opened(graph=source)
     assert re.search(r"✗ [\d,]+ findings?</span>", html(page))
     assert "✓ executed" not in html(page)

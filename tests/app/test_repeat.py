@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from app import repeat, work
+from app import opening, repeat, work
 from app.choice import Choice, options_text
 from app.cli.main import run
 from tmmu_core.plan import files
@@ -54,7 +54,7 @@ def test_the_command_repeats_the_plan(choice: Choice, tmp_path: Path, monkeypatc
 
 def test_an_opened_file_is_called_by_its_own_name() -> None:
     data = (ROOT / "sample_graphs" / "views.tmmu.json").read_bytes()
-    shown = work.make_plan(Choice(source=work.shelf().put("mine.json", data)))
+    shown = work.make_plan(Choice(source=opening.shelf().put("mine.json", data)))
     assert repeat.command(shown).startswith("tmmu plan mine.json --planner slots")
 
 

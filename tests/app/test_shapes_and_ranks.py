@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import streamlit as st
 
-from app import envelopes, work, worlds
+from app import envelopes, opening, work, worlds
 from app.charts.ranks import fold, heat_map
 from app.charts.shapes import dim_curve
 from app.choice import Choice
@@ -86,14 +86,14 @@ def test_a_spec_that_is_no_object_is_unreadable(text: str) -> None:
 
 
 def test_a_preset_as_shown_is_the_preset() -> None:
-    for preset in worlds.presets(work.open_source(DYNAMIC).graph):  # type: ignore[arg-type]
+    for preset in worlds.presets(opening.open_source(DYNAMIC).graph):  # type: ignore[arg-type]
         assert json.loads(preset.text) == preset.spec
         assert worlds.spec_of(worlds.compact(preset.text)) == preset.spec
 
 
 @pytest.mark.parametrize("sample", ["dynamic_batch", "views", "training_step", "gpt2_small_train_b1_s1024"])
 def test_every_preset_can_be_planned(sample: str) -> None:
-    whole = work.open_source(f"sample:{sample}").graph
+    whole = opening.open_source(f"sample:{sample}").graph
     assert whole is not None
     for preset in worlds.presets(whole):
         assert plan_ranks(whole, preset.spec).world_size == read_spec(preset.spec).world_size
@@ -134,7 +134,7 @@ def test_each_cell_is_its_ranks_extent() -> None:
 
 
 def test_the_curve_holds_what_the_core_says_at_every_size() -> None:
-    dynamic = work.open_source(DYNAMIC).graph
+    dynamic = opening.open_source(DYNAMIC).graph
     assert dynamic is not None
     curve = peak_over_dim(dynamic, "B", values=[1, 8, 32])
     figure = dim_curve(curve, "activations", now=8, capacity=2**64 - 1, whole=False)
@@ -243,7 +243,7 @@ def test_a_rank_becomes_the_current_plan_and_the_whole_graph_comes_back() -> Non
 def test_the_current_rank_is_the_plan_that_the_command_line_makes() -> None:
     chosen = Choice(source=DYNAMIC, shard=COLUMNS, rank=2)
     shown = work.make_plan(chosen)
-    whole = work.open_source(DYNAMIC).graph
+    whole = opening.open_source(DYNAMIC).graph
     assert whole is not None
     assert shown.plan.tmmu_plan_hash == plan_ranks(whole, json.loads(COLUMNS)).plan_hashes[2]
     assert shown.plan.shapes[shown.plan.row_of["w1"]] == (784, 128)
@@ -274,7 +274,7 @@ def test_a_rank_that_the_mesh_does_not_have_is_a_card() -> None:
 
 
 def test_a_finished_plan_cannot_be_cut() -> None:
-    source = work.shelf().put("two.csv", b"id,lower,upper,size\na,0,2,64\n")
+    source = opening.shelf().put("two.csv", b"id,lower,upper,size\na,0,2,64\n")
     assert "cannot be cut for ranks" in claim(opened("ranks", graph=source))
 
 
@@ -284,7 +284,7 @@ def test_hostile_names_are_text_here_too() -> None:
         '[{"id":"<b>x</b>","shape":["<b>B</b>"],"role":"input"},{"id":"y","shape":["<b>B</b>"]}],"nodes":'
         '[{"node_id":"n","instr":"RELU","inputs":["<b>x</b>"],"outputs":["y"]}],"inputs":["<b>x</b>"],"outputs":["y"]}'
     )
-    source = work.shelf().put("h.json", text.encode())
+    source = opening.shelf().put("h.json", text.encode())
     for page in ("shapes", "ranks"):
         at = opened(page, graph=source)
         assert "<img" not in html(at)

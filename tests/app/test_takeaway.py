@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 import streamlit as st
 
-from app import repeat, takeaway, work
+from app import opening, repeat, takeaway, work
 from app.choice import Choice, from_query, to_query
 from app.cli.export import EXPORTERS
 from tests.app.test_pages import html, opened, plan_bytes
@@ -56,7 +56,7 @@ def test_arenas_whose_names_end_alike_are_files_of_their_own() -> None:
     tensors = tuple(Tensor(id=name, shape=(4,), arena=name) for name in names)
     graph = Graph(name="g", tensors=tensors, nodes=(Node(node_id="n", instr="F", outputs=names),))
     plan = plan_graph(graph, arenas={name: {} for name in names}).plan
-    shown = work.make_plan(Choice(source=work.shelf().put("p.json", files.to_json(plan))))
+    shown = work.make_plan(Choice(source=opening.shelf().put("p.json", files.to_json(plan))))
     files_ = [name for name in made(shown) if name.endswith(".csv")]
     assert files_ == ["it.plan.csv", "it.a.csv", "it.a-1.csv", "it.plan-2.csv"]
 
@@ -86,7 +86,7 @@ def test_a_packing_problem_is_taken_away_without_what_needs_a_graph() -> None:
 
 
 def test_a_finished_plan_is_not_planned_again() -> None:
-    shown = work.make_plan(Choice(source=work.shelf().put("p.json", plan_bytes())))
+    shown = work.make_plan(Choice(source=opening.shelf().put("p.json", plan_bytes())))
     assert not {"it.tmmu.json", repeat.ARENAS} & set(made(shown))
 
 

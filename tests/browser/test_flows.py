@@ -9,7 +9,7 @@ import onnx
 import pytest
 from playwright.sync_api import Browser, expect
 
-from app import work
+from app import opening
 from tests.browser.conftest import Visit, download, open_files, pixel_of, rest
 
 pytestmark = pytest.mark.browser
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.browser
 ROOT = Path(__file__).resolve().parents[2]
 BROKEN = ROOT / "tests" / "data" / "broken"
 SQUEEZENET = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light" / "light_squeezenet.onnx"
-GOLDEN = work.SAMPLES / "golden"
+GOLDEN = opening.SAMPLES / "golden"
 
 
 def test_the_first_screen_is_a_planned_sample_and_another_is_two_clicks_away(visit: Visit) -> None:

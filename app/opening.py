@@ -1,0 +1,208 @@
+"""What can be opened: samples, the files that people brought, and the card of one that is refused."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import msgspec
+import streamlit as st
+
+from tmmu_core.errors import ArenaTooSmall, TmmuError, UnreadableInput
+from tmmu_core.graph.model import PERSISTENT_ROLES, Graph
+from tmmu_core.plan.model import Plan
+from tmmu_core.plan.reading import read_any
+from tmmu_core.plan.trace import Trace
+from tmmu_core.planners.problem import Packing, Problem
+
+SAMPLES = Path(__file__).resolve().parents[1] / "sample_graphs"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A line of the gallery."""
+
+    name: str
+    """The file's name without its endings: what a link says."""
+    title: str
+    path: Path
+    teaches: str
+    group: str
+
+
+@dataclass(frozen=True, eq=False)
+class Opened:
+    """A file that was read: a graph to plan, a plain problem to plan, or a finished plan to look at."""
+
+    source: str
+    name: str
+    kind: str
+    """``graph``, ``problem``, ``plan`` or ``trace``."""
+    graph: Graph | None = None
+    problem: Problem | None = None
+    plan: Plan | None = None
+    packing: Packing | None = None
+    """Offsets that came with a plain problem."""
+    trace: Trace | None = None
+    told: tuple[str, ...] = ()
+    """What the reader has to say about the file."""
+
+
+# --- reading -----------------------------------------------------------------------------------------------------
+
+
+@st.cache_resource(show_spinner=False, max_entries=24)
+def open_source(source: str) -> Opened:
+    """Read a sample or a shelved file. Raises what the readers raise; ``UnreadableInput`` for what is not there."""
+    return read_bytes(*content_of(source), source)
+
+
+def content_of(source: str) -> tuple[bytes, str]:
+    """``(bytes, name)`` of a sample, a golden trace or a shelved file. ``UnreadableInput`` for what is not there."""
+    kind, _, name = source.partition(":")
+    if kind == "golden":
+        path = next((p for p in golden() if p.name == name), None)
+        if path is None:
+            raise UnreadableInput(f"there is no golden trace {name!r}.", source=source, hint="Choose another baseline.")
+        return path.read_bytes(), path.name
+    if kind == "sample":
+        sample = sample_named(name)
+        if sample is None:
+            raise UnreadableInput(
+                f"there is no sample {name!r}.", source=source, hint="Choose one from the gallery, or open a file."
+            )
+        return sample.path.read_bytes(), sample.path.name
+    kept = shelf().get(source)
+    if kept is None:
+        raise UnreadableInput(
+            "the link names a file that this server does not hold.",
+            source=source,
+            hint="Open the file again; a file's link lives as long as the server that opened it.",
+        )
+    return kept[1], kept[0]
+
+
+def read_bytes(data: bytes, name: str, source: str) -> Opened:
+    """Read bytes of any kind that the core reads. Raises ``TmmuError``."""
+    thing = read_any(data, name)
+    if isinstance(thing, Graph):
+        return Opened(source, thing.name or name, "graph", graph=thing)
+    if isinstance(thing, Trace):
+        return Opened(source, name, "trace", plan=thing.plan, trace=thing)
+    if isinstance(thing, Plan):
+        return Opened(source, thing.ir_name or name, "plan", plan=thing)
+    return Opened(source, thing.name, "problem", problem=thing.problem, packing=thing.packing, told=thing.told)
+
+
+# --- the samples -------------------------------------------------------------------------------------------------
+
+
+@st.cache_resource(show_spinner=False)
+def samples() -> tuple[Sample, ...]:
+    """The gallery, in the order of its catalogue."""
+    return read_catalogue(SAMPLES)
+
+
+def read_catalogue(folder: Path) -> tuple[Sample, ...]:
+    """The samples that ``index.json`` in ``folder`` lists; none where there is no catalogue."""
+    path = folder / "index.json"
+    if not path.exists():
+        return ()
+    listed = msgspec.json.decode(path.read_bytes())
+    return tuple(
+        Sample(
+            name=entry["file"].split("/")[-1].split(".")[0],
+            title=entry.get("title", entry["file"]),
+            path=folder / entry["file"],
+            teaches=entry.get("teaches", ""),
+            group=entry.get("group", "samples"),
+        )
+        for entry in [*listed["samples"], *listed.get("instances", ())]
+    )
+
+
+@st.cache_resource(show_spinner=False)
+def golden() -> tuple[Path, ...]:
+    """The golden traces of the samples, by name."""
+    folder = SAMPLES / "golden"
+    return tuple(sorted(p for p in folder.glob("*") if p.is_file() and not p.name.startswith(("README", "."))))
+
+
+def sample_named(name: str) -> Sample | None:
+    """The sample of this name."""
+    return next((sample for sample in samples() if sample.name == name), None)
+
+
+# --- the shelf ---------------------------------------------------------------------------------------------------
+
+
+class Shelf:
+    """Files that people brought, by digest: a link to one works as long as this server runs."""
+
+    def __init__(self, keep_bytes: int = 2**31) -> None:
+        self._files: OrderedDict[str, tuple[str, bytes]] = OrderedDict()
+        self._lock, self._keep = Lock(), keep_bytes
+
+    def put(self, name: str, data: bytes) -> str:
+        """Keep a file; its source (``file:<digest>``). The oldest ones go when there are too many bytes."""
+        digest = hashlib.sha256(data).hexdigest()[:16]
+        with self._lock:
+            self._files[digest] = (name, data)
+            self._files.move_to_end(digest)
+            while len(self._files) > 1 and sum(len(kept) for _, kept in self._files.values()) > self._keep:
+                self._files.popitem(last=False)
+        return f"file:{digest}"
+
+    def get(self, source: str) -> tuple[str, bytes] | None:
+        """``(name, bytes)`` of a source."""
+        return self._files.get(source.removeprefix("file:"))
+
+    def names(self) -> list[tuple[str, str]]:
+        """``(source, name)``, the latest first."""
+        return [(f"file:{digest}", name) for digest, (name, _) in reversed(self._files.items())]
+
+
+@st.cache_resource(show_spinner=False)
+def shelf() -> Shelf:
+    """This server's shelf."""
+    return Shelf()
+
+
+# --- refusals ----------------------------------------------------------------------------------------------------
+
+
+def lacks_arenas(error: TmmuError) -> bool:
+    """Whether a graph names an arena that is not declared (contract §4: capacity 0)."""
+    return isinstance(error, ArenaTooSmall) and error.diagnostics.get("capacity") == 0
+
+
+def arenas_named(graph: Graph) -> dict[str, dict[str, Any]]:
+    """Every arena that a graph's tensors can need, without limits: those they name, and those of their roles."""
+    by_role = {"gradient": "gradients"} | dict.fromkeys(PERSISTENT_ROLES, "parameters")
+    roles = {by_role.get(tensor.role, "activations") for tensor in graph.tensors if tensor.arena is None}
+    named = {tensor.arena for tensor in graph.tensors if tensor.arena is not None}
+    backward = {"gradients"} if "parameters" in roles else set()
+    return {name: {} for name in sorted(roles | named | backward)}
+
+
+def card_of(error: TmmuError, title: str, source: str = "") -> dict[str, Any]:
+    """An error as an error card: code, place, way out, and the whole record."""
+    record: dict[str, Any] = error.record()  # type: ignore[attr-defined]
+    diagnostics = record.get("diagnostics", {})
+    place = record.get("place") or diagnostics.get("path") or ""
+    return {
+        "title": title,
+        "code": record["code_id"],
+        "number": record.get("numeric_code"),
+        "severity": record.get("severity"),
+        "message": record["message"],
+        "source": record.get("source") or source,
+        "place": place,
+        "tried": [(row["reader"], row["reason"]) for row in record.get("tried", [])],
+        "hint": error.hint,
+        "record": record,
+    }

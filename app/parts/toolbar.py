@@ -1,0 +1,90 @@
+"""The toolbar: what is open and how it is planned, in one row of buttons and popovers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import streamlit as st
+
+from app import state, words, work
+from app.choice import Choice
+from app.opening import Opened
+from app.parts import arenas, gallery, options
+from tmmu_core.graph.model import MODES, PRESETS
+from tmmu_core.planners import PLANNERS
+
+BEST = "auto"
+"""The planner that is asked for the best plan."""
+
+
+def draw(chosen: Choice, opened: Opened) -> None:
+    """What is open and how it is planned, in one row."""
+    full = work.spelled_out(chosen, opened)
+    fixed = opened.plan is not None
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="toolbar"):
+        with st.popover(f"**{words.shortened(opened.name, 34)}**", icon=":material/folder_open:", key="open"):
+            if opened.problem is not None:
+                st.caption("A packing problem has lives and sizes only: mode, preset and dimensions need a graph.")
+            gallery.draw()
+        why_not = "A finished plan keeps its mode, preset and planner. Open its graph to plan it anew."
+        if opened.problem is None:  # a plain problem has neither
+            _pick("mode", MODES, full.mode, disabled=fixed, help=why_not if fixed else None)
+            _pick("preset", PRESETS, full.preset, disabled=fixed, help=why_not if fixed else None)
+        planners = work.planners_for(opened)
+        about = "\n\n".join(f"**{name}**: {entry.summary}" for name, entry in PLANNERS.items())
+        _pick(
+            *("planner", tuple(planners), full.planner),
+            disabled=fixed,
+            help=why_not if fixed else about,
+            then=lambda: state.choose(**work.picking(full, state.value_of("planner"))),
+        )
+        options.popover(full, fixed=why_not if fixed else "")
+        _best(full, fixed)
+        arenas.popover(full, opened, fixed=why_not if fixed else "")
+        if full.rank is not None:
+            st.button(
+                f"rank {full.rank}",
+                icon=":material/close:",
+                key="whole-graph",
+                help="All pages show this rank's share of the graph. Click for the whole graph.",
+                on_click=state.choose,
+                kwargs={"rank": None},
+            )
+
+
+def _best(full: Choice, fixed: bool) -> None:
+    there = full.planner == BEST
+    why_not = (
+        "A finished plan keeps its planner." if fixed else "This is the plan of auto, which picks by size." * there
+    )
+    st.button(
+        "Best plan",
+        icon=":material/star:",
+        key="best",
+        disabled=bool(why_not),
+        help=why_not or "Plan with auto, which picks the planner that suits the size and says which.",
+        on_click=lambda: state.choose(**work.picking(full, BEST)),
+    )
+
+
+def _pick(
+    name: str,
+    values: tuple[str, ...],
+    value: str,
+    *,
+    disabled: bool,
+    help: str | None,
+    then: Callable[[], None] | None = None,
+) -> None:
+    shown_options = values if value in values else (value, *values)
+    st.selectbox(
+        name,
+        shown_options,
+        key=state.seat(name, value),
+        format_func=lambda option: f"{name}: {option or words.UNKNOWN}",
+        on_change=then or (lambda: state.choose(**{name: state.value_of(name)})),
+        label_visibility="collapsed",
+        disabled=disabled,
+        help=help,
+        width=170,
+    )

@@ -1,0 +1,66 @@
+"""What the pages say of a plan's rows and storages: who writes them, where they lie, which are alive at a step."""
+
+from __future__ import annotations
+
+import numpy as np
+import streamlit as st
+
+from app import words
+from app.slots import has_slots
+from app.work import Shown
+from tmmu_core.plan.metrics import PlanStorages, arena_number, storages_of
+
+
+@st.cache_resource(show_spinner=False, max_entries=32)
+def operators(key: str, _shown: Shown) -> list[str] | None:
+    """For each row of the plan the operator that writes it, ``""`` for none; ``None`` without the graph."""
+    del key
+    if _shown.solution is None:
+        return None
+    timeline = _shown.solution.liveness.timeline
+    index, nodes = timeline.index, timeline.graph.nodes
+    tensor_of = index.tensor_of
+    producers = index.producer.tolist()
+    return [
+        nodes[producers[tensor_of[name]]].instr if producers[tensor_of[name]] >= 0 else ""
+        for name in _shown.plan.tensor_ids
+    ]
+
+
+def place_of(shown: Shown) -> dict[str, str]:
+    """Tensor → ``slot 3 · [4, 14)`` for small drawings of the graph."""
+    return _places(shown.key, shown)
+
+
+@st.cache_resource(show_spinner=False, max_entries=16)
+def _places(key: str, _shown: Shown) -> dict[str, str]:
+    del key
+    plan = _shown.plan
+    rows = zip(plan.tensor_ids, plan.logical_slot.tolist(), plan.birth.tolist(), plan.death.tolist(), strict=True)
+    slotted = has_slots(plan)
+    return {
+        name: (f"slot {slot} · " if slotted else "") + words.live_range(birth, death)
+        for name, slot, birth, death in rows
+    }
+
+
+def storages(shown: Shown) -> PlanStorages:
+    """The plan's storages: what is alive as one and lies in one place."""
+    return _storages(shown.key, shown)
+
+
+@st.cache_resource(show_spinner=False, max_entries=32)
+def _storages(key: str, _shown: Shown) -> PlanStorages:
+    del key
+    return storages_of(_shown.plan)
+
+
+def storages_alive(shown: Shown, step: int, arena: str) -> list[tuple[int, int]]:
+    """``(row of the head, bytes)`` of the storages of an arena that are alive at a step, the largest first.
+
+    A view can outlive its base, so bytes are counted by storages: their sum is the live bytes of the step.
+    """
+    s = storages(shown)
+    alive = np.flatnonzero((s.arena == arena_number(shown.plan, arena)) & (s.birth <= step) & (step < s.death))
+    found = list(zip(s.head[alive].tolist(), s.size[alive].tolist(), strict=True))
+    return sorted(found, key=lambda pair: (-pair[1], pair[0]))
