@@ -12,6 +12,9 @@ from app.charts.live import thinned
 from tmmu_core.plan.metrics import ResourceLedger, change_points
 from tmmu_core.plan.model import Plan
 
+MOST_POINTS = 4_000
+"""Changes drawn of one counter: nothing is chosen in this chart, and its rows stand beside it."""
+
 
 def ledger_chart(plan: Plan, ledger: ResourceLedger, *, height: int = 310) -> go.Figure:
     """Bytes allocated (filled) under the peak so far; below, the internal fragmentation ratio; as steps."""
@@ -21,7 +24,7 @@ def ledger_chart(plan: Plan, ledger: ResourceLedger, *, height: int = 310) -> go
         ("bytes allocated", ledger.bytes_allocated, LIVE, True),
         ("peak bytes so far", ledger.peak_bytes, LINE, False),
     ):
-        begins, values = thinned(*change_points(column))
+        begins, values = thinned(*change_points(column), MOST_POINTS)
         x, y = [*begins.tolist(), plan.steps], [*values.tolist(), int(values[-1])]
         fig.add_trace(
             go.Scatter(
@@ -39,7 +42,7 @@ def ledger_chart(plan: Plan, ledger: ResourceLedger, *, height: int = 310) -> go
         )
     ratio = ledger.internal_fragmentation_ratio
     begins = np.flatnonzero(np.concatenate([[True], ratio[1:] != ratio[:-1]]))
-    begins, percents = thinned(begins, ratio[begins] * 100)
+    begins, percents = thinned(begins, ratio[begins] * 100, MOST_POINTS)
     fig.add_trace(
         go.Scatter(
             x=[*begins.tolist(), plan.steps],

@@ -83,10 +83,10 @@ def _level(fig: go.Figure, value: int, text: str, dash: str, colour: str, side: 
     )
 
 
-def thinned(begins: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """At most ``MOST_POINTS`` changes of a curve: of each bin the first step and the highest value."""
-    if len(begins) <= MOST_POINTS:
+def thinned(begins: np.ndarray, values: np.ndarray, most: int = MOST_POINTS) -> tuple[np.ndarray, np.ndarray]:
+    """At most ``most`` changes of a curve: of each bin the first step and the highest value."""
+    if len(begins) <= most:
         return begins, values
-    cuts = np.linspace(0, len(begins), MOST_POINTS + 1).astype(np.int64)[:-1]
+    cuts = np.linspace(0, len(begins), most + 1).astype(np.int64)[:-1]
     highest = np.maximum.reduceat(values, cuts)
     return begins[cuts], highest
