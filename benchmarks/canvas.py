@@ -6,28 +6,22 @@ two canvases on the page (the map above, lifetimes below) that follow one select
 
 from __future__ import annotations
 
-import shutil
-import socket
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
 from app.canvas.pack import pack_plan
 from app.canvas.script import canvas_script
 from app.canvas.synthetic import synthetic_plan
 from app.report.build import build_report
+from benchmarks.serving import ROOT, chromium, served
 from tmmu_core.judge.finding import Verdict
 
-ROOT = Path(__file__).resolve().parents[1]
 COUNTS = (500, 5_000, 20_000, 100_000, 1_000_000)
 SLOTS = {1_000_000: 3000}
 REPORTS = (500, 20_000, 100_000)
@@ -89,28 +83,11 @@ _CLICK = """async (id) => {
 }"""
 
 
-@contextmanager
-def served() -> Iterator[str]:
-    """The demo page under a Streamlit of its own; its address."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    demo = ROOT / "app" / "canvas" / "demo.py"
-    flags = ["--server.headless=true", "--server.address=127.0.0.1", "--browser.gatherUsageStats=false"]
-    command = [sys.executable, "-m", "streamlit", "run", str(demo), f"--server.port={port}", *flags]
-    running = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    address = f"http://127.0.0.1:{port}"
-    try:
-        while True:
-            try:
-                urllib.request.urlopen(f"{address}/_stcore/health", timeout=1).close()
-                break
-            except OSError:
-                time.sleep(0.2)
-        yield address
-    finally:
-        running.terminate()
-        running.wait(10)
+def demo(host: str, port: int) -> list[str]:
+    """The command that serves the demo page."""
+    flags = ["--server.headless=true", f"--server.address={host}", "--browser.gatherUsageStats=false"]
+    page = ROOT / "app" / "canvas" / "demo.py"
+    return [sys.executable, "-m", "streamlit", "run", str(page), f"--server.port={port}", *flags]
 
 
 def measure(browser: Browser, address: str, boxes: int, view: str) -> dict[str, Any]:
@@ -240,9 +217,8 @@ def document(rows: list[dict[str, Any]], reports: list[dict[str, Any]], version:
 
 
 def main() -> None:
-    path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    with sync_playwright() as play, served() as address:
-        browser = play.chromium.launch(executable_path=path, args=["--no-sandbox"])
+    """Measure every count of boxes, then the report, and write the page."""
+    with served(demo) as address, chromium() as browser:
         rows = []
         for boxes in COUNTS:
             for view in VIEWS if boxes >= 100_000 else VIEWS[:1]:
@@ -250,7 +226,6 @@ def main() -> None:
                 print(rows[-1], flush=True)
         reports = [measure_report(browser, boxes) for boxes in REPORTS]
         (ROOT / "docs" / "performance.md").write_text(document(rows, reports, browser.version), encoding="utf-8")
-        browser.close()
 
 
 if __name__ == "__main__":

@@ -7,25 +7,18 @@ ends with the painted canvas (or, on a page without one, with the script's rest)
 
 from __future__ import annotations
 
-import shutil
-import socket
-import subprocess
 import sys
 import time
-import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
 from app.cli.explore import arguments
 from app.opening import SAMPLES, Sample, read_catalogue
+from benchmarks.serving import ROOT, chromium, served
 from tmmu_core.graph.model import Graph
 from tmmu_core.plan.reading import PlainInstance, read_any
 
-ROOT = Path(__file__).resolve().parents[1]
 PAGES = ("Peak", "Fragmentation", "Compare", "Planners", "Graph", "Report", "Plan")
 LARGE = 5_000
 """Tensors from which every page of a sample is timed."""
@@ -60,29 +53,6 @@ _CLICK = """async () => {
   const card = () => [...document.querySelectorAll(".tm-card[data-tensor]")].some((e) => e.dataset.tensor === meant);
   return [here, await until(card)];
 }"""
-
-
-@contextmanager
-def explorer() -> Iterator[str]:
-    """The explorer as ``tmmu explore`` starts it; its address."""
-    with socket.socket() as probe:
-        probe.bind(("localhost", 0))
-        port = probe.getsockname()[1]
-    running = subprocess.Popen(
-        arguments([], True, port, "localhost"), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    address = f"http://localhost:{port}"
-    try:
-        while True:
-            try:
-                urllib.request.urlopen(f"{address}/_stcore/health", timeout=1).close()
-                break
-            except OSError:
-                time.sleep(0.2)
-        yield address
-    finally:
-        running.terminate()
-        running.wait(10)
 
 
 def token(page: Page) -> str:
@@ -177,9 +147,8 @@ def _seconds(value: float | None) -> str:
 
 
 def main(names: list[str]) -> None:
-    path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    with sync_playwright() as play, explorer() as address:
-        browser = play.chromium.launch(executable_path=path, args=["--no-sandbox"])
+    """Measure the samples named, or all of them; only all of them are written."""
+    with served(lambda host, port: arguments([], True, port, host)) as address, chromium() as browser:
         rows = []
         for sample in read_catalogue(SAMPLES):
             if names and sample.name not in names:
@@ -188,7 +157,6 @@ def main(names: list[str]) -> None:
             print({k: round(v, 3) if isinstance(v, float) else v for k, v in rows[-1].items()}, flush=True)
         if not names:
             (ROOT / "docs" / "opening.md").write_text(document(rows, browser.version), encoding="utf-8")
-        browser.close()
 
 
 if __name__ == "__main__":
