@@ -138,6 +138,7 @@ def from_query(query: Mapping[str, str]) -> tuple[Choice, tuple[str, ...]]:
     for key, text in query.items():
         name = known.get(key)
         if name is None:
+            complaints.append(f"The link says {key}={text!r}: no link of this version says {key}.")
             continue
         try:
             values[name] = _read(name, text)

@@ -60,3 +60,10 @@ def test_a_chosen_capacity_declares_every_arena_in_use() -> None:
 
 def test_a_capacity_of_an_arena_that_is_not_used_is_no_configuration() -> None:
     assert arena_config(Choice(capacities=(("gone", 1),)), ("activations",)) is None
+
+
+def test_what_no_link_says_is_named() -> None:
+    choice, complaints = from_query({"planner": "auto", "capacity.activations": "1000"})
+    assert choice == Choice(planner="auto")
+    assert len(complaints) == 1
+    assert "capacity.activations" in complaints[0]
