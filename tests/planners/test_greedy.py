@@ -102,7 +102,7 @@ def test_the_one_that_gains_most_by_ending_off_the_grid_is_put_on_top() -> None:
 
 def test_a_bound_on_the_grid_has_no_crown() -> None:
     packing = portfolio(problem((0, 2, 8), (1, 3, 4), (2, 4, 8), alignment=4), {})
-    assert "last" not in packing.notes
+    assert packing.notes == {"order": "size", "fit": "lowest", "runs": 1}
 
 
 def test_an_unknown_order_names_the_known_ones() -> None:

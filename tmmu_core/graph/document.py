@@ -110,7 +110,7 @@ def fields(data: bytes, source: str = "") -> dict[str, Any]:
     if kind(data) == "json":
         return _decode_json(data, dict[str, msgspec.Raw], source)
     with many_small_values():
-        value = _load_cbor(data, source)
+        value = _taken(data, source)
     _looked_into.document = (data, value)
     return {key: inner for key, inner in value.items() if isinstance(key, str)} if isinstance(value, dict) else {}
 

@@ -62,7 +62,7 @@ def exact(problem: Problem, options: Mapping[str, Any], progress: Progress | Non
     if start.extent > lower and not cols.small:
         notes["why"] = "sizes beyond 2^62: greedy only"
     elif start.extent > lower and budget:
-        lower, stopped = _in_parts(cols, offset, lower, budget, progress, notes)
+        lower, stopped = _in_parts(cols, bound, offset, budget, progress, notes)
     _refuse_if_proven(problem, lower, bound.max_live)
     return Packing(
         finished(cols, offset),
@@ -74,14 +74,15 @@ def exact(problem: Problem, options: Mapping[str, Any], progress: Progress | Non
 
 
 def _in_parts(
-    cols: Columns, offset: list[int], lower: int, budget: int, progress: Progress | None, notes: dict[str, Any]
+    cols: Columns, whole: Bound, offset: list[int], budget: int, progress: Progress | None, notes: dict[str, Any]
 ) -> tuple[int, bool]:
     """Lower what can be lowered of ``offset``, part by part; the bound proven, and whether something was left open.
 
     The part that needs most comes first. A part is left alone as soon as it is no higher than what another one needs.
     """
-    parts = _parts(cols)
-    floor, stopped = lower, False
+    parts = _parts(cols, whole)
+    lower = floor = whole.bytes
+    stopped = False
     if len(parts) > 1:
         notes["parts"] = len(parts)
     for k, (indices, own, bound) in enumerate(parts):
@@ -109,11 +110,11 @@ def _in_parts(
     return lower, stopped
 
 
-def _parts(cols: Columns) -> list[tuple[I64, Columns, Bound]]:
+def _parts(cols: Columns, whole: Bound) -> list[tuple[I64, Columns, Bound]]:
     """Storages that conflict with no others, with their own columns and bound; what needs most bytes comes first."""
     found = apart(cols)
     if len(found) == 1:
-        return [(found[0], cols, bound_of(cols))]
+        return [(found[0], cols, whole)]
     parts = []
     for indices in found:
         own = columns(part(cols.problem, indices))
