@@ -18,6 +18,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "runtime": {"errors", "graph", "liveness", "plan"},
     # The judge sees graphs, and of liveness and plans their nouns alone: it computes everything again.
     "judge": {"errors", "graph", "liveness.model", "plan.model"},
+    "fit": {"errors", "graph", "liveness", "planners", "plan"},
 }
 """Room → the rooms (or single modules) of ``tmmu_core`` that it may import, itself aside."""
 
