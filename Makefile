@@ -16,7 +16,7 @@ $(VENV)/.base: requirements.lock pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet -r requirements.lock
 	$(BIN)/python -m pip install --quiet --no-deps --editable .
-	$(BIN)/python -m app.warm
+	$(BIN)/python -m app.cli.warm
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.base requirements-dev.lock

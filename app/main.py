@@ -14,7 +14,8 @@ HERE = Path(__file__).resolve().parent
 if str(HERE.parent) not in sys.path:  # run as a script, the packages beside it must be found
     sys.path.insert(0, str(HERE.parent))
 
-from app import state, style, work  # noqa: E402
+from app.say import style  # noqa: E402
+from app.session import planning, state  # noqa: E402
 
 PAGES = (
     ("plan", "Plan"),
@@ -42,7 +43,7 @@ def brought() -> tuple[tuple[str, ...], tuple[dict[str, object], ...]]:
                 {"title": f"{name} was not opened", "message": f"{error.strerror}.", "hint": "Check the name."}
             )
             continue
-        here, refused = work.take([(Path(name).name, data)])
+        here, refused = planning.take([(Path(name).name, data)])
         opened += [thing.source for thing in here]
         cards += refused
     return tuple(opened), tuple(cards)

@@ -14,10 +14,10 @@ from typing import Any
 from playwright.sync_api import Browser, Page
 
 from app.cli.explore import arguments
-from app.opening import SAMPLES, Sample, read_catalogue
+from app.session.opening import SAMPLES, Sample, read_catalogue
 from benchmarks.serving import ROOT, chromium, served
 from tmmu_core.graph.model import Graph
-from tmmu_core.plan.reading import PlainInstance, read_any
+from tmmu_core.plan.formats.reading import PlainInstance, read_any
 
 PAGES = ("Peak", "Fragmentation", "Compare", "Planners", "Graph", "Report", "Plan")
 LARGE = 5_000

@@ -9,7 +9,7 @@ from typing import Any
 
 from tmmu_core.graph.importers import read_graph_file
 from tmmu_core.judge.verifier import verify_plan
-from tmmu_core.plan.engine import plan_graph
+from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.planners import PLANNERS
 
 ROOT = Path(__file__).resolve().parent.parent / "sample_graphs"

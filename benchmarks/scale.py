@@ -36,7 +36,7 @@ def _in_a_process(size: int) -> dict[str, Any]:
 def measure(size: int) -> dict[str, Any]:
     """The row of one size, measured here and now."""
     from benchmarks.generated import layered
-    from tmmu_core.plan.engine import plan_graph
+    from tmmu_core.plan.making.engine import plan_graph
 
     plan_graph(layered(100))
     graph = layered(size)

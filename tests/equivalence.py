@@ -21,7 +21,7 @@ from tmmu_core.judge.canonical import token_from_seed
 from tmmu_core.judge.equivalence import differences
 from tmmu_core.judge.simulator import simulate
 from tmmu_core.plan.canonical import ir_hash
-from tmmu_core.plan.engine import plan_graph
+from tmmu_core.plan.making.engine import plan_graph
 
 SEEDS = range(10)
 

@@ -12,8 +12,8 @@ import msgspec
 
 from tmmu_core.graph.importers import read_graph_file
 from tmmu_core.liveness.timeline import default_mode
-from tmmu_core.plan.engine import plan_graph
-from tmmu_core.plan.trace import to_json_lines
+from tmmu_core.plan.formats.trace import to_json_lines
+from tmmu_core.plan.making.engine import plan_graph
 
 SAMPLES = Path(__file__).resolve().parents[1] / "sample_graphs"
 GOLDEN = SAMPLES / "golden"

@@ -87,7 +87,7 @@ def test_each_format_is_known_to_its_own_importer_alone() -> None:
 
 def test_only_one_file_says_session_state() -> None:
     saying = [str(p.relative_to(ROOT)) for p in modules("app") if "session_state" in p.read_text()]
-    assert saying in ([], ["app/state.py"])
+    assert saying in ([], ["app/session/state.py"])
 
 
 def test_planners_know_no_clock_and_no_random_numbers_but_philox() -> None:

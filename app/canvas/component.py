@@ -16,9 +16,9 @@ from typing import Any, Literal, cast
 
 import streamlit as st
 
-from app import state
 from app.canvas.pack import Packed, packed_once
 from app.canvas.script import ENTRY, canvas_script
+from app.session import state
 from tmmu_core.plan.model import Plan
 
 View = Literal["lifetimes", "slots", "map"]

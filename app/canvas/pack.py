@@ -24,10 +24,10 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from app import words
-from app.markup import bound_of
-from app.slots import has_slots
-from tmmu_core.plan.compare import KINDS, compare
+from app.say import words
+from app.say.markup import bound_of
+from app.say.slots import has_slots
+from tmmu_core.plan.formats.compare import KINDS, compare
 from tmmu_core.plan.metrics import live_bytes, peak_of, storages_of
 from tmmu_core.plan.model import ArenaSummary, Plan
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 import plotly.graph_objects as go
 
-from app import words
 from app.charts.base import ROLE_COLOURS, figure
-from app.markup import PERSISTENT_COLOUR
+from app.say import words
+from app.say.markup import PERSISTENT_COLOUR
 from tmmu_core.plan.model import Plan
 
 MOST_BOXES = 600

@@ -6,8 +6,8 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from app import words
-from app.markup import ROLE_COLOURS
+from app.say import words
+from app.say.markup import ROLE_COLOURS
 
 LIVE = "#0072B2"
 LINE = "#7d8896"

@@ -8,9 +8,9 @@ from math import log10
 
 import plotly.graph_objects as go
 
-from app import words
 from app.charts.base import LINE, LIVE, bytes_axis, figure
 from app.charts.live import thinned
+from app.say import words
 from tmmu_core.plan.metrics import change_points, live_bytes
 from tmmu_core.plan.model import Plan
 

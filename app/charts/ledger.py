@@ -6,9 +6,9 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from app import words
 from app.charts.base import LINE, LIVE, bytes_axis, figure
 from app.charts.live import thinned
+from app.say import words
 from tmmu_core.plan.metrics import ResourceLedger, change_points
 from tmmu_core.plan.model import Plan
 

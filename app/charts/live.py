@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import plotly.graph_objects as go
 
-from app import words
 from app.charts.base import BAD, LINE, LIVE, bytes_axis, figure
+from app.say import words
 from tmmu_core.plan.metrics import change_points, live_bytes, peak_of
 from tmmu_core.plan.model import Plan
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from app import words
 from app.charts.base import LINE
-from app.markup import PERSISTENT_COLOUR, ROLE_COLOURS
+from app.say import words
+from app.say.markup import PERSISTENT_COLOUR, ROLE_COLOURS
 from tmmu_core.graph.index import GraphIndex
 from tmmu_core.graph.model import Graph
 

@@ -9,10 +9,10 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from app import words
 from app.charts.base import LINE, bytes_axis, figure
+from app.say import words
 from tmmu_core.graph.sharding import ShardSpec
-from tmmu_core.plan.ranks import RankPlans
+from tmmu_core.plan.making.ranks import RankPlans
 
 MOST_IN_ONE_ROW = 64
 MOST_TOLD = 16

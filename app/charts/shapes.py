@@ -6,9 +6,9 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from app import words
 from app.charts.base import BAD, LINE, LIVE, bytes_axis, figure
-from tmmu_core.plan.replan import DimCurve, ReplanLog
+from app.say import words
+from tmmu_core.plan.making.replan import DimCurve, ReplanLog
 
 
 def dim_curve(curve: DimCurve, arena: str, *, now: int, capacity: int, whole: bool, height: int = 300) -> go.Figure:

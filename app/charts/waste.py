@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 import plotly.graph_objects as go
 
-from app import words
 from app.charts.base import (
     ACCOUNT_COLOURS,
     ACCOUNT_NAMES,
@@ -18,6 +17,7 @@ from app.charts.base import (
     bytes_axis,
     figure,
 )
+from app.say import words
 from tmmu_core.plan.metrics import SlotReport
 from tmmu_core.plan.model import Plan
 from tmmu_core.plan.waste import ACCOUNTS, WasteLedger

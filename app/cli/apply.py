@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from app import words
 from app.cli.console import FINDING, FINE, Column, say, say_json, table
 from app.cli.judge import AgainstGraph, Replay, replay_record, replayed, resolve_with_graph
 from app.cli.options import AsJson, PlanRequest, Source, planning, whole
+from app.say import words
 
 Security = Annotated[
     str, typer.Option(metavar="WORD", help="standard, or confidential or regulated, which forbid debug fill.")

@@ -8,11 +8,11 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from app import words
 from app.cli.console import FINDING, FINE, NOT_COMPARABLE, Column, say, say_json, table
 from app.cli.options import AsJson, PlanRequest, planning, resolve_either
-from app.slots import NONE, has_slots
-from tmmu_core.plan.compare import KINDS, Comparison, Difference, TensorChange, compare
+from app.say import words
+from app.say.slots import NONE, has_slots
+from tmmu_core.plan.formats.compare import KINDS, Comparison, Difference, TensorChange, compare
 from tmmu_core.plan.model import ArenaSummary, Plan, TensorRow
 
 Baseline = Annotated[str, typer.Argument(metavar="A", help="The baseline: a plan, trace, checkpoint or graph.")]

@@ -16,8 +16,8 @@ from typing import Any
 
 import msgspec
 
-from app import words
-from app.refused import nearest, others
+from app.say import words
+from app.say.refused import nearest, others
 from tmmu_core.errors import ContractError, TmmuError, UnreadableInput
 
 FINE, FINDING, BAD_INPUT, NOT_COMPARABLE = 0, 1, 2, 3

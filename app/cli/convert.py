@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from app import words
 from app.cli.console import FINE, STREAM, UsageFault, note, read_input, write_output
 from app.cli.options import AsJson, Out, Source, open_any
+from app.say import words
 from tmmu_core.graph import native
 from tmmu_core.graph.importers import read_within
 from tmmu_core.graph.model import Dim, Graph

@@ -8,16 +8,16 @@ from typing import Annotated, Any
 
 import typer
 
-from app import words
 from app.cli.console import FINDING, FINE, Column, UsageFault, say, say_json, table
 from app.cli.options import PlanRequest, Resolved, open_any, resolve_opened, whole
+from app.say import words
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.finding import Finding
 from tmmu_core.plan.canonical import ir_hash
-from tmmu_core.plan.engine import Solution
+from tmmu_core.plan.formats.trace import Trace
+from tmmu_core.plan.making.engine import Solution
+from tmmu_core.plan.making.ranks import plan_rank
 from tmmu_core.plan.model import Plan
-from tmmu_core.plan.ranks import plan_rank
-from tmmu_core.plan.trace import Trace
 from tmmu_core.runtime.shadow import ShadowVerdict, shadow_replay
 
 AgainstGraph = Annotated[

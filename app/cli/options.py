@@ -19,17 +19,17 @@ import msgspec
 import numpy as np
 import typer
 
-from app import words
 from app.cli.console import STREAM, UsageFault, note, read_input
+from app.say import words
 from tmmu_core.errors import U64_MAX, UnreadableInput
 from tmmu_core.graph.importers import xla
 from tmmu_core.graph.model import Graph
-from tmmu_core.plan.engine import Solution, plan_graph
-from tmmu_core.plan.instance import plan_problem
+from tmmu_core.plan.formats.reading import Opened, PlainInstance, read_any
+from tmmu_core.plan.formats.trace import Trace
+from tmmu_core.plan.making.engine import Solution, plan_graph
+from tmmu_core.plan.making.instance import plan_problem
+from tmmu_core.plan.making.ranks import RankPlans, plan_rank, plan_ranks
 from tmmu_core.plan.model import Plan
-from tmmu_core.plan.ranks import RankPlans, plan_rank, plan_ranks
-from tmmu_core.plan.reading import Opened, PlainInstance, read_any
-from tmmu_core.plan.trace import Trace
 from tmmu_core.planners.problem import Progress
 
 
@@ -307,7 +307,7 @@ def resolve_opened(opened: Opened, name: str, request: PlanRequest, *, plans_too
             return Resolved(name, _plan_instance(opened, request, progress))
         solution = _plan_graph(opened, request, progress)
     if request.addressing != "offsets":
-        from tmmu_core.plan.sparse import with_sparse_addresses
+        from tmmu_core.plan.formats.sparse import with_sparse_addresses
 
         solution = replace(solution, plan=with_sparse_addresses(solution.plan))
     cut_from = solution.plan.ir_hash if request.shard_spec is not None else None

@@ -11,8 +11,8 @@ from app.cli.console import FINE, STREAM, read_input, say
 from app.cli.options import AsJson, Out, Source, read_token
 from app.cli.plan import write_plan
 from app.cli.show import plan_in_words
-from tmmu_core.plan import files
-from tmmu_core.plan.checkpoint import restore
+from tmmu_core.plan.formats import files
+from tmmu_core.plan.formats.checkpoint import restore
 
 Token = Annotated[str | None, typer.Option(metavar="HEX", help="Take only a checkpoint made under this replay token.")]
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from app import words
 from app.cli.console import Column, say, table
-from app.slots import NONE, has_slots
+from app.say import words
+from app.say.slots import NONE, has_slots
 from tmmu_core.plan import metrics
+from tmmu_core.plan.formats.sparse import is_sparse
 from tmmu_core.plan.model import ArenaSummary, Plan
-from tmmu_core.plan.sparse import is_sparse
 
 ARENA_COLUMNS = (
     Column("arena"),

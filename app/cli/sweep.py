@@ -8,16 +8,17 @@ from typing import Annotated, Any
 
 import typer
 
-from app import words, worlds
 from app.cli.console import BAD_INPUT, FINE, Column, UsageFault, say_json, table
 from app.cli.options import AsJson, PlanRequest, Source, open_any, planning, resolve_opened, resolve_ranks
 from app.cli.show import bound_of
-from app.slots import NONE, fills_slots
+from app.say import words
+from app.say.slots import NONE, fills_slots
+from app.session import worlds
 from tmmu_core.errors import ContractError
 from tmmu_core.graph.model import DEFAULT_ARENAS, MODES, PRESETS, Graph
+from tmmu_core.plan.formats.reading import Opened, PlainInstance
+from tmmu_core.plan.making.replan import sample_points
 from tmmu_core.plan.model import Plan
-from tmmu_core.plan.reading import Opened, PlainInstance
-from tmmu_core.plan.replan import sample_points
 from tmmu_core.planners import PLANNERS
 
 Planners = Annotated[

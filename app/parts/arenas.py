@@ -7,9 +7,10 @@ from typing import Any
 
 import streamlit as st
 
-from app import state, words, work
-from app.choice import Choice, declared_of, options_text, read_declared
-from app.opening import Opened
+from app.say import words
+from app.session import planning, state
+from app.session.choice import Choice, declared_of, options_text, read_declared
+from app.session.opening import Opened
 
 ALIGNMENTS = (1, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096)
 
@@ -45,7 +46,7 @@ def _controls(full: Choice, opened: Opened) -> None:
         placeholder="as the contract says (128 B)",
     )
     capacities = dict(full.capacities)
-    for arena in work.arenas_in_use(full, opened):
+    for arena in planning.arenas_in_use(full, opened):
         _size(f"Capacity of {arena}", f"capacity.{arena}", capacities.get(arena), lambda n, a=arena: _capacity(a, n))
     if opened.graph is None:
         return

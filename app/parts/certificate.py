@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import streamlit as st
 
-from app import details, state
 from app.parts import focus
-from app.work import Shown
+from app.say import details
+from app.session import state
+from app.session.planning import Shown
 
 WITNESS = "witness"
 """Chosen where the drawing marks the tensors that make the lower bound."""

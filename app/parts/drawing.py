@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from app import state
 from app.canvas.component import PlanHandle, Selection, plan_canvas, plan_store
-from app.choice import COLOURS, VIEWS
 from app.parts import certificate, focus
-from app.placed import operators
-from app.work import Shown
+from app.session import state
+from app.session.choice import COLOURS, VIEWS
+from app.session.placed import operators
+from app.session.planning import Shown
 
 
 def store(shown: Shown, baseline: Shown | None = None, key: str = "plan-bytes") -> PlanHandle:

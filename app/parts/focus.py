@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import streamlit as st
 
-from app import markup, state, words
-from app.work import Shown
+from app.say import markup, words
+from app.session import state
+from app.session.planning import Shown
 from tmmu_core.plan.metrics import live_bytes, peak_of
 from tmmu_core.plan.model import ArenaSummary, Plan
 

@@ -6,14 +6,15 @@ from typing import Any
 
 import streamlit as st
 
-from app import markup, opening, state, words, work
-from app.choice import Choice, options_text
-from app.jobs import Job
-from app.opening import Opened
 from app.parts import focus, gallery, refusals, toolbar
-from app.work import Shown
+from app.say import markup, words
+from app.session import opening, planning, state
+from app.session.choice import Choice, options_text
+from app.session.jobs import Job
+from app.session.opening import Opened
+from app.session.planning import Shown
 from tmmu_core.errors import TmmuError
-from tmmu_core.plan.instance import GIVEN
+from tmmu_core.plan.making.instance import GIVEN
 from tmmu_core.planners import PLANNERS
 
 
@@ -25,14 +26,14 @@ def shown() -> Shown:
         refusals.draw([problem] if problem else [])
         gallery.draw()
         st.stop()
-    job = work.plan_job(chosen)
+    job = planning.plan_job(chosen)
     bar = st.container()  # drawn once the plan is there, which knows its arenas: else they are analysed a second time
-    there = job.wait(work.PATIENCE)
+    there = job.wait(planning.PATIENCE)
     with bar:
         toolbar.draw(chosen, opened)
     if not there:
         refusals.draw([])
-        progress(job, f"Planning {opened.name} with {chosen.planner or work.DEFAULT_PLANNER}")
+        progress(job, f"Planning {opened.name} with {chosen.planner or planning.DEFAULT_PLANNER}")
         st.stop()
     try:
         answer = job.answer()
@@ -125,8 +126,8 @@ def _last_good(chosen: Choice) -> Shown:
         what = "the same graph as it is planned where nothing is chosen"
     else:
         what = "the last plan that could be made"
-    job = work.plan_job(good)
-    if good.problem == chosen.problem or not job.wait(work.PATIENCE):
+    job = planning.plan_job(good)
+    if good.problem == chosen.problem or not job.wait(planning.PATIENCE):
         st.stop()
     try:
         answer = job.answer()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import streamlit as st
 
-from app import markup, opening, state, work
-from tmmu_core.plan.reading import FORMATS
+from app.say import markup
+from app.session import opening, planning, state
+from tmmu_core.plan.formats.reading import FORMATS
 
 GROUPS = {
     "model": "Networks",
@@ -60,7 +61,7 @@ def draw() -> None:
 
 def _uploaded(key: str) -> None:
     files = state.raw(key) or []
-    opened, cards = work.take([(file.name, file.getvalue()) for file in files])
+    opened, cards = planning.take([(file.name, file.getvalue()) for file in files])
     state.next_upload()
     if opened:
         first = opened[0]

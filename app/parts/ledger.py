@@ -5,10 +5,10 @@ from __future__ import annotations
 import pandas as pd
 import streamlit as st
 
-from app import glossary, markup, words
 from app.charts import base
 from app.charts.ledger import ledger_chart
-from app.work import Shown
+from app.say import glossary, markup, words
+from app.session.planning import Shown
 from tmmu_core.plan.metrics import ResourceLedger, resource_ledger
 
 MOST_ROWS = 20_000

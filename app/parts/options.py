@@ -7,8 +7,8 @@ from typing import Any
 
 import streamlit as st
 
-from app import state
-from app.choice import Choice, options_of, options_text
+from app.session import state
+from app.session.choice import Choice, options_of, options_text
 from tmmu_core.planners import PLANNERS
 from tmmu_core.planners.greedy import FITS, ORDERS
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import streamlit as st
 
-from app import markup, state
+from app.say import markup
+from app.session import state
 
 
 def draw(more: list[dict[str, Any]]) -> None:

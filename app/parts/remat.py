@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import streamlit as st
 
-from app import glossary, markup, state, words, work
 from app.parts import focus
-from app.work import Shown
+from app.say import glossary, markup, words
+from app.session import planning, state
+from app.session.planning import Shown
 from tmmu_core.plan.model import Plan
 
 
@@ -17,8 +18,8 @@ def section(shown: Shown) -> None:
     if not marked:
         return
     chosen = state.choice().but(mode="backward")
-    kept, again = (work.plan_job(chosen.but(preset=preset)) for preset in ("train_full", "remat_enabled"))
-    if not (kept.wait(work.PATIENCE) and again.wait(work.PATIENCE)):
+    kept, again = (planning.plan_job(chosen.but(preset=preset)) for preset in ("train_full", "remat_enabled"))
+    if not (kept.wait(planning.PATIENCE) and again.wait(planning.PATIENCE)):
         st.caption("Rematerialisation is being compared; open the page again in a moment.")
         return
     if not (kept.worked and again.worked):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pandas as pd
 import streamlit as st
 
-from app import glossary, markup, words, work
-from app.work import Shown
+from app.say import glossary, markup, words
+from app.session import planning
+from app.session.planning import Shown
 
 AT_ONCE = 40_000
 """Tensors up to which a plan is executed unasked; 33,987 take about a third of a second."""
@@ -18,7 +19,7 @@ def chip(shown: Shown) -> list[str]:
     """``✓ executed``, for the right of the claim; nothing where nobody has asked for it."""
     if not _wanted(shown):
         return []
-    job = work.replay(shown)
+    job = planning.replay(shown)
     if not job.wait(SHORT):
         return ["being executed …"]
     verdict = job.answer()
@@ -40,7 +41,7 @@ def findings(shown: Shown) -> None:
             args=(shown,),
         )
         return
-    job = work.replay(shown)
+    job = planning.replay(shown)
     if not job.finished:
         _await(shown)
         return
@@ -63,17 +64,17 @@ def findings(shown: Shown) -> None:
 
 
 def _run(shown: Shown) -> None:
-    work.replay(shown)
+    planning.replay(shown)
 
 
 def _wanted(shown: Shown) -> bool:
-    return len(shown.plan) <= AT_ONCE or work.desk().known(("replay", shown.key)) is not None
+    return len(shown.plan) <= AT_ONCE or planning.desk().known(("replay", shown.key)) is not None
 
 
 def _await(shown: Shown) -> None:
     @st.fragment(run_every=1.0)
     def watch() -> None:
-        if work.replay(shown).finished:
+        if planning.replay(shown).finished:
             st.rerun()
 
     watch()

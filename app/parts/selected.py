@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import streamlit as st
 
-from app import details, markup, placed, state, words
 from app.parts import certificate, focus
-from app.slots import has_slots
-from app.work import Shown
+from app.say import details, markup, words
+from app.say.slots import has_slots
+from app.session import placed, state
+from app.session.planning import Shown
 
 
 def panel(shown: Shown) -> None:

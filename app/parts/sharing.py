@@ -8,9 +8,10 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from app import markup, state, words
 from app.parts import tensors
-from app.work import Shown
+from app.say import markup, words
+from app.session import state
+from app.session.planning import Shown
 from tmmu_core.liveness.why import REFUSAL_WORDS
 from tmmu_core.plan.model import Plan
 

@@ -8,8 +8,9 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from app import markup, state, words
-from app.slots import has_slots
+from app.say import markup, words
+from app.say.slots import has_slots
+from app.session import state
 from tmmu_core.plan.metrics import arena_number
 from tmmu_core.plan.model import Plan
 

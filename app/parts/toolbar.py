@@ -6,10 +6,11 @@ from collections.abc import Callable
 
 import streamlit as st
 
-from app import state, words, work
-from app.choice import Choice
-from app.opening import Opened
 from app.parts import arenas, gallery, options
+from app.say import words
+from app.session import planning, state
+from app.session.choice import Choice
+from app.session.opening import Opened
 from tmmu_core.graph.model import MODES, PRESETS
 from tmmu_core.planners import PLANNERS
 
@@ -19,7 +20,7 @@ BEST = "auto"
 
 def draw(chosen: Choice, opened: Opened) -> None:
     """What is open and how it is planned, in one row."""
-    full = work.spelled_out(chosen, opened)
+    full = planning.spelled_out(chosen, opened)
     fixed = opened.plan is not None
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="toolbar"):
         with st.popover(f"**{words.shortened(opened.name, 34)}**", icon=":material/folder_open:", key="open"):
@@ -30,13 +31,13 @@ def draw(chosen: Choice, opened: Opened) -> None:
         if opened.problem is None:  # a plain problem has neither
             _pick("mode", MODES, full.mode, disabled=fixed, help=why_not if fixed else None)
             _pick("preset", PRESETS, full.preset, disabled=fixed, help=why_not if fixed else None)
-        planners = work.planners_for(opened)
+        planners = planning.planners_for(opened)
         about = "\n\n".join(f"**{name}**: {entry.summary}" for name, entry in PLANNERS.items())
         _pick(
             *("planner", tuple(planners), full.planner),
             disabled=fixed,
             help=why_not if fixed else about,
-            then=lambda: state.choose(**work.picking(full, state.value_of("planner"))),
+            then=lambda: state.choose(**planning.picking(full, state.value_of("planner"))),
         )
         options.popover(full, fixed=why_not if fixed else "")
         _best(full, fixed)
@@ -63,7 +64,7 @@ def _best(full: Choice, fixed: bool) -> None:
         key="best",
         disabled=bool(why_not),
         help=why_not or "Plan with auto, which picks the planner that suits the size and says which.",
-        on_click=lambda: state.choose(**work.picking(full, BEST)),
+        on_click=lambda: state.choose(**planning.picking(full, BEST)),
     )
 
 

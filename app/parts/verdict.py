@@ -5,11 +5,12 @@ from __future__ import annotations
 import pandas as pd
 import streamlit as st
 
-from app import details, markup, words, work
-from app.jobs import Job
-from app.judging import OUTSIDE_FROM, Judgement
 from app.parts import focus, replay
-from app.work import Shown
+from app.say import details, markup, words
+from app.session import planning
+from app.session.jobs import Job
+from app.session.judging import OUTSIDE_FROM, Judgement
+from app.session.planning import Shown
 
 SHORT = 0.5
 """Seconds that a page waits for the judge before it is drawn without the verdict; it never waits for a large plan's."""
@@ -34,7 +35,7 @@ def _planner(shown: Shown) -> str:
 
 
 def _verdict(shown: Shown) -> list[str]:
-    job = work.judgement(shown)
+    job = planning.judgement(shown)
     if not job.wait(SHORT if len(shown.plan) < OUTSIDE_FROM else 0):
         return ["being verified …"]
     judged = job.answer()
@@ -56,7 +57,7 @@ def _verdict(shown: Shown) -> list[str]:
 def findings(shown: Shown) -> None:
     """All findings, folded away unless one of them is an error; until the judge is done, wait for it."""
     replay.findings(shown)
-    job = work.judgement(shown)
+    job = planning.judgement(shown)
     if not job.finished:
         _await(job)
         return

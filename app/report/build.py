@@ -17,20 +17,20 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from app import glossary, words
 from app.canvas.pack import claim, pack_plan
 from app.canvas.script import canvas_script
-from app.markup import bound_of
 from app.report.figures import ACCOUNT_LOOKS, ledger_figure, patterns
-from app.slots import NONE, has_slots
+from app.say import glossary, words
+from app.say.markup import bound_of
+from app.say.slots import NONE, has_slots
 from tmmu_core.judge.finding import Verdict
 from tmmu_core.judge.lint import lint_verdict
 from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.plan import metrics
-from tmmu_core.plan.compare import KINDS, Comparison, compare
-from tmmu_core.plan.engine import Solution
+from tmmu_core.plan.formats.compare import KINDS, Comparison, compare
+from tmmu_core.plan.formats.trace import METRIC_SCHEMA, TRACE_SCHEMA
+from tmmu_core.plan.making.engine import Solution
 from tmmu_core.plan.model import PLAN_SCHEMA, ArenaSummary, Plan, TensorRow
-from tmmu_core.plan.trace import METRIC_SCHEMA, TRACE_SCHEMA
 from tmmu_core.plan.waste import WasteLedger, waste_ledger
 
 ALIVE, LARGEST, HANDOFFS, CHANGED, FINDINGS = 120, 60, 200, 120, 40

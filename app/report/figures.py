@@ -9,7 +9,7 @@ import numpy as np
 from markupsafe import Markup, escape
 from numpy.typing import NDArray
 
-from app import words
+from app.say import words
 from tmmu_core.plan.metrics import peak_of
 from tmmu_core.plan.model import Plan
 from tmmu_core.plan.waste import ACCOUNTS, WasteLedger

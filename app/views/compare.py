@@ -7,14 +7,15 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from app import markup, opening, state, words, work
 from app.charts import base
 from app.charts.compare import curves
 from app.parts import drawing, focus, frame, selected, tensors
-from app.slots import NONE, has_slots
-from app.work import Shown
+from app.say import markup, words
+from app.say.slots import NONE, has_slots
+from app.session import opening, planning, state
+from app.session.planning import Shown
 from tmmu_core.errors import TmmuError
-from tmmu_core.plan.compare import KINDS, Comparison, Difference, TensorChange
+from tmmu_core.plan.formats.compare import KINDS, Comparison, Difference, TensorChange
 from tmmu_core.plan.model import ArenaSummary, Plan
 
 MOST_CHANGES = 5_000
@@ -41,7 +42,7 @@ def page() -> None:
     if left is None or right is None:
         _pick(options, chosen.baseline)
         return
-    found = work.compared(left, right)
+    found = planning.compared(left, right)
     st.html(markup.claim(claim(left, right, found), [verdict(found)]))
     _pick(options, chosen.baseline)
     st.html(arenas(found, left.plan, right.plan))
@@ -55,7 +56,7 @@ def baselines(shown: Shown) -> dict[str, str]:
     """What can be compared with the current plan: value → what it is called."""
     options: dict[str, str] = {}
     if shown.opened.plan is None:
-        for name in work.planners_for(shown.opened):
+        for name in planning.planners_for(shown.opened):
             if name != shown.choice.planner:
                 options[f"planner:{name}"] = f"the same problem, planner {name}"
     stem = shown.opened.source.removeprefix("sample:")
@@ -95,10 +96,10 @@ def _pick(options: dict[str, str], value: str) -> None:
 
 def _baseline(shown: Shown) -> Shown | None:
     del shown
-    target = work.baseline_of(state.choice())
+    target = planning.baseline_of(state.choice())
     assert target is not None
-    job = work.plan_job(target)
-    if not job.wait(work.PATIENCE):
+    job = planning.plan_job(target)
+    if not job.wait(planning.PATIENCE):
         frame.progress(job, "Planning the baseline")
         st.stop()
     try:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pandas as pd
 import streamlit as st
 
-from app import glossary, markup, state, words
 from app.charts import base, waste
 from app.parts import focus, frame, selected, tensors, verdict
 from app.parts import ledger as resources
-from app.slots import WHY, has_slots
-from app.work import Shown
+from app.say import glossary, markup, words
+from app.say.slots import WHY, has_slots
+from app.session import state
+from app.session.planning import Shown
 from tmmu_core.plan.metrics import SlotReport, slot_reports
 from tmmu_core.plan.waste import ACCOUNTS, WasteLedger, waste_ledger
 

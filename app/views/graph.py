@@ -5,10 +5,11 @@ from __future__ import annotations
 import pandas as pd
 import streamlit as st
 
-from app import markup, placed, state, words
 from app.charts.neighbourhood import dot
 from app.parts import focus, frame, remat, selected, sharing, tensors
-from app.work import Shown
+from app.say import markup, words
+from app.session import placed, state
+from app.session.planning import Shown
 from tmmu_core.graph.model import INPUTS_STEP
 from tmmu_core.liveness.model import Liveness
 

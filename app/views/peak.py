@@ -6,13 +6,14 @@ import numpy as np
 import plotly.graph_objects as go
 import streamlit as st
 
-from app import markup, placed, state, words
 from app.charts import base
 from app.charts.alive import treemap
 from app.charts.live import live_curve
 from app.parts import focus, frame, selected, tensors, verdict
-from app.slots import has_slots
-from app.work import Shown
+from app.say import markup, words
+from app.say.slots import has_slots
+from app.session import placed, state
+from app.session.planning import Shown
 from tmmu_core.plan.metrics import alive_at, live_bytes
 
 GROUPS = ("operator", "role", "slot")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import streamlit as st
 
-from app import glossary, markup, state
 from app.canvas.component import PlanHandle
 from app.parts import drawing, focus, frame, selected, tensors, toolbar, verdict
-from app.slots import has_slots
-from app.work import Shown
-from tmmu_core.plan.instance import GIVEN
+from app.say import glossary, markup
+from app.say.slots import has_slots
+from app.session import state
+from app.session.planning import Shown
+from tmmu_core.plan.making.instance import GIVEN
 
 
 def page() -> None:

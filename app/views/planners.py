@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import streamlit as st
 
-from app import details, markup, placed, state, words, work
 from app.canvas.component import plan_canvas, plan_store
 from app.charts.compare import Run, field
 from app.parts import focus, frame
-from app.work import Shown
+from app.say import details, markup, words
+from app.session import placed, planning, state
+from app.session.planning import Shown
 from tmmu_core.errors import TmmuError
 from tmmu_core.planners import PLANNERS
 
@@ -26,18 +27,18 @@ def page() -> None:
         )
         return
     arena = focus.arena(shown)
-    job = work.every_planner(state.choice())
-    job.wait(work.PATIENCE)
+    job = planning.every_planner(state.choice())
+    job.wait(planning.PATIENCE)
     answers, refusals = results(shown)
     runs = [run_of(name, answer, arena, shown) for name, answer in answers.items() if arena in answer.plan.arena_of]
-    done = f"{len(answers) + len(refusals)} of {len(work.planners_for(shown.opened))} planners have answered"
+    done = f"{len(answers) + len(refusals)} of {len(planning.planners_for(shown.opened))} planners have answered"
     st.html(markup.claim(claim(runs, arena), [done]))
     if not job.finished:
         frame.progress(job, "Planning with every planner in turn", follow=True)
     elif job.stopping:
         st.button(
             "Stopped. Go on with the rest",
-            on_click=lambda: work.go_on(state.choice()),
+            on_click=lambda: planning.go_on(state.choice()),
             help="Planners that were stopped keep their best so far until they have run again.",
         )
     focus.pick(shown)
@@ -58,8 +59,8 @@ def results(shown: Shown) -> tuple[dict[str, Shown], dict[str, TmmuError]]:
     """``(answers, refusals)`` of the planners that are done, in the order of the table."""
     answers: dict[str, Shown] = {}
     refusals: dict[str, TmmuError] = {}
-    for name in work.planners_for(shown.opened):
-        job = work.desk().known(work.plan_key(state.choice().under(name)))
+    for name in planning.planners_for(shown.opened):
+        job = planning.desk().known(planning.plan_key(state.choice().under(name)))
         if job is not None and job.finished:
             try:
                 answers[name] = job.answer()
@@ -139,7 +140,7 @@ def _use(shown: Shown, names: list[str]) -> None:
         "Current planner",
         names,
         key=state.seat("use", shown.choice.planner),
-        on_change=lambda: state.choose(**work.picking(shown.choice, state.value_of("use") or shown.choice.planner)),
+        on_change=lambda: state.choose(**planning.picking(shown.choice, state.value_of("use") or shown.choice.planner)),
         help="The plan that all pages show.",
     )
 

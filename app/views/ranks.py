@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import streamlit as st
 
-from app import glossary, markup, opening, placed, scenarios, state, words, work, worlds
 from app.canvas.component import PlanHandle, plan_canvas, plan_store
 from app.charts import ranks as charts
-from app.choice import Choice
-from app.jobs import Job
 from app.parts import focus, frame, selected, verdict
-from app.slots import has_slots
-from app.work import Shown
+from app.say import glossary, markup, words
+from app.say.slots import has_slots
+from app.session import opening, placed, planning, scenarios, state, worlds
+from app.session.choice import Choice
+from app.session.jobs import Job
+from app.session.planning import Shown
 from tmmu_core.errors import TmmuError
 from tmmu_core.graph.model import Graph
-from tmmu_core.plan.ranks import RankPlans
+from tmmu_core.plan.making.ranks import RankPlans
 
 MOST_CLASSES = 24
 
@@ -30,7 +31,7 @@ def page() -> None:
     asked = state.choice()
     asked = asked.but(shard=asked.shard or worlds.compact(worlds.presets(graph)[0].text), rank=None)
     job = scenarios.all_ranks(asked)
-    job.wait(work.PATIENCE)
+    job.wait(planning.PATIENCE)
     found = job.answer() if job.worked else None
     if found is not None:
         st.html(markup.claim(claim(asked, found), chips(found)))
@@ -122,8 +123,8 @@ def claim(asked: Choice, found: RankPlans) -> str:
     who = "each" if alike else f"rank {int(totals.argmax()):,} is the largest and"
     told = f"{found.graph.name or 'the graph'} over {words.count(found.world_size, 'rank')}: "
     told += f"{who} needs {words.short_bytes(most)}"
-    job = work.plan_job(asked)
-    if job.wait(work.PATIENCE) and job.worked:
+    job = planning.plan_job(asked)
+    if job.wait(planning.PATIENCE) and job.worked:
         whole = sum(arena.extent_bytes for arena in job.answer().plan.arenas)
         told += f", {words.percent(most, whole)} of the whole graph's {words.short_bytes(whole)}"
     return told
@@ -218,7 +219,7 @@ def opened_rank(asked: Choice, found: RankPlans) -> None:
     chosen = state.choice().look
     if chosen is not None and chosen != look:
         st.caption(f"The link opens rank {chosen:,}, which this mesh does not have: the largest rank is shown.")
-    job = work.plan_job(asked.but(rank=look))
+    job = planning.plan_job(asked.but(rank=look))
     job.wait(60)
     mine = job.answer()
     st.html(section(f"Rank {look:,} ({worlds.place(found.spec, look)})", [_company(found, look), *verdict.chips(mine)]))
@@ -283,7 +284,7 @@ def body(asked: Choice, mine: Shown, handle: PlanHandle) -> None:
             on_arena=lambda name: state.choose(arena=name or ""),
         )
     with right:
-        job = work.plan_job(asked)
+        job = planning.plan_job(asked)
         if job.finished and job.worked:
             st.html(markup.heading("Whole graph → this rank", "grey: whole; blue: the rank"))
             whole = job.answer().plan.arena_of

@@ -6,11 +6,13 @@ from collections.abc import Callable
 
 import streamlit as st
 
-from app import markup, placed, repeat, state, takeaway, words, work
-from app.choice import to_query
 from app.parts import frame
+from app.report import takeaway
 from app.report.build import build_report
-from app.work import Shown
+from app.say import markup, words
+from app.session import placed, planning, repeat, state
+from app.session.choice import to_query
+from app.session.planning import Shown
 from tmmu_core.errors import TmmuError
 
 
@@ -63,7 +65,7 @@ def report(shown: Shown, stem: str) -> None:
 
 
 def _report(shown: Shown, baseline: Shown | None) -> bytes:
-    job = work.judgement(shown)
+    job = planning.judgement(shown)
     judged = job.answer() if job.wait(60) else None
     return build_report(
         shown.solution or shown.plan,
@@ -76,11 +78,11 @@ def _report(shown: Shown, baseline: Shown | None) -> bytes:
 
 
 def _baseline() -> Shown | None:
-    target = work.baseline_of(state.choice())
+    target = planning.baseline_of(state.choice())
     if target is None:
         return None
-    job = work.plan_job(target)
-    if not job.wait(work.PATIENCE):
+    job = planning.plan_job(target)
+    if not job.wait(planning.PATIENCE):
         return None
     try:
         return job.answer()

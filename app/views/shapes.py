@@ -7,15 +7,16 @@ from typing import Any, cast
 import pandas as pd
 import streamlit as st
 
-from app import envelopes, markup, opening, scenarios, state, words, work
 from app.charts import shapes as charts
-from app.choice import POLICIES, Choice
 from app.parts import focus, frame, verdict
-from app.work import Shown
+from app.say import markup, words
+from app.session import envelopes, opening, planning, scenarios, state
+from app.session.choice import POLICIES, Choice
+from app.session.planning import Shown
 from tmmu_core.errors import TmmuError
 from tmmu_core.graph.model import Dim, Graph
-from tmmu_core.plan import trace
-from tmmu_core.plan.replan import DimCurve, Iteration, PlanAt, ReplanLog
+from tmmu_core.plan.formats import trace
+from tmmu_core.plan.making.replan import DimCurve, Iteration, PlanAt, ReplanLog
 
 OFFERED = "sample:dynamic_batch"
 POLICY_WORDS = {"ABORT": "abort", "REPLAN_AT_SAFEPOINT": "replan at a safepoint"}
@@ -32,7 +33,7 @@ def page() -> None:
     chosen = state.choice()
     dim = chosen.dim if chosen.dim in graph.dims else sorted(graph.dims)[0]
     job = scenarios.over_dim(chosen, dim)
-    ready = job.wait(work.PATIENCE)
+    ready = job.wait(planning.PATIENCE)
     if not ready:
         st.html(markup.claim(f"Planning {shown.opened.name} along {dim}"))
         frame.progress(job, f"Planning for every size of {dim}")
@@ -232,7 +233,7 @@ def session(shown: Shown, graph: Graph, dim: str) -> None:
         st.html(markup.error_card({"title": "The sequence was not read", "message": str(error)}))
         return
     job = scenarios.session(chosen, shapes, policy, at)
-    if not job.wait(work.PATIENCE):
+    if not job.wait(planning.PATIENCE):
         frame.progress(job, "Running the session")
         return
     try:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from app import work
+from app.session import planning
 
 
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(work, "PATIENCE", 120.0)
+    monkeypatch.setattr(planning, "PATIENCE", 120.0)

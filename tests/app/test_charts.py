@@ -10,7 +10,7 @@ from app.charts import alive, compare, live, neighbourhood, waste
 from app.charts.base import ROLE_COLOURS, bytes_axis, ticks
 from tests.app.small import chain
 from tmmu_core.graph.model import Graph, Node, Tensor
-from tmmu_core.plan.engine import plan_graph
+from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.plan.metrics import live_bytes, peak, slot_reports
 from tmmu_core.plan.waste import ACCOUNTS, waste_ledger
 

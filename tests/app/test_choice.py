@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.choice import COLOURS, VIEWS, Choice, arena_config, from_query, to_query
+from app.session.choice import COLOURS, VIEWS, Choice, arena_config, from_query, to_query
 
 names = st.text(st.characters(exclude_categories=("Cs",), exclude_characters=",="), min_size=1, max_size=12)
 sizes = st.integers(0, 2**64 - 1)

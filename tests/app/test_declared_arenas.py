@@ -10,8 +10,8 @@ import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
-from app import opening, repeat, work
-from app.choice import Choice, arena_config, from_query, options_text, to_query
+from app.session import opening, planning, repeat
+from app.session.choice import Choice, arena_config, from_query, options_text, to_query
 from tests.app.test_pages import claim, html, opened
 
 OWN = json.dumps(
@@ -90,6 +90,6 @@ def test_a_link_that_declares_nonsense_is_told(text: str) -> None:
 
 def test_the_command_reads_what_was_declared(tmp_path: Path) -> None:
     source = opening.shelf().put("own.json", OWN)
-    shown = work.make_plan(Choice(source=source, arenas=options_text({"activations": {}, "flash": {}, "sram": {}})))
+    shown = planning.make_plan(Choice(source=source, arenas=options_text({"activations": {}, "flash": {}, "sram": {}})))
     assert "--arenas arenas.json" in repeat.command(shown)
     assert json.loads(repeat.files(shown)["arenas.json"]) == {"activations": {}, "flash": {}, "sram": {}}

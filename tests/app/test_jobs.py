@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from app.jobs import Desk, Job
+from app.session.jobs import Desk, Job
 from tmmu_core.planners.problem import Progress
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from app import judging
+from app.session import judging
 from tests.app.small import chain
 from tmmu_core.graph import native
 

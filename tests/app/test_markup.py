@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app import details, markup
+from app.say import details, markup
 from tests.app.small import chain
 from tmmu_core.plan.model import ArenaSummary
 

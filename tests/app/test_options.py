@@ -9,8 +9,9 @@ import msgspec
 import pytest
 import streamlit as st
 
-from app import details, opening, work
-from app.choice import Choice, from_query, options_of, to_query
+from app.say import details
+from app.session import opening, planning
+from app.session.choice import Choice, from_query, options_of, to_query
 from tests.app.test_pages import claim, html, opened
 from tmmu_core.plan.metrics import align_up
 
@@ -106,7 +107,7 @@ def test_the_witness_is_marked_and_let_go() -> None:
 
 @pytest.mark.parametrize("sample", ["resnet50", "views", "iree_first", "training_step"])
 def test_the_witness_holds_the_lower_bound_where_time_is_the_reason(sample: str) -> None:
-    plan = work.make_plan(Choice(source=f"sample:{sample}", planner="auto")).plan
+    plan = planning.make_plan(Choice(source=f"sample:{sample}", planner="auto")).plan
     told = [arena for arena in plan.arenas if arena.witness_step >= 0]
     assert told
     for arena in told:
@@ -126,7 +127,7 @@ def test_the_witness_holds_the_lower_bound_where_time_is_the_reason(sample: str)
     ],
 )
 def test_a_status_is_said_in_one_sentence(status: str, said: str) -> None:
-    summary = work.make_plan(Choice()).plan.arena_of["activations"]
+    summary = planning.make_plan(Choice()).plan.arena_of["activations"]
     assert said in details.claimed(replace(summary, status=status))
 
 

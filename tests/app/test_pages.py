@@ -12,8 +12,8 @@ import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
-from app import opening, placed, work
-from app.choice import Choice
+from app.session import opening, placed, planning
+from app.session.choice import Choice
 from tmmu_core.plan.metrics import live_bytes
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -179,7 +179,7 @@ def test_a_finished_plan_says_why_it_cannot_be_planned_anew() -> None:
 
 def plan_bytes() -> bytes:
     from tests.app.small import chain
-    from tmmu_core.plan import files
+    from tmmu_core.plan.formats import files
 
     return files.to_json(chain().plan)
 
@@ -216,7 +216,7 @@ def test_the_report_page_says_the_command_that_repeats_the_plan() -> None:
 
 @pytest.mark.parametrize("sample", ["views", "alias_group", "in_place", "gpt2_small_train_b1_s1024"])
 def test_the_storages_alive_at_a_step_hold_its_live_bytes(sample: str) -> None:
-    shown = work.make_plan(Choice(source=f"sample:{sample}"))
+    shown = planning.make_plan(Choice(source=f"sample:{sample}"))
     for arena in shown.plan.arenas:
         live = live_bytes(shown.plan, arena.name)
         for step in {0, shown.plan.steps // 2, int(live.argmax())}:
@@ -241,6 +241,7 @@ def test_two_drawings_side_by_side_stand_on_one_byte_scale() -> None:
     at.segmented_control(key="w.how").set_value("Side by side").run()
     told = [element.proto.json for element in at.get("bidi_component") if element.proto.id.endswith(("left", "right"))]
     extents = [
-        work.make_plan(Choice(planner=name)).plan.arena_of["activations"].extent_bytes for name in ("naive", "slots")
+        planning.make_plan(Choice(planner=name)).plan.arena_of["activations"].extent_bytes
+        for name in ("naive", "slots")
     ]
     assert [json.loads(state)["reach"] for state in told] == [max(extents)] * 2

@@ -9,12 +9,12 @@ from dataclasses import replace
 import pytest
 import streamlit as st
 
-from app import opening, work
 from app.charts.ledger import ledger_chart
-from app.choice import Choice
 from app.parts import remat, replay, sharing
+from app.session import opening, planning
+from app.session.choice import Choice
 from tests.app.test_pages import html, opened
-from tmmu_core.plan import files
+from tmmu_core.plan.formats import files
 from tmmu_core.plan.metrics import resource_ledger
 
 
@@ -25,8 +25,8 @@ def _fresh() -> Iterator[None]:
     st.cache_resource.clear()
 
 
-def plan_of(sample: str, **choice: str) -> work.Shown:
-    return work.make_plan(Choice(source=f"sample:{sample}", **choice))  # type: ignore[arg-type]
+def plan_of(sample: str, **choice: str) -> planning.Shown:
+    return planning.make_plan(Choice(source=f"sample:{sample}", **choice))  # type: ignore[arg-type]
 
 
 def test_each_refused_hand_off_is_told_with_its_condition_in_words() -> None:
@@ -87,7 +87,7 @@ def test_the_ledgers_curve_is_the_ledger() -> None:
 
 @pytest.mark.parametrize("sample", ["resnet50", "views", "training_step", "gpt2_small_train_b1_s1024"])
 def test_a_plan_of_usual_size_is_executed_unasked(sample: str) -> None:
-    work.replay(plan_of(sample)).wait(60)
+    planning.replay(plan_of(sample)).wait(60)
     assert "✓ executed" in html(opened(graph=f"sample:{sample}"))
 
 
@@ -105,5 +105,5 @@ def test_a_large_plan_is_executed_on_demand(monkeypatch: pytest.MonkeyPatch) -> 
     at = opened(graph="sample:must_not_alias")
     assert "executed" not in html(at)
     at.button(key="run-replay").click().run()
-    work.replay(plan_of("must_not_alias")).wait(60)
+    planning.replay(plan_of("must_not_alias")).wait(60)
     assert "✓ executed" in html(at.run())

@@ -9,12 +9,12 @@ import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
-from app import markup, refused
-from app.choice import from_query
 from app.cli.console import in_words
+from app.say import markup, refused
+from app.session.choice import from_query
 from tests.app.test_pages import BROKEN, claim, html, opened
 from tmmu_core.errors import UnreadableInput
-from tmmu_core.plan.reading import FORMATS, read_any
+from tmmu_core.plan.formats.reading import FORMATS, read_any
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from app import opening, repeat, work
-from app.choice import Choice, options_text
 from app.cli.main import run
-from tmmu_core.plan import files
+from app.session import opening, planning, repeat
+from app.session.choice import Choice, options_text
+from tmmu_core.plan.formats import files
 
 ROOT = Path(__file__).resolve().parents[2]
 MEMORIES = options_text({"memories": [{"name": "DTCM", "max_size": 4096}, {"name": "SRAM"}], "min_alignment": 32})
@@ -42,7 +42,7 @@ def without_time(plan: bytes) -> dict[str, Any]:
     ids=lambda choice: f"{choice.source.partition(':')[2]}-{choice.planner or 'default'}",
 )
 def test_the_command_repeats_the_plan(choice: Choice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shown = work.make_plan(choice)
+    shown = planning.make_plan(choice)
     (tmp_path / "sample_graphs").symlink_to(ROOT / "sample_graphs")
     for name, data in repeat.files(shown).items():
         (tmp_path / name).write_bytes(data)
@@ -54,11 +54,11 @@ def test_the_command_repeats_the_plan(choice: Choice, tmp_path: Path, monkeypatc
 
 def test_an_opened_file_is_called_by_its_own_name() -> None:
     data = (ROOT / "sample_graphs" / "views.tmmu.json").read_bytes()
-    shown = work.make_plan(Choice(source=opening.shelf().put("mine.json", data)))
+    shown = planning.make_plan(Choice(source=opening.shelf().put("mine.json", data)))
     assert repeat.command(shown).startswith("tmmu plan mine.json --planner slots")
 
 
 def test_a_text_option_that_looks_like_json_stays_a_text() -> None:
-    shown = work.make_plan(Choice(source="sample:views", planner="greedy"))
+    shown = planning.make_plan(Choice(source="sample:views", planner="greedy"))
     object.__setattr__(shown.choice, "options", '{"order":"1"}')
     assert "--option 'order=\"1\"'" in repeat.command(shown)

@@ -10,19 +10,19 @@ import numpy as np
 import pytest
 import streamlit as st
 
-from app import envelopes, opening, work, worlds
 from app.charts.ranks import fold, heat_map
 from app.charts.shapes import dim_curve
-from app.choice import Choice
+from app.session import envelopes, opening, planning, worlds
+from app.session.choice import Choice
 from tests.app.test_pages import claim, html, opened
 from tests.build import graph, node, tensor
 from tmmu_core.errors import UnreadableInput
 from tmmu_core.graph.model import Dim
 from tmmu_core.graph.sharding import read_spec
-from tmmu_core.plan.ranks import plan_ranks
-from tmmu_core.plan.reading import read_any
-from tmmu_core.plan.replan import peak_over_dim
-from tmmu_core.plan.trace import Trace
+from tmmu_core.plan.formats.reading import read_any
+from tmmu_core.plan.formats.trace import Trace
+from tmmu_core.plan.making.ranks import plan_ranks
+from tmmu_core.plan.making.replan import peak_over_dim
 
 DYNAMIC = "sample:dynamic_batch"
 B = {"B": Dim(1, 32)}
@@ -195,8 +195,8 @@ def test_a_sequence_that_cannot_be_read_is_told_and_kept() -> None:
 
 
 def test_the_sessions_trace_holds_its_replans() -> None:
-    from app import scenarios
-    from tmmu_core.plan import trace
+    from app.session import scenarios
+    from tmmu_core.plan.formats import trace
 
     shapes = envelopes.read_shapes("16, 40", B, "B")
     job = scenarios.session(Choice(source=DYNAMIC), shapes, "REPLAN_AT_SAFEPOINT", "upper")
@@ -242,7 +242,7 @@ def test_a_rank_becomes_the_current_plan_and_the_whole_graph_comes_back() -> Non
 
 def test_the_current_rank_is_the_plan_that_the_command_line_makes() -> None:
     chosen = Choice(source=DYNAMIC, shard=COLUMNS, rank=2)
-    shown = work.make_plan(chosen)
+    shown = planning.make_plan(chosen)
     whole = opening.open_source(DYNAMIC).graph
     assert whole is not None
     assert shown.plan.tmmu_plan_hash == plan_ranks(whole, json.loads(COLUMNS)).plan_hashes[2]

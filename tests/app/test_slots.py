@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import streamlit as st
 
-from app import details, markup, slots
 from app.cli.main import run
 from app.parts.tensors import frame_of
 from app.report.build import build_report
+from app.say import details, markup, slots
 from tests.app.small import chain
 from tests.app.test_pages import html, opened
 

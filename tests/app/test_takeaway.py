@@ -9,14 +9,15 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 import streamlit as st
 
-from app import opening, repeat, takeaway, work
-from app.choice import Choice, from_query, to_query
 from app.cli.export import EXPORTERS
+from app.report import takeaway
+from app.session import opening, planning, repeat
+from app.session.choice import Choice, from_query, to_query
 from tests.app.test_pages import html, opened, plan_bytes
 from tmmu_core.graph import native
 from tmmu_core.graph.model import Graph, Node, Tensor
-from tmmu_core.plan import checkpoint, files
-from tmmu_core.plan.engine import plan_graph
+from tmmu_core.plan.formats import checkpoint, files
+from tmmu_core.plan.making.engine import plan_graph
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -26,7 +27,7 @@ def _fresh() -> Iterator[None]:
     st.cache_resource.clear()
 
 
-def made(shown: work.Shown) -> dict[str, bytes]:
+def made(shown: planning.Shown) -> dict[str, bytes]:
     """File name → bytes of all that is offered."""
     found = {}
     for listed in takeaway.entries(shown, "it").values():
@@ -37,7 +38,7 @@ def made(shown: work.Shown) -> dict[str, bytes]:
 
 
 def test_every_format_of_export_is_offered_with_its_very_bytes() -> None:
-    shown = work.make_plan(Choice(source="sample:training_step"))
+    shown = planning.make_plan(Choice(source="sample:training_step"))
     offered = set(made(shown).values())
     missing = [name for name, write in EXPORTERS.items() if name != "instance" and write(shown.plan) not in offered]
     assert missing == []
@@ -46,7 +47,7 @@ def test_every_format_of_export_is_offered_with_its_very_bytes() -> None:
 
 
 def test_each_file_says_what_it_is_for_and_no_two_share_a_name() -> None:
-    listed = [row for rows in takeaway.entries(work.make_plan(Choice()), "it").values() for row in rows]
+    listed = [row for rows in takeaway.entries(planning.make_plan(Choice()), "it").values() for row in rows]
     assert all(what for _, _, _, what, _ in listed)
     assert len({name for _, name, _, _, _ in listed}) == len(listed)
 
@@ -56,13 +57,13 @@ def test_arenas_whose_names_end_alike_are_files_of_their_own() -> None:
     tensors = tuple(Tensor(id=name, shape=(4,), arena=name) for name in names)
     graph = Graph(name="g", tensors=tensors, nodes=(Node(node_id="n", instr="F", outputs=names),))
     plan = plan_graph(graph, arenas={name: {} for name in names}).plan
-    shown = work.make_plan(Choice(source=opening.shelf().put("p.json", files.to_json(plan))))
+    shown = planning.make_plan(Choice(source=opening.shelf().put("p.json", files.to_json(plan))))
     files_ = [name for name in made(shown) if name.endswith(".csv")]
     assert files_ == ["it.plan.csv", "it.a.csv", "it.a-1.csv", "it.plan-2.csv"]
 
 
 def test_the_graph_and_the_arenas_make_the_same_layout_again() -> None:
-    shown = work.make_plan(Choice(source="sample:two_arenas"))
+    shown = planning.make_plan(Choice(source="sample:two_arenas"))
     taken = made(shown)
     graph = native.decode(taken["it.tmmu.json"])
     arenas = json.loads(taken[repeat.ARENAS])
@@ -70,23 +71,23 @@ def test_the_graph_and_the_arenas_make_the_same_layout_again() -> None:
 
 
 def test_the_checkpoint_is_restored() -> None:
-    shown = work.make_plan(Choice(source="sample:views"))
+    shown = planning.make_plan(Choice(source="sample:views"))
     assert checkpoint.restore(made(shown)["it.checkpoint.cbor"]).tmmu_plan_hash == shown.plan.tmmu_plan_hash
 
 
 def test_chosen_arenas_are_those_that_the_command_reads() -> None:
-    shown = work.make_plan(Choice(source="sample:two_arenas", alignment=64))
+    shown = planning.make_plan(Choice(source="sample:two_arenas", alignment=64))
     assert made(shown)[repeat.ARENAS] == repeat.arenas_file(shown)
 
 
 def test_a_packing_problem_is_taken_away_without_what_needs_a_graph() -> None:
-    taken = made(work.make_plan(Choice(source="sample:A", planner="greedy")))
+    taken = made(planning.make_plan(Choice(source="sample:A", planner="greedy")))
     assert "it.arena.csv" in taken
     assert not {"it.tmmu.json", "it.checkpoint.cbor"} & set(taken)
 
 
 def test_a_finished_plan_is_not_planned_again() -> None:
-    shown = work.make_plan(Choice(source=opening.shelf().put("p.json", plan_bytes())))
+    shown = planning.make_plan(Choice(source=opening.shelf().put("p.json", plan_bytes())))
     assert not {"it.tmmu.json", repeat.ARENAS} & set(made(shown))
 
 

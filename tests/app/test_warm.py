@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from app import warm
+from app.cli import warm
 from tmmu_core.planners import PLANNERS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -21,7 +21,7 @@ def test_the_ring_takes_a_search() -> None:
 
 def test_every_compiled_loop_is_compiled_ahead(tmp_path: Path) -> None:
     asked = dict(os.environ, NUMBA_CACHE_DIR=str(tmp_path))
-    subprocess.run([sys.executable, "-m", "app.warm"], cwd=ROOT, env=asked, check=True)
+    subprocess.run([sys.executable, "-m", "app.cli.warm"], cwd=ROOT, env=asked, check=True)
     kept = {re.sub(r"-\d+\.py.*", "", path.name) for path in tmp_path.rglob("*.nbi")}
     written = set()
     for path in sorted((ROOT / "tmmu_core").rglob("*.py")):

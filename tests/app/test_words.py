@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app import words
+from app.say import words
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import onnx
 import pytest
 from playwright.sync_api import Browser, expect
 
-from app import opening
+from app.session import opening
 from tests.browser.conftest import Visit, download, open_files, pixel_of, rest
 
 pytestmark = pytest.mark.browser

@@ -10,8 +10,8 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Visit, download, rest
-from tmmu_core.plan.reading import read_any
-from tmmu_core.plan.trace import Trace
+from tmmu_core.plan.formats.reading import read_any
+from tmmu_core.plan.formats.trace import Trace
 
 pytestmark = pytest.mark.browser
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from playwright.sync_api import Page
 
-from app import words
 from app.canvas.pack import matches, pack_plan
 from app.canvas.synthetic import synthetic_plan
+from app.say import words
 from tests.canvas.conftest import Draw
 from tests.canvas.plans import FOUR, plan_of
 

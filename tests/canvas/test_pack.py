@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from app.canvas.pack import MAGIC, claim, matches, pack_plan, packed_once
 from app.canvas.synthetic import synthetic_plan
 from tests.canvas.plans import FOUR, plan_of
-from tmmu_core.plan.compare import compare
+from tmmu_core.plan.formats.compare import compare
 
 
 class Read:

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, CDPSession, Page
 
-from app import words
 from app.canvas.pack import pack_plan
 from app.canvas.script import canvas_script
+from app.say import words
 from tests.canvas.plans import plan_of
 
 pytestmark = pytest.mark.browser

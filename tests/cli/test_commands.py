@@ -14,12 +14,12 @@ import pytest
 from app.cli.main import run
 from tmmu_core.graph import native
 from tmmu_core.graph.model import Dim, Graph
-from tmmu_core.plan.compare import same_plan
-from tmmu_core.plan.engine import plan_graph
-from tmmu_core.plan.files import to_json
+from tmmu_core.plan.formats.compare import same_plan
+from tmmu_core.plan.formats.files import to_json
+from tmmu_core.plan.formats.reading import read_any
+from tmmu_core.plan.formats.trace import Trace
+from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.plan.model import Plan
-from tmmu_core.plan.reading import read_any
-from tmmu_core.plan.trace import Trace
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_graphs"
 CHAIN = str(SAMPLES / "linear_chain.tmmu.json")

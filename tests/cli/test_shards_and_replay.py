@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from app.cli.main import run
-from tmmu_core.plan import files
+from tmmu_core.plan.formats import files
+from tmmu_core.plan.formats.reading import read_any
+from tmmu_core.plan.making.ranks import plan_rank
 from tmmu_core.plan.model import Plan
-from tmmu_core.plan.ranks import plan_rank
-from tmmu_core.plan.reading import read_any
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_graphs"
 DYNAMIC = str(SAMPLES / "dynamic_batch.tmmu.json")
@@ -124,7 +124,7 @@ def test_a_plan_whose_tensors_overlap_is_caught_by_executing_it(told: Told, comm
 def overlapping() -> Plan:
     """A finished plan in which two live tensors lie in one place."""
     opened = read_any(b"id,lower,upper,size\na,0,3,64\nb,1,4,64\n", "two.csv")
-    from tmmu_core.plan.instance import plan_problem
+    from tmmu_core.plan.making.instance import plan_problem
 
     plan = plan_problem(opened.problem)  # type: ignore[union-attr]
     return replace(plan, offset=plan.offset * 0)

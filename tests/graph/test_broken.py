@@ -16,7 +16,7 @@ import pytest
 from tmmu_core.errors import ContractError, TmmuError, UnreadableInput
 from tmmu_core.graph.importers import READERS, read_graph_file
 from tmmu_core.liveness.timeline import build_timeline
-from tmmu_core.plan.reading import read_any
+from tmmu_core.plan.formats.reading import read_any
 
 BROKEN = Path(__file__).parent.parent / "data" / "broken"
 EXPECTED: dict[str, dict[str, Any]] = json.loads((BROKEN / "expected.json").read_text(encoding="utf-8"))

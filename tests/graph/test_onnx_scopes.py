@@ -26,7 +26,7 @@ from tmmu_core.graph.importers import read_graph
 from tmmu_core.graph.index import index_graph
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.verifier import verify_plan
-from tmmu_core.plan.engine import plan_graph
+from tmmu_core.plan.making.engine import plan_graph
 
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 PLANNERS = ("slots", "greedy", "ffd")

@@ -21,9 +21,9 @@ from tmmu_core.errors import TmmuError
 from tmmu_core.graph import native
 from tmmu_core.graph.model import Graph
 from tmmu_core.liveness.timeline import build_timeline
-from tmmu_core.plan import files
-from tmmu_core.plan.reading import read_any
-from tmmu_core.plan.trace import to_json_lines
+from tmmu_core.plan.formats import files
+from tmmu_core.plan.formats.reading import read_any
+from tmmu_core.plan.formats.trace import to_json_lines
 
 ROOT = Path(__file__).parents[2]
 GRAPH = native.decode((ROOT / "sample_graphs" / "in_place.tmmu.json").read_bytes())

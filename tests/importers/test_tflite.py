@@ -12,7 +12,7 @@ from tmmu_core.graph.importers import read_graph, read_graph_file
 from tmmu_core.graph.importers.tflite import read
 from tmmu_core.graph.index import index_graph
 from tmmu_core.graph.model import Graph
-from tmmu_core.plan.engine import plan_graph
+from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.plan.model import ArenaSummary
 
 MODELS = Path(__file__).parent.parent / "data" / "tflite"

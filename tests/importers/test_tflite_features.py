@@ -10,7 +10,7 @@ import tflite
 
 from tmmu_core.graph.importers.tflite import SUBGRAPH_FIELDS, read
 from tmmu_core.graph.model import Tensor
-from tmmu_core.plan.engine import plan_graph
+from tmmu_core.plan.making.engine import plan_graph
 
 LINK = "PrependUOffsetTRelative"
 

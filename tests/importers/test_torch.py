@@ -14,7 +14,7 @@ from tmmu_core.graph.importers import read_graph, read_graph_file, step_checks
 from tmmu_core.graph.importers.torch import fake_tensors, import_torch
 from tmmu_core.graph.index import index_graph
 from tmmu_core.graph.model import Graph, Node, Tensor
-from tmmu_core.plan.engine import plan_graph
+from tmmu_core.plan.making.engine import plan_graph
 
 SAVED_PROGRAM = Path(__file__).parent.parent / "data" / "torch" / "two_layers.pt2"
 

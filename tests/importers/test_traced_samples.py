@@ -14,7 +14,7 @@ from tmmu_core.graph.importers import read_graph, read_graph_file, step_checks
 from tmmu_core.graph.model import Graph
 from tmmu_core.liveness.analyse import analyse
 from tmmu_core.liveness.timeline import build_timeline
-from tmmu_core.plan.engine import plan_graph
+from tmmu_core.plan.making.engine import plan_graph
 
 SAVED_PROGRAM = Path(__file__).parent.parent / "data" / "torch" / "two_layers.pt2"
 TRACED = [sample.file for sample in make.CATALOGUE if "make_torch" in sample.source]

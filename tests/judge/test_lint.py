@@ -11,7 +11,7 @@ from tests.build import chain, graph, node, residual, tensor
 from tests.judge.faults import changed, refigured, rehashed
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.lint import RULES, lint_plan, lint_verdict
-from tmmu_core.plan.engine import plan_graph
+from tmmu_core.plan.making.engine import plan_graph
 
 
 def test_a_plan_without_hand_offs_has_nothing_to_tell() -> None:

@@ -11,7 +11,7 @@ from tests.build import chain, graph, node, residual, tensor, view
 from tests.judge.faults import changed, refigured, rehashed
 from tmmu_core.graph.model import Dim, Graph, Tensor
 from tmmu_core.judge.verifier import RULES, verify_plan
-from tmmu_core.plan.engine import plan_graph
+from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.plan.model import Plan
 
 

@@ -22,7 +22,7 @@ from tmmu_core.judge.canonical import token_from_seed
 from tmmu_core.judge.equivalence import differences
 from tmmu_core.judge.simulator import SimulatedPlan, simulate
 from tmmu_core.judge.verifier import verify_plan
-from tmmu_core.plan.engine import Solution, plan_graph
+from tmmu_core.plan.making.engine import Solution, plan_graph
 from tmmu_core.plan.metrics import live_bytes
 from tmmu_core.plan.waste import waste_ledger
 from tmmu_core.planners import PLANNERS
@@ -135,7 +135,7 @@ import sys
 from tests.golden import SAMPLES
 from tests.strategies import Case
 from tmmu_core.graph.importers import read_graph_file
-from tmmu_core.plan.engine import plan_graph
+from tmmu_core.plan.making.engine import plan_graph
 for file in sys.argv[1:]:
     for mode in ("inference", "backward"):
         plan = plan_graph(read_graph_file(SAMPLES / file), mode=mode, seed=5).plan

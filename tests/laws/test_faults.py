@@ -15,7 +15,7 @@ from tests.strategies import Case, cases, plannable_cases
 from tmmu_core.errors import ContractError
 from tmmu_core.graph.importers import read_graph_file
 from tmmu_core.judge.verifier import verify_plan
-from tmmu_core.plan.engine import plan_graph
+from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.plan.model import Plan
 
 SMALL_SAMPLES = (

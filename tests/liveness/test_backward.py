@@ -6,7 +6,7 @@ import pytest
 
 from tests.build import chain, graph, node, residual, tensor
 from tmmu_core.graph.model import MODES, PRESETS, Graph, Mode, Preset
-from tmmu_core.plan.engine import Solution, plan_graph
+from tmmu_core.plan.making.engine import Solution, plan_graph
 
 
 def ranges(solution: Solution) -> dict[str, tuple[int, int]]:

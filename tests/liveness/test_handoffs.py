@@ -4,7 +4,7 @@ import pytest
 
 from tests.build import chain, graph, node, residual, tensor, view
 from tmmu_core.graph.model import Graph, Node, Tensor
-from tmmu_core.plan.engine import Solution, plan_graph
+from tmmu_core.plan.making.engine import Solution, plan_graph
 
 
 def solve(g: Graph, **how: object) -> Solution:

@@ -5,7 +5,7 @@ import pytest
 from tests.build import chain, graph, node, tensor, view
 from tmmu_core.errors import InvalidIrShapes, LivenessCycle
 from tmmu_core.graph.model import Graph
-from tmmu_core.plan.engine import plan_graph
+from tmmu_core.plan.making.engine import plan_graph
 
 
 def ranges(g: Graph, **how: object) -> dict[str, tuple[int, int]]:

@@ -5,7 +5,7 @@ import pytest
 from tests.build import graph, node, tensor, view
 from tmmu_core.errors import AlignmentViolation, ContractError, InvalidIrShapes, LivenessCycle
 from tmmu_core.graph.model import Graph, Tensor, View
-from tmmu_core.plan.engine import plan_graph
+from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.plan.model import TensorRow
 
 

@@ -280,10 +280,10 @@ PLACES = _in(
     ("slots.py", "§5 a slot is as large as its largest", "np.maximum.at(size, slot, problem.size)", "size[slot] = np.maximum(problem.size, np.uint64(1))", (LAW,)),
 ) + _in(
     "plan",
-    ("rows.py", "§9 generation counts tenants", "return number, number - start[number]", "return number, number - number", (LAW,)),
-    ("rows.py", "§3 view address = base + offset", "placement.offset[storage] + liveness.offset_in_storage[rows]", "placement.offset[storage]", (STORAGES, LAW)),
+    ("making/rows.py", "§9 generation counts tenants", "return number, number - start[number]", "return number, number - number", (LAW,)),
+    ("making/rows.py", "§3 view address = base + offset", "placement.offset[storage] + liveness.offset_in_storage[rows]", "placement.offset[storage]", (STORAGES, LAW)),
     ("metrics.py", "§4 committed bytes are whole pages", "align_up(extent, page_size) if page_size else extent", "extent", (LAW,)),
-    ("summary.py", "§4 extent > capacity is refused", "if summary.extent_bytes <= summary.capacity_bytes:", "if True:", (LAW,)),
+    ("making/summary.py", "§4 extent > capacity is refused", "if summary.extent_bytes <= summary.capacity_bytes:", "if True:", (LAW,)),
 )  # fmt: skip
 
 HASHES = _in(

@@ -9,10 +9,10 @@ import pytest
 from tests.build import chain, graph, node, tensor
 from tests.plan.examples import chain_plan, views_graph
 from tmmu_core.graph.model import Graph
-from tmmu_core.plan.compare import KINDS, Difference, compare, same_plan
-from tmmu_core.plan.engine import plan_graph
+from tmmu_core.plan.formats.compare import KINDS, Difference, compare, same_plan
+from tmmu_core.plan.formats.trace import read_trace, to_json_lines
+from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.plan.model import Plan
-from tmmu_core.plan.trace import read_trace, to_json_lines
 
 
 def counts(verdict: Any) -> dict[str, int]:

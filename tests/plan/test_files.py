@@ -18,10 +18,10 @@ from tests.plan.examples import chain_plan, ledger_plan, solved, views_graph
 from tests.strategies import Case, plannable_cases
 from tmmu_core.errors import UnreadableInput
 from tmmu_core.graph.model import Graph, Tensor
-from tmmu_core.plan import files
-from tmmu_core.plan.compare import same_plan
-from tmmu_core.plan.engine import plan_graph
-from tmmu_core.plan.instance import plan_problem
+from tmmu_core.plan.formats import files
+from tmmu_core.plan.formats.compare import same_plan
+from tmmu_core.plan.making.engine import plan_graph
+from tmmu_core.plan.making.instance import plan_problem
 from tmmu_core.plan.model import Plan
 from tmmu_core.planners.instances import read_csv
 from tmmu_core.planners.problem import Packing
@@ -204,7 +204,7 @@ def test_a_parquet_file_whose_head_is_not_text_is_refused() -> None:
 
 def test_a_process_that_read_parquet_ends_well() -> None:
     code = (
-        "from tests.plan.examples import chain_plan; from tmmu_core.plan.files import *; "
+        "from tests.plan.examples import chain_plan; from tmmu_core.plan.formats.files import *; "
         "from_parquet(to_parquet(chain_plan()))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

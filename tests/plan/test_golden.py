@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from tests.golden import GOLDEN, TOLD, golden_traces, sample_files
-from tmmu_core.plan.compare import compare
-from tmmu_core.plan.trace import read_trace
+from tmmu_core.plan.formats.compare import compare
+from tmmu_core.plan.formats.trace import read_trace
 
 
 @pytest.mark.parametrize("file", sample_files())

@@ -12,7 +12,7 @@ from tests.plan.examples import chain_plan, ledger_plan, solved, views_graph
 from tests.strategies import Case, plannable_cases
 from tmmu_core.errors import AllocationOverflow
 from tmmu_core.plan import metrics
-from tmmu_core.plan.engine import plan_graph
+from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.plan.metrics import live_bytes_of, live_count_of, storages_of
 from tmmu_core.plan.waste import waste_ledger
 

@@ -7,8 +7,8 @@ from tests.build import chain, graph, node, tensor
 from tmmu_core.errors import ArenaTooSmall, InvalidIrShapes
 from tmmu_core.graph.model import MODES, PRESETS
 from tmmu_core.plan import canonical
-from tmmu_core.plan.engine import plan_graph
-from tmmu_core.plan.ranks import plan_rank, plan_ranks
+from tmmu_core.plan.making.engine import plan_graph
+from tmmu_core.plan.making.ranks import plan_rank, plan_ranks
 from tmmu_core.runtime.shadow import shadow_replay
 
 

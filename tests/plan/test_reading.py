@@ -9,12 +9,12 @@ from tests.plan.examples import chain_plan
 from tmmu_core.errors import TmmuError, UnreadableInput
 from tmmu_core.graph import document, native
 from tmmu_core.graph.model import Graph
-from tmmu_core.plan import files, trace
-from tmmu_core.plan.checkpoint import checkpoint
-from tmmu_core.plan.engine import plan_graph
+from tmmu_core.plan.formats import files, trace
+from tmmu_core.plan.formats.checkpoint import checkpoint
+from tmmu_core.plan.formats.reading import FORMATS, PlainInstance, endings, read_any
+from tmmu_core.plan.formats.trace import Trace
+from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.plan.model import Plan
-from tmmu_core.plan.reading import FORMATS, PlainInstance, endings, read_any
-from tmmu_core.plan.trace import Trace
 
 
 def _checkpoint() -> bytes:

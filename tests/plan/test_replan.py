@@ -11,10 +11,10 @@ from tests.build import node
 from tmmu_core.errors import InvalidIrShapes
 from tmmu_core.graph.model import Dim, Graph, Tensor
 from tmmu_core.plan import canonical
-from tmmu_core.plan.checkpoint import restore
-from tmmu_core.plan.engine import plan_graph
-from tmmu_core.plan.replan import CURVE_POINTS, envelope_hash, peak_over_dim, replan_session, sample_points
-from tmmu_core.plan.trace import read_trace, to_json_lines
+from tmmu_core.plan.formats.checkpoint import restore
+from tmmu_core.plan.formats.trace import read_trace, to_json_lines
+from tmmu_core.plan.making.engine import plan_graph
+from tmmu_core.plan.making.replan import CURVE_POINTS, envelope_hash, peak_over_dim, replan_session, sample_points
 from tmmu_core.runtime.shadow import shadow_replay
 
 

@@ -11,9 +11,9 @@ from tests.plan.examples import chain_plan, ledger_plan, solved, views_graph
 from tests.strategies import Case, plannable_cases
 from tmmu_core.errors import UnreadableInput
 from tmmu_core.graph import document
-from tmmu_core.plan.compare import same_plan
-from tmmu_core.plan.engine import plan_graph
-from tmmu_core.plan.trace import Trace, read_trace, to_cbor_sequence, to_json_lines
+from tmmu_core.plan.formats.compare import same_plan
+from tmmu_core.plan.formats.trace import Trace, read_trace, to_cbor_sequence, to_json_lines
+from tmmu_core.plan.making.engine import plan_graph
 
 
 def lines(trace: bytes) -> list[dict[str, object]]:

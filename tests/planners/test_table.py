@@ -6,7 +6,7 @@ import pytest
 
 from tests.build import graph, node, residual, tensor
 from tmmu_core.errors import ArenaTooSmall, InvalidIrShapes
-from tmmu_core.plan.engine import plan_graph
+from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.planners import PLANNERS
 from tmmu_core.planners.exact import DEFAULT_BUDGET
 from tmmu_core.planners.search import DEFAULT_ITERATIONS

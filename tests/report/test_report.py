@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser
 
-from app import words
 from app.report.build import build_report
 from app.report.figures import MOST_COLUMNS, drawn_steps
+from app.say import words
 from tests.build import chain, residual
 from tests.canvas.plans import FOUR, plan_of
 from tmmu_core.judge.finding import Finding, Verdict
-from tmmu_core.plan.engine import Solution, plan_graph
+from tmmu_core.plan.making.engine import Solution, plan_graph
 from tmmu_core.plan.waste import WasteLedger, waste_ledger
 
 RED = Verdict((Finding("overlap", "error", "a and b share bytes [0, 16) at step 1", "a", "b"),), ("overlap",))

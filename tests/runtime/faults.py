@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tmmu_core.plan.engine import Solution
+from tmmu_core.plan.making.engine import Solution
 from tmmu_core.plan.model import Plan
 
 Fault = Callable[[], Plan]

@@ -11,7 +11,7 @@ from onnx import TensorProto, helper
 from tests.graph.test_onnx_scopes import CASES
 from tests.runtime import faults
 from tmmu_core.errors import UnreadableInput
-from tmmu_core.plan.engine import plan_graph
+from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.runtime.onnx_run import ADD_THE_EXTRA, arena_run, plain_run, runtime
 
 LIGHT = Path(onnx.__file__).parent / "backend/test/data/light"

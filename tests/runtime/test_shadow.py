@@ -10,8 +10,8 @@ from tests.runtime import faults
 from tests.runtime.faults import changed
 from tmmu_core.graph.importers import read_graph_file
 from tmmu_core.graph.model import MODES, PRESETS
-from tmmu_core.plan.engine import plan_graph
-from tmmu_core.plan.instance import plan_problem
+from tmmu_core.plan.making.engine import plan_graph
+from tmmu_core.plan.making.instance import plan_problem
 from tmmu_core.planners import PLANNERS
 from tmmu_core.planners.problem import Packing, Problem
 from tmmu_core.runtime import shadow_memory

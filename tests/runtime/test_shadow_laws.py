@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.runtime import faults
 from tests.strategies import Case, cases, plannable_cases
 from tmmu_core.errors import ContractError
-from tmmu_core.plan.engine import plan_graph
+from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.runtime.shadow import shadow_replay
 
 FEW = settings(max_examples=40, deadline=None)

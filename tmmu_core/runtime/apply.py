@@ -31,7 +31,7 @@ from tmmu_core.runtime import philox
 from tmmu_core.runtime.arena import ArenaHandle, check_base, map_arena
 
 if TYPE_CHECKING:
-    from tmmu_core.plan.engine import Solution
+    from tmmu_core.plan.making.engine import Solution
     from tmmu_core.runtime.commit import TmmuState
 
 I64 = NDArray[np.int64]
@@ -347,12 +347,12 @@ def prepare_memory(
 ) -> Prepared:
     """``PrepareMemory_v2``: plan, apply, commit.
 
-    ``how`` are the arguments of :func:`~tmmu_core.plan.engine.plan_graph`, ``budget`` (the quota, in bytes) among
-    them. A breached quota raises ``AllocationFailure`` before any memory is mapped or written; its diagnostics tell the
-    ledger's new ``allocation_failures``, one more than the count handed in.
+    ``how`` are the arguments of :func:`~tmmu_core.plan.making.engine.plan_graph`, ``budget`` (the quota, in bytes)
+    among them. A breached quota raises ``AllocationFailure`` before any memory is mapped or written; its diagnostics
+    tell the ledger's new ``allocation_failures``, one more than the count handed in.
     """
     # Planning is the engine's matter; whoever only applies plans need not load it.
-    from tmmu_core.plan.engine import plan_graph
+    from tmmu_core.plan.making.engine import plan_graph
     from tmmu_core.runtime.commit import commit_execution
 
     try:

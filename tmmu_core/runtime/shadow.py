@@ -46,7 +46,7 @@ _ZERO, _LOOK, _POISON, _READ, _ZERO_TAKEN, _WRITE, _END = range(7)
 
 
 class Solved(Protocol):
-    """A plan with what it was made from, such as :class:`~tmmu_core.plan.engine.Solution`."""
+    """A plan with what it was made from, such as :class:`~tmmu_core.plan.making.engine.Solution`."""
 
     @property
     def liveness(self) -> Liveness: ...  # noqa: D102

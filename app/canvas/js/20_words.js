@@ -1,4 +1,4 @@
-// How figures are said; the same words as app/words.py (a test holds the two together).
+// How figures are said; the same words as app/say/words.py (a test holds the two together).
 
 const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 

@@ -11,7 +11,7 @@ from tmmu_core.errors import AllocationFailure, ArenaTooSmall
 from tmmu_core.graph.model import Arena
 from tmmu_core.liveness.model import I64
 from tmmu_core.plan import metrics
-from tmmu_core.plan.certificate import certify
+from tmmu_core.plan.making.certificate import certify
 from tmmu_core.plan.model import ArenaSummary
 from tmmu_core.planners import planner_named
 from tmmu_core.planners.problem import Packing, Problem

@@ -20,9 +20,9 @@ from tmmu_core.errors import UnreadableInput
 from tmmu_core.graph import document
 from tmmu_core.liveness.model import Liveness
 from tmmu_core.plan.canonical import H, cbor_canonical, execution_order_hash, logical_address_table, plan_digests
-from tmmu_core.plan.files import HeadDocument, RowDocument, build, head_document
+from tmmu_core.plan.formats.files import HeadDocument, RowDocument, build, head_document
+from tmmu_core.plan.formats.trace import told_metrics
 from tmmu_core.plan.model import Plan
-from tmmu_core.plan.trace import told_metrics
 
 CHECKPOINT_SCHEMA = "tmmu_checkpoint/1"
 HASHES = (

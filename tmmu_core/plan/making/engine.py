@@ -20,12 +20,12 @@ from tmmu_core.liveness.analyse import analyse
 from tmmu_core.liveness.model import Liveness, Timeline
 from tmmu_core.liveness.timeline import build_timeline, default_mode, default_preset
 from tmmu_core.plan import canonical, metrics
-from tmmu_core.plan.assemble import assemble
-from tmmu_core.plan.memories import spread_over_memories
+from tmmu_core.plan.making.assemble import assemble
+from tmmu_core.plan.making.memories import spread_over_memories
+from tmmu_core.plan.making.problems import arena_problems
+from tmmu_core.plan.making.rows import as_used, plan_columns
+from tmmu_core.plan.making.summary import check_budget, check_capacity, summarise
 from tmmu_core.plan.model import Plan
-from tmmu_core.plan.problems import arena_problems
-from tmmu_core.plan.rows import as_used, plan_columns
-from tmmu_core.plan.summary import check_budget, check_capacity, summarise
 from tmmu_core.planners import PLANNERS, PlannerEntry, planner_named
 from tmmu_core.planners.problem import Packing, Problem, Progress
 

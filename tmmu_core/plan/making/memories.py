@@ -13,8 +13,8 @@ from tmmu_core.graph.dtypes import itemsize
 from tmmu_core.graph.model import DEFAULT_ARENAS, Arena, ArenaConfig
 from tmmu_core.liveness.analyse import analyse
 from tmmu_core.liveness.model import Liveness, Timeline
-from tmmu_core.plan.problems import arena_problems
-from tmmu_core.plan.rows import without_handoffs
+from tmmu_core.plan.making.problems import arena_problems
+from tmmu_core.plan.making.rows import without_handoffs
 from tmmu_core.planners.helia import Facts, Memory, Platform, Region, Residency, place, read_platform
 from tmmu_core.planners.problem import Packing, Problem
 

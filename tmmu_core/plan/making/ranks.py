@@ -24,7 +24,7 @@ from tmmu_core.graph.sharding import Sharding, ShardSpec, check_world, local_gra
 from tmmu_core.liveness.model import Timeline
 from tmmu_core.liveness.timeline import build_timeline, default_mode, default_preset
 from tmmu_core.plan import canonical
-from tmmu_core.plan.engine import Solution, plan_graph
+from tmmu_core.plan.making.engine import Solution, plan_graph
 from tmmu_core.plan.model import Plan
 from tmmu_core.planners.problem import Progress
 

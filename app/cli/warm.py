@@ -1,4 +1,4 @@
-"""Compile what is compiled on first use, once: ``python -m app.warm``. Its machine code is kept beside the sources.
+"""Compile what is compiled on first use, once: ``python -m app.cli.warm``. Its machine code is kept beside the sources.
 
 The searches, the waste ledger and the replay of a large plan have loops in numba. The first one to press "Best plan"
 would wait for the compiler; ``make explore`` has it done while it installs.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from tmmu_core.graph.model import Graph, Node, Tensor
-from tmmu_core.plan.engine import plan_graph
+from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.plan.waste import waste_ledger
 from tmmu_core.planners import PLANNERS
 from tmmu_core.planners.problem import Problem

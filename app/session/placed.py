@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import streamlit as st
 
-from app import words
-from app.slots import has_slots
-from app.work import Shown
+from app.say import words
+from app.say.slots import has_slots
+from app.session.planning import Shown
 from tmmu_core.plan.metrics import PlanStorages, arena_number, storages_of
 
 

@@ -6,7 +6,7 @@ import re
 from functools import cache
 from pathlib import Path
 
-PATH = Path(__file__).resolve().parents[1] / "docs" / "glossary.md"
+PATH = Path(__file__).resolve().parents[2] / "docs" / "glossary.md"
 _ENTRY = re.compile(r"^\s*(?:[-*|]\s*)?\*\*(?P<term>[^*]+?)\*\*\s*(?:\([^)]*\))?\s*(?:[-—–:|.]\s*)?(?P<text>.*)$")
 
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from app import words
-from app.markup import PERSISTENT_COLOUR, ROLE_COLOURS, bound_of, definition_list, esc
-from app.slots import NONE, has_slots
+from app.say import words
+from app.say.markup import PERSISTENT_COLOUR, ROLE_COLOURS, bound_of, definition_list, esc
+from app.say.slots import NONE, has_slots
 from tmmu_core.liveness.why import REFUSAL_WORDS, Event, Explanation, explain
-from tmmu_core.plan.engine import Solution
+from tmmu_core.plan.making.engine import Solution
 from tmmu_core.plan.model import ArenaSummary, Plan
 
 MOST_AT_PEAK = 12

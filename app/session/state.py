@@ -10,7 +10,7 @@ from typing import Any
 
 import streamlit as st
 
-from app.choice import Choice, from_query, to_query
+from app.session.choice import Choice, from_query, to_query
 
 _CHOICE, _GOOD, _REFUSALS, _EPOCH = "tmmu.choice", "tmmu.good", "tmmu.refusals", "tmmu.epoch"
 _LINK, _ASIDE, _BROUGHT = "tmmu.link", "tmmu.aside", "tmmu.brought"

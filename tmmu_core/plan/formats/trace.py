@@ -26,7 +26,7 @@ import msgspec
 
 from tmmu_core.errors import UnreadableInput
 from tmmu_core.graph import document
-from tmmu_core.plan.files import HandoffDocument, HeadDocument, RowDocument, arena_document, build
+from tmmu_core.plan.formats.files import HandoffDocument, HeadDocument, RowDocument, arena_document, build
 from tmmu_core.plan.metrics import storages_of
 from tmmu_core.plan.model import PLAN_SCHEMA, ArenaSummary, Plan
 

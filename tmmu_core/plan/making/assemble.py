@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from tmmu_core.plan import canonical, metrics
+from tmmu_core.plan.making.rows import PlanColumns
 from tmmu_core.plan.model import ArenaSummary, Plan
-from tmmu_core.plan.rows import PlanColumns
 
 
 def assemble(

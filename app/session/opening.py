@@ -14,12 +14,12 @@ import streamlit as st
 
 from tmmu_core.errors import ArenaTooSmall, TmmuError, UnreadableInput
 from tmmu_core.graph.model import PERSISTENT_ROLES, Graph
+from tmmu_core.plan.formats.reading import read_any
+from tmmu_core.plan.formats.trace import Trace
 from tmmu_core.plan.model import Plan
-from tmmu_core.plan.reading import read_any
-from tmmu_core.plan.trace import Trace
 from tmmu_core.planners.problem import Packing, Problem
 
-SAMPLES = Path(__file__).resolve().parents[1] / "sample_graphs"
+SAMPLES = Path(__file__).resolve().parents[2] / "sample_graphs"
 
 
 @dataclass(frozen=True)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.choice import Choice
-from app.jobs import Job
-from app.opening import open_source
-from app.work import desk, how_to_plan, ranks_key, spelled_out
-from app.worlds import MOST_RANKS, spec_of
+from app.session.choice import Choice
+from app.session.jobs import Job
+from app.session.opening import open_source
+from app.session.planning import desk, how_to_plan, ranks_key, spelled_out
+from app.session.worlds import MOST_RANKS, spec_of
 from tmmu_core.errors import TmmuError
 from tmmu_core.graph.model import Graph
 from tmmu_core.graph.sharding import read_spec
-from tmmu_core.plan.ranks import RankPlans, plan_ranks
-from tmmu_core.plan.replan import DimCurve, PlanAt, ReplanLog, peak_over_dim, replan_session
+from tmmu_core.plan.making.ranks import RankPlans, plan_ranks
+from tmmu_core.plan.making.replan import DimCurve, PlanAt, ReplanLog, peak_over_dim, replan_session
 from tmmu_core.planners.problem import Progress
 
 

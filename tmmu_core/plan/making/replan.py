@@ -33,8 +33,8 @@ from tmmu_core.graph.arenas import as_given
 from tmmu_core.graph.model import Dim, Graph
 from tmmu_core.liveness.timeline import default_mode
 from tmmu_core.plan import canonical
-from tmmu_core.plan.checkpoint import checkpoint
-from tmmu_core.plan.engine import Solution, plan_graph
+from tmmu_core.plan.formats.checkpoint import checkpoint
+from tmmu_core.plan.making.engine import Solution, plan_graph
 from tmmu_core.planners.problem import Progress
 
 I64 = NDArray[np.int64]
@@ -79,7 +79,7 @@ class ReplanLog:
     graph: Graph
     iterations: tuple[Iteration, ...]
     replans: tuple[dict[str, Any], ...]
-    """Trace records, for :func:`tmmu_core.plan.trace.records`."""
+    """Trace records, for :func:`tmmu_core.plan.formats.trace.records`."""
     plans: int
     """How many plans were made; the others came from the cache."""
     aborted: ContractError | None = None

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from app import words
+from app.say import words
 from tmmu_core.graph.model import MODES, PRESETS
 
 FIRST_SAMPLE = "sample:resnet50"

@@ -6,7 +6,7 @@ compiler refuses a header that was edited or cut. Both files are C11 and warning
 
 from __future__ import annotations
 
-from tmmu_core.plan.render import RenderArena, RenderMemoryPlan, identifier
+from tmmu_core.plan.formats.render import RenderArena, RenderMemoryPlan, identifier
 
 
 def c_header(render: RenderMemoryPlan) -> str:

@@ -9,13 +9,14 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from app import repeat, words
-from app.work import Shown
+from app.say import words
+from app.session import repeat
+from app.session.planning import Shown
 from tmmu_core.graph import native
-from tmmu_core.plan import checkpoint, files, trace
+from tmmu_core.plan.formats import checkpoint, files, trace
+from tmmu_core.plan.formats.render import RenderMemoryPlan, build_render_plan, residency
+from tmmu_core.plan.formats.render_c import c_header, c_prefix, c_source
 from tmmu_core.plan.model import Plan
-from tmmu_core.plan.render import RenderMemoryPlan, build_render_plan, residency
-from tmmu_core.plan.render_c import c_header, c_prefix, c_source
 
 
 def address(here: str, query: dict[str, str]) -> str:

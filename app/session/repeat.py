@@ -6,11 +6,11 @@ import json
 import shlex
 from typing import Any
 
-from app import words
-from app.choice import arena_config, has_defaults, options_of
-from app.opening import SAMPLES, sample_named, shelf
-from app.work import Shown, arenas_in_use
-from tmmu_core.plan.instance import GIVEN
+from app.say import words
+from app.session.choice import arena_config, has_defaults, options_of
+from app.session.opening import SAMPLES, sample_named, shelf
+from app.session.planning import Shown, arenas_in_use
+from tmmu_core.plan.making.instance import GIVEN
 from tmmu_core.plan.model import Plan
 
 ARENAS, SHARDS = "arenas.json", "shards.json"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tmmu_core.plan.instance import GIVEN
+from tmmu_core.plan.making.instance import GIVEN
 from tmmu_core.plan.model import Plan
 from tmmu_core.planners import PLANNERS
 

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from app import words
-from app.refused import nearest, others
-from app.slots import NONE, WHY
+from app.say import words
+from app.say.refused import nearest, others
+from app.say.slots import NONE, WHY
 from tmmu_core.plan.metrics import fragmentation_ratio, reuse_ratio
 from tmmu_core.plan.model import ArenaSummary
 

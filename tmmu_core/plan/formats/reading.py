@@ -16,9 +16,9 @@ from tmmu_core.errors import UnreadableInput
 from tmmu_core.graph import document
 from tmmu_core.graph.importers import READERS, xla
 from tmmu_core.graph.model import Graph
-from tmmu_core.plan import checkpoint, files, trace
+from tmmu_core.plan.formats import checkpoint, files, trace
+from tmmu_core.plan.formats.trace import Trace
 from tmmu_core.plan.model import PLAN_SCHEMA, Plan
-from tmmu_core.plan.trace import Trace
 from tmmu_core.planners import instances
 from tmmu_core.planners.problem import Packing, Problem
 

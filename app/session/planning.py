@@ -13,19 +13,19 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
-from app.choice import Choice, arena_config, declared_of, has_defaults, options_of
-from app.jobs import Desk, Job
-from app.judging import Judgement, judge_politely
-from app.opening import Opened, card_of, content_of, lacks_arenas, open_source, shelf
-from app.worlds import spec_of
+from app.session.choice import Choice, arena_config, declared_of, has_defaults, options_of
+from app.session.jobs import Desk, Job
+from app.session.judging import Judgement, judge_politely
+from app.session.opening import Opened, card_of, content_of, lacks_arenas, open_source, shelf
+from app.session.worlds import spec_of
 from tmmu_core.errors import ArenaTooSmall, TmmuError
 from tmmu_core.graph.model import Graph
 from tmmu_core.liveness.timeline import default_mode, default_preset
-from tmmu_core.plan.compare import Comparison, compare
-from tmmu_core.plan.engine import Solution, plan_graph
-from tmmu_core.plan.instance import GIVEN, plan_problem
+from tmmu_core.plan.formats.compare import Comparison, compare
+from tmmu_core.plan.making.engine import Solution, plan_graph
+from tmmu_core.plan.making.instance import GIVEN, plan_problem
+from tmmu_core.plan.making.ranks import RankPlans, plan_rank
 from tmmu_core.plan.model import Plan
-from tmmu_core.plan.ranks import RankPlans, plan_rank
 from tmmu_core.planners import PLANNERS
 from tmmu_core.planners.problem import Problem, Progress
 from tmmu_core.runtime.shadow import ShadowVerdict, shadow_replay

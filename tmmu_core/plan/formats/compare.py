@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tmmu_core.plan.formats.trace import METRIC_SCHEMA, TRACE_SCHEMA, Trace, told_metrics
 from tmmu_core.plan.metrics import exact_sum
 from tmmu_core.plan.model import ArenaSummary, Plan, TensorRow
-from tmmu_core.plan.trace import METRIC_SCHEMA, TRACE_SCHEMA, Trace, told_metrics
 
 I64 = NDArray[np.int64]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tmmu_core.graph.importers import READERS
-from tmmu_core.plan.reading import FORMATS
+from tmmu_core.plan.formats.reading import FORMATS
 
 Tried = Sequence[tuple[str, str]]
 """``(reader, reason)``, in the order in which they were asked."""

@@ -11,10 +11,10 @@ import numpy as np
 from tmmu_core.errors import InvalidIrShapes
 from tmmu_core.graph.model import Arena
 from tmmu_core.plan import canonical
-from tmmu_core.plan.assemble import assemble
+from tmmu_core.plan.making.assemble import assemble
+from tmmu_core.plan.making.rows import PlanColumns, numbered_by_offset, storage_numbers
+from tmmu_core.plan.making.summary import check_capacity, summarise
 from tmmu_core.plan.model import Plan
-from tmmu_core.plan.rows import PlanColumns, numbered_by_offset, storage_numbers
-from tmmu_core.plan.summary import check_capacity, summarise
 from tmmu_core.planners import planner_named
 from tmmu_core.planners.problem import Packing, Problem, Progress
 from tmmu_core.planners.slots import slot_sizes

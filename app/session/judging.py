@@ -1,4 +1,4 @@
-"""The judge in a process of its own: ``python -m app.judging`` reads a pickled question and writes a pickled answer.
+"""The judge in a process of its own: ``python -m app.session.judging`` reads a pickled question, writes its answer.
 
 The judge is plain Python and takes its time on a large plan. In a thread of the server it would take turns with every
 click, so large plans are judged outside, politely. Both ends of the pipe are this file.
@@ -17,8 +17,8 @@ from tmmu_core.graph.model import Graph
 from tmmu_core.judge.finding import Verdict
 from tmmu_core.judge.lint import lint_verdict
 from tmmu_core.judge.verifier import verify_plan
+from tmmu_core.plan.formats.reading import read_any
 from tmmu_core.plan.model import Plan
-from tmmu_core.plan.reading import read_any
 
 OUTSIDE_FROM = 5_000
 """Tensors from which a plan is judged outside; below, starting a process takes longer than judging."""
@@ -55,7 +55,9 @@ def judge_politely(
         return judge(plan, graph, dims, cut_from)
     asked = (plan, graph if file is None else file, dims, cut_from)
     question = pickle.dumps(asked, protocol=pickle.HIGHEST_PROTOCOL)
-    told = subprocess.run([sys.executable, "-m", "app.judging"], input=question, capture_output=True, check=False)
+    told = subprocess.run(
+        [sys.executable, "-m", "app.session.judging"], input=question, capture_output=True, check=False
+    )
     assert told.returncode == 0, told.stderr.decode(errors="replace")
     answer = pickle.loads(told.stdout)
     assert isinstance(answer, Judgement)
@@ -69,7 +71,7 @@ def main() -> None:
     if isinstance(graph, tuple):
         graph = read_any(*graph)
     # As a script this file is ``__main__``; the answer must name the module that the asker knows.
-    from app import judging
+    from app.session import judging
 
     sys.stdout.buffer.write(pickle.dumps(judging.judge(plan, graph, dims, cut_from), protocol=pickle.HIGHEST_PROTOCOL))
 

@@ -1,0 +1,1 @@
+"""What one person has opened and chosen, and the work under way for it."""
