@@ -12,7 +12,7 @@ from typing import Any
 
 from tmmu_core.fit.moves import Cost, Move
 from tmmu_core.graph.model import Arena, Graph
-from tmmu_core.plan.engine import Solution, plan_graph
+from tmmu_core.plan.making.engine import Solution, plan_graph
 from tmmu_core.plan.model import Plan
 
 OFFLOAD_ARENA = "offload"
