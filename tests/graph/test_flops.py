@@ -1,0 +1,174 @@
+"""What operators cost, from their names and shapes."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.golden import SAMPLES
+from tmmu_core.graph.flops import Flops, graph_flops, operations, plain_name
+from tmmu_core.graph.importers import read_graph_file
+from tmmu_core.graph.index import index_graph
+from tmmu_core.graph.model import Graph, Node, Tensor
+
+Shape = tuple[int, ...]
+
+
+def total(instr: str, inputs: list[Shape], outputs: list[Shape]) -> int:
+    found = operations(instr, tuple(inputs), tuple(outputs))
+    assert found is not None
+    return found.total
+
+
+@pytest.mark.parametrize(
+    ("instr", "inputs", "outputs", "expected"),
+    [
+        # 2·M·K·N, in every spelling; a bias is one addition for each element.
+        ("mm", [(2, 3), (3, 5)], [(2, 5)], 2 * 2 * 3 * 5),
+        ("MatMul", [(7, 2, 3), (3, 5)], [(7, 2, 5)], 2 * 7 * 2 * 3 * 5),
+        ("MATMUL", [(32, 256), (32, 10)], [(256, 10)], 2 * 256 * 32 * 10),  # transposed, as a native file stores it
+        ("addmm", [(5,), (2, 3), (3, 5)], [(2, 5)], 2 * 2 * 3 * 5 + 10),
+        ("Gemm", [(2, 3), (5, 3), (5,)], [(2, 5)], 2 * 2 * 3 * 5 + 10),
+        ("FULLY_CONNECTED", [(2, 3), (5, 3), (5,)], [(2, 5)], 2 * 2 * 3 * 5 + 10),
+        ("bmm", [(4, 2, 3), (4, 3, 5)], [(4, 2, 5)], 2 * 4 * 2 * 3 * 5),
+        # 2 · (a filter's elements) for each element of the result.
+        ("Conv", [(1, 3, 8, 8), (4, 3, 3, 3)], [(1, 4, 8, 8)], 2 * 27 * 256),
+        ("convolution", [(1, 8, 8, 8), (8, 1, 3, 3)], [(1, 8, 8, 8)], 2 * 9 * 512),  # depth-wise: 8 groups
+        ("CONV_2D", [(1, 8, 8, 3), (4, 3, 3, 3), (4,)], [(1, 8, 8, 4)], 2 * 27 * 256 + 256),
+        ("DEPTHWISE_CONV_2D", [(1, 8, 8, 4), (1, 3, 3, 4), (4,)], [(1, 8, 8, 4)], 2 * 9 * 256 + 256),
+        ("DEPTHWISE_CONV", [(1, 4, 8, 8), (4, 1, 3, 3)], [(1, 4, 8, 8)], 2 * 9 * 256),
+        # One, a few, or none for each element.
+        ("add.Tensor", [(4, 5), (5,)], [(4, 5)], 20),
+        ("Sum", [(4,), (4,), (4,)], [(4,)], 8),
+        ("sum.dim_IntList", [(4, 5)], [(4, 1)], 20),
+        ("_softmax", [(4, 5)], [(4, 5)], 100),
+        ("Transpose", [(4, 5)], [(5, 4)], 0),
+        ("view", [(4, 5)], [(20,)], 0),
+        ("com.microsoft::Gelu", [(4,)], [(4,)], 32),
+        ("LSTM", [(3, 2, 5), (1, 16, 5), (1, 16, 4)], [(3, 1, 2, 4)], 2 * 6 * (80 + 64) + 4 * 6 * 16),
+    ],
+)
+def test_an_operator_costs_what_its_formula_says(
+    instr: str, inputs: list[Shape], outputs: list[Shape], expected: int
+) -> None:
+    assert total(instr, inputs, outputs) == expected
+
+
+# Each figure is PyTorch's own (2.13.0, torch.utils.flop_counter): of FlopCounterMode over the forward and backward
+# pass of a module, whose contractions are listed as aten runs them; attention by its sdpa_flop_count and
+# sdpa_backward_flop_count, since FlopCounterMode passes over the kernel of CPUs.
+PYTORCH: dict[str, tuple[list[tuple[str, list[Shape], list[Shape]]], int]] = {
+    "Linear(64, 128), GELU, Linear(128, 10) on 32 rows": (
+        [
+            ("addmm", [(128,), (32, 64), (64, 128)], [(32, 128)]),
+            ("addmm", [(10,), (32, 128), (128, 10)], [(32, 10)]),
+            ("mm", [(32, 10), (10, 128)], [(32, 128)]),
+            ("mm", [(10, 32), (32, 128)], [(10, 128)]),
+            ("mm", [(32, 128), (128, 64)], [(32, 64)]),
+            ("mm", [(128, 32), (32, 64)], [(128, 64)]),
+        ],
+        1_818_624,
+    ),
+    "Conv2d(3, 8, 3, stride 2), ConvTranspose2d(8, 4, 3, stride 2) on 2 × 33²": (
+        [
+            ("convolution", [(2, 3, 33, 33), (8, 3, 3, 3), (8,)], [(2, 8, 16, 16)]),
+            ("convolution", [(2, 8, 16, 16), (8, 4, 3, 3), (4,)], [(2, 4, 33, 33)]),
+            (
+                "convolution_backward",
+                [(2, 4, 33, 33), (2, 8, 16, 16), (8, 4, 3, 3)],
+                [(2, 8, 16, 16), (8, 4, 3, 3), (4,)],
+            ),
+            ("convolution_backward", [(2, 8, 16, 16), (2, 3, 33, 33), (8, 3, 3, 3)], [(8, 3, 3, 3), (8,)]),
+        ],
+        1_327_104,
+    ),
+    "scaled_dot_product_attention, 2 × 4 heads, 32 queries, 48 keys of 16": (
+        [("_scaled_dot_product_flash_attention", [(2, 4, 32, 16), (2, 4, 48, 16), (2, 4, 48, 16)], [(2, 4, 32, 16)])],
+        786_432,
+    ),
+    "the same, backward": (
+        [
+            (
+                "_scaled_dot_product_flash_attention_backward",
+                [(2, 4, 32, 16), (2, 4, 32, 16), (2, 4, 48, 16), (2, 4, 48, 16)],
+                [(2, 4, 32, 16), (2, 4, 48, 16), (2, 4, 48, 16)],
+            )
+        ],
+        1_966_080,
+    ),
+}
+
+
+@pytest.mark.parametrize("module", PYTORCH)
+def test_contractions_are_counted_as_pytorch_counts_them(module: str) -> None:
+    calls, expected = PYTORCH[module]
+    found = [operations(instr, tuple(inputs), tuple(outputs)) for instr, inputs, outputs in calls]
+    assert sum(each.contraction for each in found if each) == expected
+
+
+def test_a_grouped_convolution_backward_costs_twice_its_forward() -> None:
+    # Where FlopCounterMode counts the weights' gradient once for every group.
+    forward = operations("convolution", ((2, 8, 16, 16), (16, 2, 3, 3)), ((2, 16, 14, 14),))
+    backward = operations(
+        "convolution_backward", ((2, 16, 14, 14), (2, 8, 16, 16), (16, 2, 3, 3)), ((2, 8, 16, 16), (16, 2, 3, 3))
+    )
+    assert forward is not None
+    assert backward == Flops(2 * forward.contraction)
+
+
+@pytest.mark.parametrize(
+    ("instr", "inputs", "outputs"),
+    [
+        ("FrobnicateV2", [(4,)], [(4,)]),  # no formula
+        ("Conv", [(1, 3, 8, 8)], [(1, 4, 8, 8)]),  # no weights
+        ("mm", [(2, 3), (4, 5)], [(2, 5)]),  # shapes that are no product
+        ("add", [(2,)], []),  # nothing is written
+    ],
+)
+def test_what_no_formula_fits_is_unknown_and_never_nothing(
+    instr: str, inputs: list[Shape], outputs: list[Shape]
+) -> None:
+    assert operations(instr, tuple(inputs), tuple(outputs)) is None
+
+
+def test_a_graph_names_the_operators_it_cannot_count() -> None:
+    graph = Graph(
+        tensors=tuple(Tensor(name, (4,)) for name in "xab"),
+        nodes=(Node("n", "Relu", ("x",), ("a",)), Node("m", "Frobnicate", ("a",), ("b",))),
+        inputs=("x",),
+        outputs=("b",),
+    )
+    found = graph_flops(index_graph(graph))
+    assert (found.total, dict(found.unknown), found.of_node[1]) == (4, {"Frobnicate": 1}, None)
+
+
+def test_sizes_past_64_bits_are_counted_exactly() -> None:
+    side = 2**40
+    assert total("mm", [(side, side), (side, side)], [(side, side)]) == 2 * side**3
+
+
+@pytest.mark.parametrize(
+    ("sample", "published"),
+    [
+        ("resnet50.tmmu.json.gz", 4_089_184_256),  # 4.09 G multiply-adds at 224² (torchvision's page)
+        ("vgg19.tmmu.json.gz", 19_632_062_464),  # 19.63 G, likewise
+        ("mobilenet_v1.tmmu.json", 568_741_376),  # 569 M (Howard and others 2017, table 4), 1,001 classes
+    ],
+)
+def test_published_networks_cost_what_is_published(sample: str, published: int) -> None:
+    found = graph_flops(index_graph(read_graph_file(SAMPLES / sample)))
+    assert found.contraction == 2 * published
+
+
+def test_a_training_step_of_llama_costs_six_operations_a_parameter_and_token_and_its_attention() -> None:
+    found = graph_flops(index_graph(read_graph_file(SAMPLES / "llama3_8b_train_b1_s2048.tmmu.cbor.gz")))
+    parameters_in_products = 8_030_261_248 - 128_256 * 4096 - 65 * 4096  # the embedding and the norms multiply nothing
+    attention = 6 * 2 * 32 * 2048 * 2048 * 4096  # layers, q·kᵀ and its product with v, thrice
+    assert found.contraction == 6 * parameters_in_products * 2048 + attention
+    assert found.unknown == {}
+
+
+def test_names_are_plain() -> None:
+    assert [plain_name(name) for name in ("add.Tensor", "ai.onnx::Add", "ADD", "add_", "_to_copy")] == [
+        *["add"] * 4,
+        "tocopy",
+    ]

@@ -1,0 +1,439 @@
+"""What operators cost: floating-point operations from an operator's name and the shapes of its operands alone.
+
+``FORMULAS`` is the one table, for the names of ONNX, PyTorch's aten, TensorFlow Lite and the native samples. Names are
+looked up without case, underscores and overload: ``add.Tensor``, ``Add`` and ``ADD`` are ``add``.
+
+A multiplication and an addition of a contraction (matrix products, convolutions, attention) are two operations. Of
+everything else each arithmetic operation, comparison or elementary function (``exp``, ``tanh`` …) on an element is one.
+Moving bytes (views, copies, gathers, casts) is none. What no formula knows, or whose shapes do not fit its formula, is
+unknown and is named; it is never counted as 0. All figures are integers of any size.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import isqrt, prod
+
+from tmmu_core.graph.index import GraphIndex
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Flops:
+    """Operations of one node."""
+
+    contraction: int = 0
+    """Multiplications and additions of matrix products, convolutions and attention."""
+    elementwise: int = 0
+    """All others."""
+
+    @property
+    def total(self) -> int:
+        """Both together."""
+        return self.contraction + self.elementwise
+
+
+@dataclass(frozen=True)
+class Call:
+    """The shapes that a node reads and writes."""
+
+    inputs: tuple[Shape, ...]
+    outputs: tuple[Shape, ...]
+
+    @property
+    def result(self) -> int:
+        """Elements of the first output."""
+        return prod(self.outputs[0])
+
+    @property
+    def operand(self) -> int:
+        """Elements of the first input."""
+        return prod(self.inputs[0])
+
+
+Formula = Callable[[Call], Flops | None]
+"""Shapes → operations; ``None``, or an ``IndexError`` for an operand that is not there: unknown."""
+
+
+def operations(instr: str, inputs: tuple[Shape, ...], outputs: tuple[Shape, ...]) -> Flops | None:
+    """Operations of ``instr`` on operands of these shapes; ``None`` where they are not known."""
+    formula = FORMULAS.get(plain_name(instr))
+    if formula is None:
+        return None
+    try:
+        return formula(Call(inputs, outputs))
+    except IndexError:
+        return None
+
+
+def plain_name(instr: str) -> str:
+    """``instr`` as the table spells it: no domain, no overload, no case, no underscores."""
+    name = instr.rpartition("::")[2].partition(".")[0]
+    return name.replace("_", "").lower()
+
+
+@dataclass(frozen=True)
+class GraphFlops:
+    """Operations of a whole graph, node by node."""
+
+    of_node: tuple[Flops | None, ...]
+    """Parallel to ``Graph.nodes``; ``None`` where they are not known."""
+    unknown: Mapping[str, int]
+    """Operator that is not known → how many nodes run it, by name."""
+
+    @property
+    def total(self) -> int:
+        """Operations of all nodes that are known."""
+        return sum(each.total for each in self.of_node if each is not None)
+
+    @property
+    def contraction(self) -> int:
+        """Those of matrix products, convolutions and attention."""
+        return sum(each.contraction for each in self.of_node if each is not None)
+
+
+def graph_flops(index: GraphIndex) -> GraphFlops:
+    """Operations of every node of a graph at the dims' chosen point, each node once: O(nodes + operands).
+
+    How often a loop runs is in no graph, so its opening and closing nodes are unknown, and its body counts once.
+    """
+    known: dict[tuple[str, tuple[Shape, ...], tuple[Shape, ...]], Flops | None] = {}
+    found: list[Flops | None] = []
+    unknown: Counter[str] = Counter()
+    shapes = index.shapes
+    for k, node in enumerate(index.graph.nodes):
+        key = (
+            node.instr,
+            tuple([shapes[i] for i in index.inputs_of(k).tolist()]),
+            tuple([shapes[i] for i in index.outputs_of(k).tolist()]),
+        )
+        if key not in known:
+            known[key] = operations(*key)
+        found.append(known[key])
+        if known[key] is None:
+            unknown[node.instr] += 1
+    return GraphFlops(tuple(found), dict(sorted(unknown.items())))
+
+
+# -- formulas ----------------------------------------------------------------------------------------------------------
+
+
+def _each(count: int) -> Formula:
+    """``count`` operations for every element of the first output."""
+    return lambda call: Flops(elementwise=count * call.result)
+
+
+def _read(count: int) -> Formula:
+    """``count`` operations for every element of the first input: reductions, losses, norms taken back."""
+    return lambda call: Flops(elementwise=count * call.operand)
+
+
+def _nothing(call: Call) -> Flops:
+    """Bytes are moved, or not even that."""
+    return Flops()
+
+
+def _fold(call: Call) -> Flops:
+    """``Sum``, ``Max`` …: of several inputs element by element, or of one along axes."""
+    widest = max(map(prod, call.inputs))
+    if call.result >= widest:
+        return Flops(elementwise=max(1, len(call.inputs) - 1) * call.result)
+    return Flops(elementwise=call.operand)
+
+
+def _select(call: Call) -> Flops:
+    """One of two by a mask; PyTorch's is a view of one index."""
+    return Flops(elementwise=call.result if len(call.inputs) > 2 else 0)
+
+
+def _dropout(call: Call) -> Flops:
+    """With its mask where it trains; else its input as it is."""
+    return Flops(elementwise=2 * call.result if len(call.outputs) > 1 else 0)
+
+
+def _matmul(call: Call, left: int = 0, added: int = 0) -> Flops | None:
+    """[…, M, K] · […, K, N]: 2·K for every element of the result; a single axis is a vector."""
+    a, b = call.inputs[left], call.inputs[left + 1]
+    depth = a[-1] if a and b and a[-1] == b[max(0, len(b) - 2)] else 0
+    if not depth and len(a) == len(b) == 2 and call.result:
+        # A format may name a transposed operand by its stored shape: M·K · K·N / (M·N) tells K² all the same.
+        depth = isqrt(prod(a) * prod(b) // call.result)
+        depth = depth if depth**2 * call.result == prod(a) * prod(b) and depth in a and depth in b else 0
+    return Flops(2 * depth * call.result, added * call.result) if depth or not call.result else None
+
+
+def _addmm(call: Call) -> Flops | None:
+    """C + A · B, as aten orders them."""
+    return _matmul(call, left=1, added=1)
+
+
+def _addbmm(call: Call) -> Flops | None:
+    """C + the sum of a batch of products."""
+    a = call.inputs[1]
+    return Flops(2 * prod(a) * call.inputs[2][-1], call.result)
+
+
+def _dense(call: Call) -> Flops | None:
+    """Gemm, linear, fully connected: each element of the result reads a row of K, transposed or not; then the bias."""
+    rows, weights = call.operand, call.inputs[1]
+    if not call.result or not call.outputs[0] or not weights:
+        return None if call.result else Flops()
+    wide = call.outputs[0][-1]
+    if prod(weights) % wide:
+        return None
+    depth = prod(weights) // wide
+    if rows * wide != call.result * depth:
+        return None
+    return Flops(2 * depth * call.result, call.result if len(call.inputs) > 2 else 0)
+
+
+def _convolution(call: Call, at: int = 1) -> Flops | None:
+    """Weights [O, I/groups, k…] or [O, k…, I]: 2 · numel(weights) / O for each element of the result, then the bias.
+
+    Transposed, weights [I, O/groups, k…]: 2 · numel(weights) / I for each element of the input. Which one it is the
+    shapes tell: channels of the result that are not the weights' first axis, or a result wider than its input.
+    """
+    x, w, y = call.inputs[0], call.inputs[at], call.outputs[0]
+    if len(w) < 3 or len(x) != len(w) or len(y) != len(w):
+        return None
+    bias = call.result if len(call.inputs) > at + 1 else 0
+    if y[1] == w[0] and not all(after > before for after, before in zip(y[2:], x[2:], strict=True)):
+        return Flops(2 * prod(w[1:]) * call.result, bias)
+    if x[1] == w[0]:
+        return Flops(2 * prod(w[1:]) * call.operand, bias)
+    return Flops(2 * prod(w[1:]) * call.result, bias) if y[1] == w[0] else None
+
+
+def _convolution_of_tflite(call: Call) -> Flops | None:
+    """NHWC, weights [O, kh, kw, I/groups]."""
+    w, y = call.inputs[1], call.outputs[0]
+    if len(w) < 3 or y[-1] != w[0]:
+        return None
+    return Flops(2 * prod(w[1:]) * call.result, call.result if len(call.inputs) > 2 else 0)
+
+
+def _depthwise(call: Call) -> Flops | None:
+    """One filter a channel: [C, 1, kh, kw], or TensorFlow Lite's [1, kh, kw, C]."""
+    w = call.inputs[1]
+    if len(w) < 3:
+        return None
+    window = prod(w[1:-1]) if w[0] == 1 and w[-1] == call.outputs[0][-1] else prod(w[1:])
+    return Flops(2 * window * call.result, call.result if len(call.inputs) > 2 else 0)
+
+
+def _transposed(call: Call) -> Flops | None:
+    """ONNX: [I, O/groups, k…], each element of the input meets all of its channel's."""
+    w = call.inputs[1]
+    if len(w) < 3 or call.inputs[0][1] != w[0]:
+        return None
+    return Flops(2 * prod(w[1:]) * call.operand, call.result if len(call.inputs) > 2 else 0)
+
+
+def _transposed_of_tflite(call: Call) -> Flops | None:
+    """Inputs are the result's shape, weights [O, kh, kw, I], and the values."""
+    w, x = call.inputs[1], call.inputs[2]
+    if len(w) < 3 or x[-1] != w[-1]:
+        return None
+    return Flops(2 * prod(w[:-1]) * prod(x))
+
+
+def _convolution_backward(call: Call) -> Flops | None:
+    """(gradient, input, weights) → of input and weights what is asked for: as forward for each; the bias' sum."""
+    gradient, x, w = call.inputs[:3]
+    forward = _convolution(Call((x, w), (gradient,)))
+    if forward is None:
+        return None
+    products = sum(1 for made in call.outputs if len(made) == len(w))
+    bias = prod(gradient) if any(len(made) == 1 for made in call.outputs) else 0
+    return Flops(products * forward.contraction, bias)
+
+
+def _quantised_convolution(call: Call) -> Flops | None:
+    """(x, its scale, its zero point, weights, …)."""
+    found = _convolution(Call((call.inputs[0], call.inputs[3]), call.outputs))
+    return None if found is None else Flops(found.contraction, found.elementwise + 2 * call.result)
+
+
+def _attention(call: Call) -> Flops | None:
+    """q [B, H, S, D], k [B, G, L, D], v [B, G, L, E]: q·kᵀ, the softmax of it (5), its product with v."""
+    q, k, v = call.inputs[:3]
+    if not len(q) == len(k) == len(v) > 2 or q[-1] != k[-1]:
+        return None
+    scores = prod(q[:-1]) * k[-2]
+    return Flops(2 * scores * (q[-1] + v[-1]), 6 * scores)
+
+
+def _attention_backward(call: Call) -> Flops | None:
+    """(gradient, q, k, v, …): the scores anew, then the gradients of v, of the scores, of q and of k."""
+    q, k, v = call.inputs[1:4]
+    if not len(q) == len(k) == len(v) > 2 or q[-1] != k[-1]:
+        return None
+    scores = prod(q[:-1]) * k[-2]
+    return Flops(2 * scores * (3 * q[-1] + 2 * v[-1]), 8 * scores)
+
+
+def _recurrent(gates: int) -> Formula:
+    """ONNX: X [T, B, I], W [directions, gates·H, I], R [directions, gates·H, H]; about 4 more for each gate's value."""
+
+    def formula(call: Call) -> Flops | None:
+        x, w, r = call.inputs[:3]
+        if len(x) != 3 or len(w) != 3 or len(r) != 3 or w[1] != gates * r[2]:
+            return None
+        rows = x[0] * x[1]
+        return Flops(2 * rows * (prod(w) + prod(r)), 4 * rows * w[0] * w[1])
+
+    return formula
+
+
+def _matrix_vector(call: Call) -> Flops:
+    return Flops(2 * call.operand)
+
+
+def _names(text: str) -> list[str]:
+    return text.split()
+
+
+FORMULAS: dict[str, Formula] = {
+    # Bytes are moved, or only their names are.
+    **dict.fromkeys(
+        _names(
+            "view reshape unsafeview flatten squeeze unsqueeze expanddims transpose permute t swapaxes expand "
+            "expandas broadcastto alias detach identity clone copy tocopy to cast contiguous slice slicescatter "
+            "slicebackward stridedslice selectbackward selectscatter split splitwithsizes splitv unbind chunk "
+            "cat concat concatenation concatenate stack pack unpack tile repeat gather gathernd gatherelements "
+            "indexselect index indexput embedding embeddinglookup take scatter scatternd scatterelements pad "
+            "padv2 constantpadnd mirrorpad reflectionpad2d replicationpad2d flip roll reverse reversev2 "
+            "depthtospace spacetodepth batchtospacend spacetobatchnd pixelshuffle pixelunshuffle channelshuffle "
+            "narrow asstrided diagonal movedim zeros zeroslike ones oneslike full fulllike empty emptylike "
+            "emptystrided newzeros newones newempty newfull newemptystrided constant constantofshape fill zero "
+            "scalartensor arange range eyelike eye liftfreshcopy tangent shape size unfold castlike complex real "
+            "imag viewasreal viewascomplex resolveconj resolveneg col2im readvariable assignvariable "
+            "upsamplenearest resizenearestneighbor upsamplenearest2d hashtablelookup assert"
+        ),
+        _nothing,
+    ),
+    # One operation for each element that is written.
+    **dict.fromkeys(
+        _names(
+            "add sub subtract rsub mul multiply div divide divnonan neg negative abs sign ceil floor round trunc "
+            "frac sqrt rsqrt reciprocal exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan atan2 "
+            "sinh cosh tanh asinh acosh atanh erf erfc pow square mod fmod remainder floordivide floordiv "
+            "floormod truncatediv maximum minimum relu relu6 threshold eq ne ge gt le lt equal notequal greater "
+            "greaterequal greaterorequal less lessequal lessorequal logicaland logicalor logicalnot logicalxor "
+            "and or xor not bitwiseand bitwiseor bitwisenot bitwisexor bitshift isnan isinf isfinite where "
+            "selectv2 maskedfill maskedfillscalar thresholdbackward reluback reluneg1to1 scale bias tril triu "
+            "quantize dequantize cumsum cumprod onehot bernoulli randint rand randn randlike randnlike "
+            "randomnormal randomuniform randomnormallike randomuniformlike outer hardtanh isneginf isposinf "
+            "signbit conj maskedscatter"
+        ),
+        _each(1),
+    ),
+    # Two: a product and a sum, two comparisons, a scaled mask.
+    **dict.fromkeys(
+        _names(
+            "addcmul addcdiv lerp clamp clip clampmin clampmax leakyrelu prelu thresholdedrelu shrink "
+            "nativedropout nativedropoutbackward affine hardsigmoid squareddifference tanhshrink quantizelinear "
+            "dequantizelinear leakyrelubackward hardtanhbackward preluback softsign batchnormalization"
+        ),
+        _each(2),
+    ),
+    # The functions written out: sigmoid is exp, negation, addition, division; the others stand on it.
+    **dict.fromkeys(_names("sigmoid hardswish elu celu selu softplus logistic logit sigmoidbackward"), _each(4)),
+    **dict.fromkeys(_names("tanhbackward elubackward hardswishbackward hardsigmoidbackward logsigmoid"), _each(3)),
+    **dict.fromkeys(_names("silu swish mish"), _each(5)),
+    **dict.fromkeys(_names("gelu fastgelu quickgelu biasgelu silubackward softplusbackward"), _each(8)),
+    **dict.fromkeys(_names("gelubackward geluback"), _each(14)),
+    # Greatest, difference, exp, sum, quotient; backward product, sum, difference, product.
+    **dict.fromkeys(_names("softmax logsoftmax safesoftmax softmin hardmax"), _each(5)),
+    **dict.fromkeys(_names("softmaxbackwarddata logsoftmaxbackwarddata softmaxback"), _each(4)),
+    # Reductions read each element once; a mean's or a variance's few further operations are per result.
+    **dict.fromkeys(
+        _names(
+            "mean prod amax amin all any argmax argmin cummax cummin norm logsumexp reducemean reducesum "
+            "reducemax reducemin reduceprod reduceany reduceall reducelogsum countnonzero topk sort argsort "
+            "nonzero unique multinomial embeddingdensebackward indexadd scatteradd indexputaccumulate maxpool "
+            "averagepool avgpool maxpool2d avgpool2d globalaveragepool globalmaxpool adaptiveavgpool2d "
+            "maxpool2dwithindices maxpool2dwithindicesbackward avgpool2dbackward adaptiveavgpool2dbackward "
+            "lppool"
+        ),
+        _read(1),
+    ),
+    **dict.fromkeys(_names("sum max min"), _fold),
+    "select": _select,
+    "dropout": _dropout,
+    **dict.fromkeys(
+        _names("reducel1 reducesumsquare reducel2 linalgvectornorm l2normalization lpnormalization"), _read(2)
+    ),
+    **dict.fromkeys(_names("var std varmean stdmean reducelogsumexp"), _read(4)),
+    **dict.fromkeys(_names("lrn localresponsenormalization"), _each(8)),
+    # Normalisations: mean 1, variance 3, normalised 2, scale and shift 2; backward the two sums and the gradient.
+    **dict.fromkeys(
+        _names(
+            "layernorm layernormalization nativelayernorm groupnorm groupnormalization nativegroupnorm "
+            "instancenorm instancenormalization nativebatchnorm nativebatchnormlegit "
+            "nativebatchnormlegitfunctional batchnorm cudnnbatchnorm batchnormwithupdate "
+            "batchnormwithupdatefunctional"
+        ),
+        _each(8),
+    ),
+    **dict.fromkeys(
+        _names(
+            "nativelayernormbackward nativebatchnormbackward cudnnbatchnormbackward nativegroupnormbackward "
+            "batchnormbackward fusedrmsnormbackward"
+        ),
+        _read(11),
+    ),
+    **dict.fromkeys(_names("rmsnorm fusedrmsnorm simplifiedlayernormalization rmsnormalization"), _each(5)),
+    "skiplayernormalization": _each(9),
+    # Losses.
+    **dict.fromkeys(
+        _names("nllloss nlllossforward nllloss2dforward nlllossbackward nllloss2dbackward"),
+        lambda call: Flops(elementwise=2 * prod(call.inputs[-2 if len(call.inputs) > 2 else -1])),
+    ),
+    **dict.fromkeys(_names("crossentropy softmaxcrossentropyloss crossentropyloss"), _read(6)),
+    **dict.fromkeys(_names("crossentropyback mseloss smoothl1loss l1loss huberloss mselossbackward"), _read(3)),
+    # Optimizers, for each element of the parameter.
+    "sgd": _read(2),
+    "sgdmomentum": _read(4),
+    **dict.fromkeys(_names("adam adamw fusedadam fusedadamw"), _read(14)),
+    # Contractions.
+    **dict.fromkeys(_names("matmul mm bmm batchmatmul batchmatmulv2 matmulinteger"), _matmul),
+    **dict.fromkeys(_names("addmm baddbmm"), _addmm),
+    "addbmm": _addbmm,
+    **dict.fromkeys(_names("gemm linear fullyconnected fusedmatmul"), _dense),
+    **dict.fromkeys(_names("mv dot vdot"), _matrix_vector),
+    "addmv": lambda call: Flops(2 * prod(call.inputs[1]), call.result),
+    "gelumatmul": lambda call: _matmul(call, added=8),
+    **dict.fromkeys(_names("conv convolution conv1d convinteger mkldnnconvolution"), _convolution),
+    "convolutionoverrideable": _convolution,
+    "conv2d": lambda call: _convolution_of_tflite(call) or _convolution(call),
+    "conv3d": _convolution,
+    **dict.fromkeys(_names("depthwiseconv depthwiseconv2d"), _depthwise),
+    "convtranspose": _transposed,
+    "transposeconv": _transposed_of_tflite,
+    **dict.fromkeys(_names("convolutionbackward convolutionbackwardoverrideable"), _convolution_backward),
+    "qlinearconv": _quantised_convolution,
+    **dict.fromkeys(
+        _names(
+            "scaleddotproductattention scaleddotproductflashattention scaleddotproductflashattentionforcpu "
+            "scaleddotproductefficientattention scaleddotproductcudnnattention attention flashattentionforward "
+            "scaleddotproductattentionmathformps efficientattentionforward "
+            "scaleddotproductfusedattentionoverrideable"
+        ),
+        _attention,
+    ),
+    **dict.fromkeys(
+        _names(
+            "scaleddotproductflashattentionbackward scaleddotproductflashattentionforcpubackward "
+            "scaleddotproductefficientattentionbackward scaleddotproductcudnnattentionbackward"
+        ),
+        _attention_backward,
+    ),
+    "lstm": _recurrent(4),
+    "gru": _recurrent(3),
+    "rnn": _recurrent(1),
+}
+"""Operator, as :func:`plain_name` spells it → its formula."""
