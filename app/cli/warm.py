@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from tmmu_core.fit.order.model import order_model
+from tmmu_core.fit.order.searching import best_order
 from tmmu_core.graph.model import Graph, Node, Tensor
 from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.plan.waste import waste_ledger
@@ -47,6 +49,9 @@ def main() -> None:
     solution = plan_graph(chain(LARGE), planner="greedy")
     waste_ledger(solution.plan, solution.plan.arenas[0].name)
     shadow_replay(solution)
+    model = order_model(plan_graph(chain(9)).liveness)
+    assert model is not None
+    best_order(model)
 
 
 if __name__ == "__main__":

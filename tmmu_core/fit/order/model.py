@@ -22,7 +22,7 @@ from itertools import groupby, pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from tmmu_core.graph.model import Arena, Node
+from tmmu_core.graph.model import Node
 from tmmu_core.graph.operators import keeps_its_turn
 from tmmu_core.liveness.model import Liveness, Timeline
 from tmmu_core.liveness.order import dependencies, source_of
@@ -216,17 +216,22 @@ def _written_over(liveness: Liveness) -> Iterator[tuple[int, int]]:
             looks_only = index.base[y] >= 0 and storage in groups and node.phase != "optimizer" and o not in targets
             if not looks_only:
                 written.setdefault(storage, {})[k] = None
-    several = {storage: writers for storage, writers in written.items() if len(writers) > 1 or _is_there(liveness, storage)}
+    several = {
+        storage: writers for storage, writers in written.items() if len(writers) > 1 or _is_there(liveness, storage)
+    }
     if not several:
         return
     touching: dict[int, set[int]] = {storage: set(writers) for storage, writers in several.items()}
-    for x, k in zip(index.in_idx.tolist(), np.repeat(np.arange(len(nodes)), np.diff(index.in_ptr)).tolist(), strict=True):
+    for x, k in zip(
+        index.in_idx.tolist(), np.repeat(np.arange(len(nodes)), np.diff(index.in_ptr)).tolist(), strict=True
+    ):
         storage = int(liveness.storage_of[x])
         if storage in touching and timeline.step_of[k] >= 0:
             touching[storage].add(k)
     for storage, touchers in touching.items():
         writers = several[storage]
-        last, since = -1, []
+        last = -1
+        since: list[int] = []
         for k in sorted(touchers, key=lambda k: int(timeline.step_of[k])):
             if last >= 0:
                 yield last, k

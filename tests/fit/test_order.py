@@ -1,0 +1,123 @@
+"""Orders: never above Inductor's, optimal where that is said, exact on trees."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.build import graph, node, tensor
+from tests.fit.random_graphs import drawn, least_peak, model_of, trained, tree
+from tmmu_core.fit.order.baselines import baselines
+from tmmu_core.fit.order.beam import beam
+from tmmu_core.fit.order.exact import Walk, as_array, walk_best_first
+from tmmu_core.fit.order.hills import hills_and_valleys
+from tmmu_core.fit.order.kernels import measure
+from tmmu_core.fit.order.searching import best_order
+from tmmu_core.fit.order.windows import improved
+from tmmu_core.graph.importers import read_graph_file
+from tmmu_core.graph.model import Graph
+
+SAMPLES = Path(__file__).parents[2] / "sample_graphs"
+
+
+def two_branches() -> Graph:
+    """Two branches that blow up and shrink again: one after the other is right, side by side is not."""
+    tensors = [tensor("x", 1, role="input"), *(tensor(f"big{k}", 100) for k in "ab"), tensor("a", 1), tensor("b", 1)]
+    nodes = [
+        node("grow_a", "x", "biga", inplace="none"),
+        node("grow_b", "x", "bigb", inplace="none"),
+        node("shrink_a", "biga", "a", inplace="none"),
+        node("shrink_b", "bigb", "b", inplace="none"),
+        node("join", "a b", "y", inplace="none"),
+    ]
+    order = ("grow_a", "grow_b", "shrink_a", "shrink_b", "join")
+    return graph([*tensors, tensor("y", 1)], nodes, "x", "y", execution_order=order)
+
+
+def test_branches_are_run_one_after_the_other() -> None:
+    model = model_of(two_branches())
+    found = best_order(model)
+    assert found.tried["given"] == 4 * 201
+    assert (found.peak, found.optimal) == (4 * 102, True)
+    assert model.ids_of(found.order)[:2] in (("grow_a", "shrink_a"), ("grow_b", "shrink_b"))
+
+
+def test_brute_force_over_all_orders_agrees() -> None:
+    rng = random.Random(10)
+    compared = 0
+    for _ in range(120):
+        model = model_of(drawn(rng, rng.randint(2, 12)))
+        least = least_peak(model, 2_000)
+        if least is None:
+            continue
+        compared += 1
+        found = best_order(model)
+        assert (found.peak, found.optimal) == (least, True)
+        assert int(model.constant.sum()) + sum(Walk(model).unavoidable()) <= least
+        above = measure(model, np.arange(len(model))).total + 1
+        assert walk_best_first(Walk(model), above).bound == least
+    assert compared > 50
+
+
+def test_a_walk_that_is_broken_off_proves_no_more_than_is_true() -> None:
+    rng = random.Random(11)
+    for _ in range(60):
+        model = model_of(drawn(rng, 8))
+        least = least_peak(model, 2_000)
+        if least is not None:
+            for budget in (0, 10, 40):
+                assert walk_best_first(Walk(model), 1 << 40, budget=budget).bound <= least
+
+
+def test_every_method_gives_an_order_that_keeps_what_must_be_kept() -> None:
+    rng = random.Random(12)
+    for _ in range(60):
+        model = model_of(drawn(rng, 14))
+        given = np.arange(len(model))
+        orders = [order for _, order in baselines(model)]
+        orders += [hills_and_valleys(model, given), improved(model, given, lambda: True)]
+        found = beam(Walk(model), 1 << 40, lambda: True)
+        assert found is not None
+        for order in [*orders, as_array(found), best_order(model).order]:
+            place = np.empty(len(model), np.int64)
+            place[order] = np.arange(len(order))
+            before = np.repeat(np.arange(len(model)), np.diff(model.succ_ptr))
+            assert sorted(order.tolist()) == list(range(len(model)))
+            assert (place[before] < place[model.succ_idx]).all()
+
+
+def test_hills_and_valleys_are_exact_on_trees() -> None:
+    rng = random.Random(13)
+    for _ in range(60):
+        model = model_of(tree(rng, rng.randint(2, 9)))
+        least = least_peak(model)
+        if least is not None:
+            assert measure(model, hills_and_valleys(model, np.arange(len(model)))).total == least
+
+
+def test_an_optimizer_step_moves_up_to_its_gradient() -> None:
+    tensors = [tensor("x", 1, role="input"), *(tensor(f"g{k}", 50, role="gradient") for k in range(3))]
+    weights = [tensor(f"w{k}", 50, role="parameter") for k in range(3)]
+    after = [tensor(f"w{k}+", 50, role="parameter") for k in range(3)]
+    nodes = [node(f"grad{k}", f"x w{k}", f"g{k}", phase="backward", inplace="none") for k in range(3)]
+    steps = [
+        node(f"step{k}", f"w{k} g{k}", f"w{k}+", phase="optimizer", inplace="none", in_place_write=((0, 0),))
+        for k in range(3)
+    ]
+    order = tuple(n.node_id for n in (*nodes, *steps))
+    model = trained(graph([*tensors, *weights, *after], [*nodes, *steps], "x", execution_order=order))
+    found = best_order(model)
+    assert found.tried["given"] - found.peak == 2 * 200
+    assert model.ids_of(found.order) == ("grad0", "step0", "grad1", "step1", "grad2", "step2")
+
+
+@pytest.mark.parametrize("name", ["squeezenet", "inception_v1", "shufflenet", "resnet50_train_b32_224"])
+def test_models_are_never_above_the_best_of_inductors_three(name: str) -> None:
+    path = next(SAMPLES.glob(f"{name}.tmmu.*"))
+    model = trained(read_graph_file(path))
+    found = best_order(model)
+    assert found.peak <= min(measure(model, order).total for _, order in baselines(model))
+    assert found.optimal

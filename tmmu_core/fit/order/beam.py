@@ -1,0 +1,48 @@
+"""Beam search over the sets of units that have run: of each size the few best sets are kept.
+
+A set is judged by the peak on the way to it and then by what is alive after it; ties by the units that ran, so that the
+answer is one. O(units · width · ready).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tmmu_core.fit.order.exact import Peaks, Walk, bits, order_of, ready_after, run_at_once
+
+WIDTH = 24
+TRIED = 120_000
+"""Units tried at sets in all; narrower where that is reached sooner."""
+
+
+def beam(walk: Walk, upper: int, go_on: Callable[[], bool], width: int = WIDTH) -> tuple[int, ...] | None:
+    """An order whose sum of peaks, constants included, is below ``upper``; ``None`` where the beam finds none."""
+    count = len(walk.before)
+    width = max(2, min(width, TRIED // max(1, 4 * count)))
+    peaks, live = walk.start()
+    ready = sum(1 << unit for unit, before in enumerate(walk.before) if not before)
+    ways: list[tuple[int, tuple[int, ...]]] = [(-1, ())]
+    front: dict[int, tuple[Peaks, Peaks, int, int]] = {0: (peaks, live, ready, 0)}
+    while front and go_on():
+        following: dict[int, tuple[Peaks, Peaks, int, int]] = {}
+        for done, (peaks, live, ready, way) in front.items():
+            done, ready, live, ran = run_at_once(walk, done, ready, peaks, live)
+            if ran:
+                ways.append((way, ran))
+                way = len(ways) - 1
+            if done == walk.all:
+                return order_of(ways, way)
+            for unit in bits(ready):
+                during, after = walk.adds(unit, done)
+                top = tuple(max(p, b + d) for p, b, d in zip(peaks, live, during, strict=True))
+                if sum(top) + walk.constant >= upper:
+                    continue
+                then = done | 1 << unit
+                left = tuple(map(int.__add__, live, after))
+                known = following.get(then)
+                if known is None or (sum(top), sum(left)) < (sum(known[0]), sum(known[1])):
+                    ways.append((way, (unit,)))
+                    following[then] = (top, left, ready_after(walk, unit, then, ready), len(ways) - 1)
+        ranked = sorted(following.items(), key=lambda item: (sum(item[1][0]), sum(item[1][1]), item[0]))
+        front = dict(ranked[:width])
+    return None

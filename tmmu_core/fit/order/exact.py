@@ -1,0 +1,275 @@
+"""The best of all orders: the way through the sets of units that have run whose greatest step is least.
+
+Dynamic programming over those sets (Ahn and others, "Ordering chaos: memory-aware scheduling of irregularly wired
+neural networks for edge devices" (Serenity), MLSys 2020), walked best first: sets are taken up by the least peak on any
+way to them, so the first way to the end is optimal, and whenever the walk is broken off, no order is below the set that
+would have been next. With several arenas a way's peaks are a row of figures; rows that another one is nowhere above
+are all kept, and their sum is what counts.
+
+Where a unit may run that stays below the way's peak and leaves no more alive than before, it runs at once: what it
+frees at any later set it frees now (a storage's readers only become fewer), so every other way may be bent to begin
+with it. One thing may break that: a hand-off that another node would have been given a larger place by; such units are
+left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from heapq import heappop, heappush
+
+import numpy as np
+
+from tmmu_core.fit.order.kernels import I64
+from tmmu_core.fit.order.model import OrderModel
+
+Peaks = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What the walk found out."""
+
+    order: tuple[int, ...] | None
+    """Units, below what it was to beat; ``None`` where it found none."""
+    bound: int
+    """No order has a smaller sum of arenas' peaks, in bytes."""
+    steps: int
+    """Units tried at sets."""
+
+
+class Walk:
+    """Sets of units as bits, and what running a unit adds to each arena at a set."""
+
+    def __init__(self, model: OrderModel) -> None:
+        self.model = model
+        count = len(model)
+        self.all = (1 << count) - 1
+        variable = sorted({int(a) for a, size in zip(model.arena, model.size, strict=True) if size})
+        self.arena_of = [variable.index(a) if a in variable else 0 for a in model.arena.tolist()]
+        self.width = max(1, len(variable))
+        self.constant = int(model.constant.sum())
+        self.size, self.held, self.initial = model.size.tolist(), model.held.tolist(), model.initial.tolist()
+        self.touched_by = model.touched_by.tolist()
+        self.touchers = [0] * len(self.size)
+        self.before = [0] * count
+        self.later: list[list[int]] = []
+        self.near = [0] * count
+        """Unit → units whose having run decides what it adds."""
+        self._seen: list[dict[int, tuple[Peaks, Peaks]]] = [{} for _ in range(count)]
+        touch = [
+            model.touch_idx[model.touch_ptr[n] : model.touch_ptr[n + 1]].tolist() for n in range(len(model.node_ids))
+        ]
+        cand = [model.cand_idx[model.cand_ptr[n] : model.cand_ptr[n + 1]].tolist() for n in range(len(model.node_ids))]
+        self.touch, self.cand, self.out = touch, cand, model.out.tolist()
+        for unit, nodes in enumerate(model.units):
+            later = model.succ_idx[model.succ_ptr[unit] : model.succ_ptr[unit + 1]].tolist()
+            self.later.append(later)
+            for other in later:
+                self.before[other] |= 1 << unit
+            for node in nodes:
+                for s in touch[node]:
+                    self.touchers[s] |= 1 << unit
+        for unit, nodes in enumerate(model.units):
+            for node in nodes:
+                for s in touch[node]:
+                    self.near[unit] |= self.touchers[s]
+        self.patient = self._patient()
+
+    def _patient(self) -> list[bool]:
+        """Units that must not run merely because they may: see above."""
+        choosy = set()
+        for candidates in self.cand:
+            if len({self.size[s] for s in candidates}) > 1:
+                choosy |= set(candidates)
+        return [any(s in choosy for node in nodes for s in self.touch[node]) for nodes in self.model.units]
+
+    def start(self) -> tuple[Peaks, Peaks]:
+        """(peaks, live) before the first unit."""
+        peaks, live = [0] * self.width, [0] * self.width
+        for s, there in enumerate(self.initial):
+            if there:
+                peaks[self.arena_of[s]] += self.size[s]
+                if self.held[s] or self.touched_by[s]:
+                    live[self.arena_of[s]] += self.size[s]
+        return tuple(peaks), tuple(live)
+
+    def adds(self, unit: int, done: int) -> tuple[Peaks, Peaks]:
+        """What the unit adds while it runs and after it, arena by arena, when the units ``done`` have run."""
+        known = self._seen[unit]
+        key = done & self.near[unit]
+        if key not in known:
+            known[key] = self._adds(unit, done)
+        return known[key]
+
+    def _adds(self, unit: int, done: int) -> tuple[Peaks, Peaks]:
+        nodes = self.model.units[unit]
+        mine = {s for node in nodes for s in self.touch[node]}
+        born = {s for s in mine if self.initial[s] or self.touchers[s] & done}
+        waiting = ~done & ~(1 << unit)
+        open_after = {s for s in mine if self.touchers[s] & waiting}
+        turns: dict[int, int] = {}
+        for node in nodes:
+            for s in self.touch[node]:
+                turns[s] = turns.get(s, 0) + 1
+        most = [-(1 << 62)] * self.width
+        live = [0] * self.width
+        for node in nodes:
+            fresh = [s for s in self.touch[node] if s not in born]
+            given = -1
+            if self.out[node] >= 0 and self.out[node] not in born:
+                ends = (s for s in self.cand[node] if turns.get(s) == 1 and s not in open_after)
+                given = next(ends, -1)
+            for s in fresh:
+                live[self.arena_of[s]] += self.size[s]
+            born.update(fresh)
+            for a in range(self.width):
+                less = self.size[given] if given >= 0 and self.arena_of[given] == a else 0
+                most[a] = max(most[a], live[a] - less)
+            for s in self.touch[node]:
+                turns[s] -= 1
+                if not turns[s] and s not in open_after and not self.held[s]:
+                    live[self.arena_of[s]] -= self.size[s]
+        return tuple(most), tuple(live)
+
+    def unavoidable(self) -> Peaks:
+        """Per arena, bytes that some unit needs in every order: what it touches, and what is made before for after."""
+        count = len(self.model)
+        above, below = [0] * count, [0] * count
+        for unit in range(count):  # units come in a valid order
+            for p in bits(self.before[unit]):
+                above[unit] |= above[p] | 1 << p
+        for unit in range(count - 1, -1, -1):
+            for later in self.later[unit]:
+                below[unit] |= below[later] | 1 << later
+        found = [0] * self.width
+        for unit, nodes in enumerate(self.model.units):
+            least = [0] * self.width
+            mine = {s for node in nodes for s in self.touch[node]}
+            for s, size in enumerate(self.size):
+                touchers = self.touchers[s]
+                begun = self.initial[s] or touchers & above[unit]
+                needed = s in mine or self.held[s] or touchers & below[unit]
+                first = len(nodes) == 1 and s in mine and not touchers & ~below[unit] & ~(1 << unit)
+                if (begun and needed) or first:
+                    least[self.arena_of[s]] += size
+            given = max(((self.size[s], self.arena_of[s]) for node in nodes for s in self.cand[node]), default=None)
+            if given is not None:
+                least[given[1]] -= given[0]
+            found = list(map(max, found, least))
+        return tuple(found)
+
+
+def bits(mask: int) -> list[int]:
+    """The places of the ones, ascending."""
+    found = []
+    while mask:
+        low = mask & -mask
+        found.append(low.bit_length() - 1)
+        mask ^= low
+    return found
+
+
+def walk_best_first(
+    walk: Walk,
+    upper: int,
+    *,
+    floor: Peaks | None = None,
+    budget: int = 200_000,
+    go_on: Callable[[int], bool] | None = None,
+) -> Proof:
+    """The best order below ``upper`` (a sum of peaks, constants included), or the proof that there is none.
+
+    ``floor`` is what each arena's peak is at least, whatever happens here. ``budget`` counts units tried at sets.
+    """
+    peaks, live = walk.start()
+    if floor is not None:
+        peaks = tuple(map(max, peaks, floor))
+    ready = sum(1 << unit for unit, before in enumerate(walk.before) if not before)
+    rows: dict[int, list[Peaks]] = {0: [peaks]}
+    ways: list[tuple[int, tuple[int, ...]]] = [(-1, ())]
+    heap: list[tuple[int, int, int, int, int, Peaks, Peaks]] = [(sum(peaks), 0, 0, 0, ready, peaks, live)]
+    steps = 0
+    while heap:
+        value, _, way, done, ready, peaks, live = heappop(heap)
+        if value + walk.constant >= upper:
+            return Proof(None, upper, steps)
+        if peaks not in rows.get(done, ()):
+            continue
+        done, ready, live, ran = run_at_once(walk, done, ready, peaks, live)
+        if ran:
+            reached = rows.setdefault(done, [])
+            if any(all(map(int.__le__, row, peaks)) for row in reached):
+                continue
+            reached.append(peaks)
+            ways.append((way, ran))
+            way = len(ways) - 1
+        if done == walk.all:
+            return Proof(order_of(ways, way), value + walk.constant, steps)
+        if steps > budget or (go_on is not None and not steps % 4096 and not go_on(steps)):
+            return Proof(None, value + walk.constant, steps)
+        for unit in bits(ready):
+            steps += 1
+            during, after = walk.adds(unit, done)
+            top = tuple(max(p, b + d) for p, b, d in zip(peaks, live, during, strict=True))
+            total = sum(top)
+            if total + walk.constant >= upper:
+                continue
+            then = done | 1 << unit
+            known = rows.get(then)
+            if known is None:
+                rows[then] = [top]
+            else:
+                if any(all(map(int.__le__, row, top)) for row in known):
+                    continue
+                rows[then] = [row for row in known if not all(map(int.__le__, top, row))] + [top]
+            ways.append((way, (unit,)))
+            left = tuple(map(int.__add__, live, after))
+            heappush(
+                heap, (total, -then.bit_count(), len(ways) - 1, then, ready_after(walk, unit, then, ready), top, left)
+            )
+    return Proof(None, upper, steps)
+
+
+def ready_after(walk: Walk, unit: int, done: int, ready: int) -> int:
+    """The units that may run when ``unit`` was the last of ``done``, as bits."""
+    ready &= ~(1 << unit)
+    for later in walk.later[unit]:
+        if not walk.before[later] & ~done:
+            ready |= 1 << later
+    return ready
+
+
+def run_at_once(
+    walk: Walk, done: int, ready: int, peaks: Peaks, live: Peaks
+) -> tuple[int, int, Peaks, tuple[int, ...]]:
+    """Run what costs nothing to run now."""
+    ran: list[int] = []
+    again = True
+    while again:
+        again = False
+        for unit in bits(ready):
+            if walk.patient[unit]:
+                continue
+            during, after = walk.adds(unit, done)
+            if max(after) <= 0 and all(b + d <= p for p, b, d in zip(peaks, live, during, strict=True)):
+                ran.append(unit)
+                done |= 1 << unit
+                ready = ready_after(walk, unit, done, ready)
+                live = tuple(map(int.__add__, live, after))
+                again = True
+    return done, ready, live, tuple(ran)
+
+
+def order_of(ways: list[tuple[int, tuple[int, ...]]], way: int) -> tuple[int, ...]:
+    """The units along a way, from its first to its last."""
+    parts = []
+    while way >= 0:
+        way, units = ways[way]
+        parts.append(units)
+    return tuple(unit for units in reversed(parts) for unit in units)
+
+
+def as_array(order: tuple[int, ...]) -> I64:
+    """An order as a column."""
+    return np.array(order, np.int64)

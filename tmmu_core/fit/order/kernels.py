@@ -1,0 +1,491 @@
+"""Orders tried and measured, compiled: every loop over nodes that is run thousands of times.
+
+An order is an array of units. What is alive is kept as counters: ``left[s]`` nodes still have to touch storage s, and
+``born[s]`` says that it is there. All sums are in 64 bits (``model.LARGEST``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from tmmu_core.fit.order.model import OrderModel
+
+I64 = NDArray[np.int64]
+B = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """What an order holds."""
+
+    peaks: I64
+    """Shape (arenas,): the greatest bytes alive in each, persistent ones included."""
+    where: I64
+    """Shape (arenas,): the first place in the order at which each has that peak; −1 where it is at no unit's step."""
+
+    @property
+    def total(self) -> int:
+        """Sum of the arenas' peaks, in bytes."""
+        return int(self.peaks.sum())
+
+
+def measure(model: OrderModel, order: I64) -> Measured:
+    """Peaks and live bytes of an order of units."""
+    peaks, where = _measure(order, *_columns(model), model.arena, len(model.arenas), 0, 0)
+    return Measured(peaks + model.constant, where)
+
+
+def peaks_outside(model: OrderModel, order: I64, begin: int, end: int) -> I64:
+    """Shape (arenas,): peaks at the steps of all units but those at the places ``[begin, end)``."""
+    peaks, _ = _measure(order, *_columns(model), model.arena, len(model.arenas), begin, end)
+    return peaks + model.constant
+
+
+def alone(model: OrderModel, order: I64) -> tuple[I64, I64]:
+    """Shape (units,) each: what each unit adds to the bytes alive while it runs, and after it, run in ``order``."""
+    return _alone(order, *_columns(model))
+
+
+def lpmf(model: OrderModel, threshold: int = 0) -> I64:
+    """Least peak memory first; see ``baselines.py``."""
+    return _lpmf(model.succ_ptr, model.succ_idx, model.waits_for, *_columns(model), threshold)
+
+
+def eager(model: OrderModel, order: I64) -> I64:
+    """``order`` with every unit that frees at least what it takes run as soon as it may."""
+    return _eager(order, model.succ_ptr, model.succ_idx, model.waits_for, *_columns(model))
+
+
+def late(model: OrderModel, order: I64) -> I64:
+    """``order`` with every unit that takes at least what it frees run as late as it may."""
+    pred_ptr, pred_idx = predecessors(model)
+    followers = np.diff(model.succ_ptr)
+    return _late(order, pred_ptr, pred_idx, followers, *_columns(model))
+
+
+def predecessors(model: OrderModel) -> tuple[I64, I64]:
+    """Unit → units that must come before, as CSR."""
+    count = len(model)
+    before = np.repeat(np.arange(count, dtype=np.int64), np.diff(model.succ_ptr))
+    ptr = np.concatenate([[0], np.cumsum(np.bincount(model.succ_idx, minlength=count))]).astype(np.int64)
+    return ptr, before[np.argsort(model.succ_idx, kind="stable")]
+
+
+def _columns(
+    model: OrderModel,
+) -> tuple[I64, I64, I64, I64, I64, I64, I64, I64, B, B, I64]:
+    return (
+        model.unit_ptr,
+        model.unit_nodes,
+        model.touch_ptr,
+        model.touch_idx,
+        model.cand_ptr,
+        model.cand_idx,
+        model.out,
+        model.size,
+        model.held,
+        model.initial,
+        model.touched_by,
+    )
+
+
+@njit(cache=True)
+def _start(size: I64, held: B, initial: B, touched_by: I64) -> tuple[I64, B, int]:
+    """Counters before the first node, and the bytes alive then."""
+    left = touched_by.copy()
+    born = np.zeros(len(size), np.bool_)
+    live = 0
+    for s in range(len(size)):
+        if initial[s] and (held[s] or left[s] > 0):
+            born[s] = True
+            live += size[s]
+    return left, born, live
+
+
+@njit(cache=True)
+def _handed(node: int, cand_ptr: I64, cand_idx: I64, out: I64, left: I64, born: B) -> int:
+    """The storage whose place the node's output takes over, or −1."""
+    if out[node] < 0 or born[out[node]]:
+        return -1
+    for c in range(cand_ptr[node], cand_ptr[node + 1]):
+        if left[cand_idx[c]] == 1:
+            return cand_idx[c]
+    return -1
+
+
+@njit(cache=True)
+def _unit(
+    unit: int,
+    unit_ptr: I64,
+    unit_nodes: I64,
+    touch_ptr: I64,
+    touch_idx: I64,
+    cand_ptr: I64,
+    cand_idx: I64,
+    out: I64,
+    size: I64,
+    held: B,
+    left: I64,
+    born: B,
+    live: int,
+) -> tuple[int, int]:
+    """Run a unit: (greatest bytes alive at its steps, bytes alive after it). Counters are moved on."""
+    most = 0
+    for u in range(unit_ptr[unit], unit_ptr[unit + 1]):
+        node = unit_nodes[u]
+        given = _handed(node, cand_ptr, cand_idx, out, left, born)
+        freed = 0
+        for t in range(touch_ptr[node], touch_ptr[node + 1]):
+            s = touch_idx[t]
+            if not born[s]:
+                born[s] = True
+                live += size[s]
+            left[s] -= 1
+            if left[s] == 0 and not held[s]:
+                freed += size[s]
+        during = live - (size[given] if given >= 0 else 0)
+        most = max(most, during)
+        live -= freed
+    return most, live
+
+
+@njit(cache=True)
+def _undo(
+    unit: int,
+    unit_ptr: I64,
+    unit_nodes: I64,
+    touch_ptr: I64,
+    touch_idx: I64,
+    initial: B,
+    touched_by: I64,
+    left: I64,
+    born: B,
+) -> None:
+    for u in range(unit_ptr[unit + 1] - 1, unit_ptr[unit] - 1, -1):
+        node = unit_nodes[u]
+        for t in range(touch_ptr[node], touch_ptr[node + 1]):
+            s = touch_idx[t]
+            left[s] += 1
+            if left[s] == touched_by[s] and not initial[s]:
+                born[s] = False
+
+
+@njit(cache=True)
+def _measure(
+    order: I64,
+    unit_ptr: I64,
+    unit_nodes: I64,
+    touch_ptr: I64,
+    touch_idx: I64,
+    cand_ptr: I64,
+    cand_idx: I64,
+    out: I64,
+    size: I64,
+    held: B,
+    initial: B,
+    touched_by: I64,
+    arena: I64,
+    arenas: int,
+    skip_from: int,
+    skip_to: int,
+) -> tuple[I64, I64]:
+    left, born, _ = _start(size, held, initial, touched_by)
+    live = np.zeros(arenas, np.int64)
+    peaks = np.zeros(arenas, np.int64)
+    for s in range(len(size)):
+        if initial[s]:
+            peaks[arena[s]] += size[s]
+        if born[s]:
+            live[arena[s]] += size[s]
+    where = np.full(arenas, -1, np.int64)
+    for place in range(len(order)):
+        unit = order[place]
+        for u in range(unit_ptr[unit], unit_ptr[unit + 1]):
+            node = unit_nodes[u]
+            given = _handed(node, cand_ptr, cand_idx, out, left, born)
+            for t in range(touch_ptr[node], touch_ptr[node + 1]):
+                s = touch_idx[t]
+                if not born[s]:
+                    born[s] = True
+                    live[arena[s]] += size[s]
+            if given >= 0:
+                live[arena[given]] -= size[given]
+            for a in range(arenas):
+                if live[a] > peaks[a] and not skip_from <= place < skip_to:
+                    peaks[a] = live[a]
+                    where[a] = place
+            if given >= 0:
+                live[arena[given]] += size[given]
+            for t in range(touch_ptr[node], touch_ptr[node + 1]):
+                s = touch_idx[t]
+                left[s] -= 1
+                if left[s] == 0 and not held[s]:
+                    live[arena[s]] -= size[s]
+    return peaks, where
+
+
+@njit(cache=True)
+def _alone(
+    order: I64,
+    unit_ptr: I64,
+    unit_nodes: I64,
+    touch_ptr: I64,
+    touch_idx: I64,
+    cand_ptr: I64,
+    cand_idx: I64,
+    out: I64,
+    size: I64,
+    held: B,
+    initial: B,
+    touched_by: I64,
+) -> tuple[I64, I64]:
+    left, born, live = _start(size, held, initial, touched_by)
+    hill = np.zeros(len(order), np.int64)
+    change = np.zeros(len(order), np.int64)
+    for place in range(len(order)):
+        unit = order[place]
+        during, after = _unit(
+            unit, unit_ptr, unit_nodes, touch_ptr, touch_idx, cand_ptr, cand_idx, out, size, held, left, born, live
+        )
+        hill[unit] = during - live
+        change[unit] = after - live
+        live = after
+    return hill, change
+
+
+@njit(cache=True)
+def _lpmf(
+    succ_ptr: I64,
+    succ_idx: I64,
+    waits_for: I64,
+    unit_ptr: I64,
+    unit_nodes: I64,
+    touch_ptr: I64,
+    touch_idx: I64,
+    cand_ptr: I64,
+    cand_idx: I64,
+    out: I64,
+    size: I64,
+    held: B,
+    initial: B,
+    touched_by: I64,
+    threshold: int,
+) -> I64:
+    count = len(waits_for)
+    left, born, live = _start(size, held, initial, touched_by)
+    waits = waits_for.copy()
+    ready = np.empty(count, np.int64)
+    many = 0
+    outputs = 0
+    for s in range(len(size)):
+        if held[s]:
+            outputs += size[s]
+    most = max(live, outputs)
+    first_follower = np.full(count, count, np.int64)
+    takes = np.zeros(count, np.int64)
+    for unit in range(count):
+        if waits[unit] == 0:
+            ready[many] = unit
+            many += 1
+        for e in range(succ_ptr[unit], succ_ptr[unit + 1]):
+            first_follower[unit] = min(first_follower[unit], succ_idx[e])
+    order = np.empty(count, np.int64)
+    for place in range(count):
+        gap = most - live
+        smallest = 2**62
+        for r in range(many):
+            unit = ready[r]
+            during, after = _unit(
+                unit, unit_ptr, unit_nodes, touch_ptr, touch_idx, cand_ptr, cand_idx, out, size, held, left, born, live
+            )
+            _undo(unit, unit_ptr, unit_nodes, touch_ptr, touch_idx, initial, touched_by, left, born)
+            takes[unit] = during - live
+            smallest = min(smallest, max(0, takes[unit]))
+        by_follower = threshold > 0 and smallest > threshold
+        best, best_a, best_b = -1, 0, 0
+        for r in range(many):
+            unit = ready[r]
+            if by_follower:
+                a, b = first_follower[unit], 0
+            else:
+                during, after = _unit(
+                    unit,
+                    unit_ptr,
+                    unit_nodes,
+                    touch_ptr,
+                    touch_idx,
+                    cand_ptr,
+                    cand_idx,
+                    out,
+                    size,
+                    held,
+                    left,
+                    born,
+                    live,
+                )
+                _undo(unit, unit_ptr, unit_nodes, touch_ptr, touch_idx, initial, touched_by, left, born)
+                a, b = takes[unit] if takes[unit] > gap else 0, after - live
+            if best < 0 or a < best_a or (a == best_a and (b < best_b or (b == best_b and unit < ready[best]))):
+                best, best_a, best_b = r, a, b
+        unit = ready[best]
+        many -= 1
+        ready[best] = ready[many]
+        during, live = _unit(
+            unit, unit_ptr, unit_nodes, touch_ptr, touch_idx, cand_ptr, cand_idx, out, size, held, left, born, live
+        )
+        most = max(most, during)
+        order[place] = unit
+        for e in range(succ_ptr[unit], succ_ptr[unit + 1]):
+            waits[succ_idx[e]] -= 1
+            if waits[succ_idx[e]] == 0:
+                ready[many] = succ_idx[e]
+                many += 1
+    return order
+
+
+@njit(cache=True)
+def _eager(
+    given: I64,
+    succ_ptr: I64,
+    succ_idx: I64,
+    waits_for: I64,
+    unit_ptr: I64,
+    unit_nodes: I64,
+    touch_ptr: I64,
+    touch_idx: I64,
+    cand_ptr: I64,
+    cand_idx: I64,
+    out: I64,
+    size: I64,
+    held: B,
+    initial: B,
+    touched_by: I64,
+) -> I64:
+    count = len(given)
+    left, born, live = _start(size, held, initial, touched_by)
+    waits = waits_for.copy()
+    done = np.zeros(count, np.bool_)
+    ready = np.empty(count, np.int64)
+    many = 0
+    for unit in range(count):
+        if waits[unit] == 0:
+            ready[many] = unit
+            many += 1
+    order = np.empty(count, np.int64)
+    cursor = 0
+    most = live
+    for place in range(count):
+        while done[given[cursor]]:
+            cursor += 1
+        chosen = given[cursor]
+        for r in range(many):
+            unit = ready[r]
+            if done[unit]:
+                continue
+            during, after = _unit(
+                unit, unit_ptr, unit_nodes, touch_ptr, touch_idx, cand_ptr, cand_idx, out, size, held, left, born, live
+            )
+            _undo(unit, unit_ptr, unit_nodes, touch_ptr, touch_idx, initial, touched_by, left, born)
+            if after < live and during <= most:
+                chosen = unit
+                break
+        during, live = _unit(
+            chosen, unit_ptr, unit_nodes, touch_ptr, touch_idx, cand_ptr, cand_idx, out, size, held, left, born, live
+        )
+        most = max(most, during)
+        done[chosen] = True
+        order[place] = chosen
+        kept = 0
+        for r in range(many):
+            if not done[ready[r]]:
+                ready[kept] = ready[r]
+                kept += 1
+        many = kept
+        for e in range(succ_ptr[chosen], succ_ptr[chosen + 1]):
+            waits[succ_idx[e]] -= 1
+            if waits[succ_idx[e]] == 0:
+                ready[many] = succ_idx[e]
+                many += 1
+    return order
+
+
+@njit(cache=True)
+def _late(
+    given: I64,
+    pred_ptr: I64,
+    pred_idx: I64,
+    followers: I64,
+    unit_ptr: I64,
+    unit_nodes: I64,
+    touch_ptr: I64,
+    touch_idx: I64,
+    cand_ptr: I64,
+    cand_idx: I64,
+    out: I64,
+    size: I64,
+    held: B,
+    initial: B,
+    touched_by: I64,
+) -> I64:
+    """From the end backwards: the unit that is taken back is one whose absence leaves no more alive, else the last."""
+    count = len(given)
+    waits = followers.copy()
+    touched = touched_by.copy()
+    left = np.zeros(len(size), np.int64)
+    done = np.zeros(count, np.bool_)
+    ready = np.empty(count, np.int64)
+    many = 0
+    for unit in range(count):
+        if waits[unit] == 0:
+            ready[many] = unit
+            many += 1
+    order = np.empty(count, np.int64)
+    cursor = count - 1
+    for place in range(count - 1, -1, -1):
+        while done[given[cursor]]:
+            cursor -= 1
+        chosen = given[cursor]
+        for r in range(many):
+            unit = ready[r]
+            if done[unit] or unit == chosen:
+                continue
+            # Bytes alive before it, less those alive after it.
+            change = 0
+            for u in range(unit_ptr[unit], unit_ptr[unit + 1]):
+                node = unit_nodes[u]
+                for t in range(touch_ptr[node], touch_ptr[node + 1]):
+                    s = touch_idx[t]
+                    if left[s] == 0 and not held[s]:
+                        change += size[s]
+                    left[s] += 1
+                    if left[s] == touched[s] and not initial[s]:
+                        change -= size[s]
+            for u in range(unit_ptr[unit], unit_ptr[unit + 1]):
+                node = unit_nodes[u]
+                for t in range(touch_ptr[node], touch_ptr[node + 1]):
+                    left[touch_idx[t]] -= 1
+            if change < 0:
+                chosen = unit
+                break
+        for u in range(unit_ptr[chosen], unit_ptr[chosen + 1]):
+            node = unit_nodes[u]
+            for t in range(touch_ptr[node], touch_ptr[node + 1]):
+                left[touch_idx[t]] += 1
+        done[chosen] = True
+        order[place] = chosen
+        kept = 0
+        for r in range(many):
+            if not done[ready[r]]:
+                ready[kept] = ready[r]
+                kept += 1
+        many = kept
+        for e in range(pred_ptr[chosen], pred_ptr[chosen + 1]):
+            waits[pred_idx[e]] -= 1
+            if waits[pred_idx[e]] == 0:
+                ready[many] = pred_idx[e]
+                many += 1
+    return order
