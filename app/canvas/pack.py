@@ -26,7 +26,6 @@ from numpy.typing import NDArray
 
 from app.say import words
 from app.say.markup import bound_of
-from app.say.slots import has_slots
 from tmmu_core.plan.formats.compare import KINDS, compare
 from tmmu_core.plan.metrics import live_bytes, peak_of, storages_of
 from tmmu_core.plan.model import ArenaSummary, Plan
@@ -205,7 +204,7 @@ def _pack_one(
     return {
         "name": plan.ir_name,
         "planner": plan.planner,
-        "slotted": has_slots(plan),
+        "slotted": plan.has_slots,
         "mode": plan.mode,
         "preset": plan.preset,
         "steps": plan.steps,

@@ -64,6 +64,7 @@ def synthetic_plan(boxes: int, *, slots: int = 48, name: str = "synthetic") -> t
     digest = bytes(32)
     plan = Plan(
         planner="slots", planner_options={}, ir_name=name, ir_hash=digest, mode="backward", preset="train_full",
+        places="slots",
         replay_token=digest, rank=0, world_size=1, shard_spec_hash=digest, arena_config_hash=digest,
         execution_order_hash=digest, tmmu_plan_hash=digest, layout_hash=digest, steps=steps, has_inputs_step=True,
         execution_order=tuple(f"{_OPERATORS[k % 6]}_{k}" for k in range(1, steps)), arenas=tuple(arenas),

@@ -11,7 +11,6 @@ import typer
 from app.cli.console import FINDING, FINE, NOT_COMPARABLE, Column, say, say_json, table
 from app.cli.options import AsJson, PlanRequest, planning, resolve_either
 from app.say import words
-from app.say.slots import NONE, has_slots
 from tmmu_core.plan.formats.compare import KINDS, Comparison, Difference, TensorChange, compare
 from tmmu_core.plan.model import ArenaSummary, Plan, TensorRow
 
@@ -95,7 +94,9 @@ def _arena_row(name: str, *sides: Side) -> list[str]:
     left, right = (arena for arena, _ in sides)
     before, after = (words.full_bytes(side.extent_bytes) if side else "–" for side in (left, right))
     change = (right.extent_bytes if right else 0) - (left.extent_bytes if left else 0)
-    slots = words.change(*(words.count(arena.slots) if arena and has_slots(plan) else NONE for arena, plan in sides))
+    slots = words.change(
+        *(words.count(arena.slots) if arena and plan.has_slots else words.NO_SLOTS for arena, plan in sides)
+    )
     bound = words.change(*(words.short_bytes(side.peak_live_bytes) if side else "–" for side in (left, right)))
     return [name, words.change(before, after), words.delta_bytes(change), slots, bound]
 

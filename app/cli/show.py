@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from app.cli.console import Column, say, table
 from app.say import words
-from app.say.slots import NONE, has_slots
 from tmmu_core.plan import metrics
-from tmmu_core.plan.formats.sparse import is_sparse
 from tmmu_core.plan.model import ArenaSummary, Plan
 
 ARENA_COLUMNS = (
@@ -39,7 +37,7 @@ def plan_in_words(plan: Plan) -> None:
     extent, bound = sum(a.extent_bytes for a in plan.arenas), sum(map(bound_of, plan.arenas))
     alive = words.full_bytes(bound)
     say("", f"in all     {words.full_bytes(extent)}, {alive} alive at most, gap {words.gap(extent, bound)}")
-    if is_sparse(plan):
+    if plan.places == "sparse":
         say("addresses  hashed (blake3_sparse): offsets are no layout, extents are those of the slots end to end")
     say(f"plan hash  {plan.tmmu_plan_hash.hex()}", f"layout     {plan.layout_hash.hex()}")
 
@@ -59,9 +57,9 @@ def _arena(plan: Plan, arena: ArenaSummary, peak: int | None) -> list[str]:
         words.gap(arena.extent_bytes, bound_of(arena)),
         words.capacity(arena.capacity_bytes),
         "–" if unlimited else words.full_bytes(headroom),
-        words.count(arena.slots) if has_slots(plan) else NONE,
+        words.count(arena.slots) if plan.has_slots else words.NO_SLOTS,
         words.count(arena.max_live),
-        words.percent(arena.storages - arena.slots, arena.storages) if has_slots(plan) else NONE,
+        words.percent(arena.storages - arena.slots, arena.storages) if plan.has_slots else words.NO_SLOTS,
         words.step(peak, plan.node_at(peak) if peak is not None else ""),
         arena.status,
     ]

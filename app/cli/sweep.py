@@ -12,7 +12,6 @@ from app.cli.console import BAD_INPUT, FINE, Column, UsageFault, say_json, table
 from app.cli.options import AsJson, PlanRequest, Source, open_any, planning, resolve_opened, resolve_ranks
 from app.cli.show import bound_of
 from app.say import words
-from app.say.slots import NONE, fills_slots
 from app.session import worlds
 from tmmu_core.errors import ContractError
 from tmmu_core.graph.model import DEFAULT_ARENAS, MODES, PRESETS, Graph
@@ -145,7 +144,7 @@ def _aligned(opened: Opened, arenas: Mapping[str, Any] | None, alignment: int | 
     return {name: {**dict(arena), "alignment_bytes": alignment} for name, arena in arenas.items()}
 
 
-_FIGURES = ("name", "lower_bound_bytes", "extent_bytes", "slots", "storages", "steps", "layout_hash")
+_FIGURES = ("name", "lower_bound_bytes", "extent_bytes", "places", "slots", "storages", "steps", "layout_hash")
 
 
 def _figures(plan: Plan) -> dict[str, Any]:
@@ -155,6 +154,7 @@ def _figures(plan: Plan) -> dict[str, Any]:
         "preset": plan.preset,
         "lower_bound_bytes": sum(map(bound_of, plan.arenas)),
         "extent_bytes": sum(a.extent_bytes for a in plan.arenas),
+        "places": plan.places,
         "slots": sum(a.slots for a in plan.arenas),
         "storages": sum(a.storages for a in plan.arenas),
         "steps": plan.steps,
@@ -186,7 +186,7 @@ def _in_words(row: Mapping[str, Any]) -> list[str]:
         return [*head, "", "", "", "", row["error"]["code_id"], *[""] * ("ranks" in row)]
     bound, extent = row["lower_bound_bytes"], row["extent_bytes"]
     figures = [words.full_bytes(bound), words.full_bytes(extent), words.gap(extent, bound)]
-    figures.append(words.count(row["slots"]) if fills_slots(row["planner"]) else NONE)
+    figures.append(words.count(row["slots"]) if row["places"] != "bytes" else words.NO_SLOTS)
     arenas = [", ".join(f"{name} {words.short_bytes(n)}" for name, n in row["arenas"].items())] * ("ranks" in row)
     return [*head, *figures, row["layout_hash"][:12], *arenas]
 

@@ -23,8 +23,11 @@ def command(
     verdict = verify_plan(whole(found), against, dims=request.dims, arenas=request.arenas, cut_from=found.cut_from)
     checked = words.count(len(verdict.checked), "rule")
     headline = f"{verdict}; {checked} checked: {', '.join(verdict.checked)}"
+    if verdict.left_out:
+        headline += "\nnot checked: " + "; ".join(f"{rule} ({why})" for rule, why in verdict.left_out)
+    told = {"checked": list(verdict.checked), "not_checked": dict(verdict.left_out)}
     if not replay:
-        return tell(verdict.findings, headline, json, checked=list(verdict.checked))
+        return tell(verdict.findings, headline, json, **told)
     run = replayed(found, against, request)
     findings = [*verdict.findings, *replay_findings(run)]
-    return tell(findings, f"{headline}\n{run}", json, checked=list(verdict.checked), replay=replay_record(run))
+    return tell(findings, f"{headline}\n{run}", json, **told, replay=replay_record(run))

@@ -6,7 +6,6 @@ import streamlit as st
 
 from app.parts import certificate, focus
 from app.say import details, markup, words
-from app.say.slots import has_slots
 from app.session import placed, state
 from app.session.planning import Shown
 
@@ -26,7 +25,7 @@ def panel(shown: Shown) -> None:
         st.html(markup.empty("Not in this plan", f"{words.shortened(name)} is no tensor of this plan."))
         return
     st.html(details.details(plan, shown.solution, name))
-    near, slots = details.neighbours(plan, name), has_slots(plan)
+    near, slots = details.neighbours(plan, name), plan.has_slots
     with st.container(horizontal=True, gap="small"):
         ends = (
             ("‹ slot before", near.before, "It is the first tenant of its slot."),

@@ -9,7 +9,6 @@ import pandas as pd
 import streamlit as st
 
 from app.say import markup, words
-from app.say.slots import has_slots
 from app.session import state
 from tmmu_core.plan.metrics import arena_number
 from tmmu_core.plan.model import Plan
@@ -56,7 +55,7 @@ def frame_of(plan: Plan, rows: np.ndarray) -> pd.DataFrame:
             "view of": [plan.base_tensor_uids[i] or "" for i in ids],
         }
     )
-    return frame if has_slots(plan) else frame.drop(columns=["slot", "tenant"])
+    return frame if plan.has_slots else frame.drop(columns=["slot", "tenant"])
 
 
 @st.cache_data(show_spinner=False, max_entries=32)

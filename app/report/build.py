@@ -22,7 +22,6 @@ from app.canvas.script import canvas_script
 from app.report.figures import ACCOUNT_LOOKS, ledger_figure, patterns
 from app.say import glossary, words
 from app.say.markup import bound_of
-from app.say.slots import NONE, has_slots
 from tmmu_core.judge.finding import Verdict
 from tmmu_core.judge.lint import lint_verdict
 from tmmu_core.judge.verifier import verify_plan
@@ -123,8 +122,10 @@ def _arena(plan: Plan, summary: ArenaSummary) -> _ArenaTold:
         bound=bound_of(summary),
         gap=words.gap(summary.extent_bytes, bound_of(summary)),
         headroom=words.full_bytes(summary.capacity_bytes - summary.extent_bytes) if limited else "no capacity given",
-        reuse=words.ratio(metrics.reuse_ratio(summary.slots, summary.storages)) if has_slots(plan) else NONE,
-        slots=f"{summary.slots:,} ({as_many})" if has_slots(plan) else f"{NONE} (max live {summary.max_live:,})",
+        reuse=words.ratio(metrics.reuse_ratio(summary.slots, summary.storages)) if plan.has_slots else words.NO_SLOTS,
+        slots=f"{summary.slots:,} ({as_many})"
+        if plan.has_slots
+        else f"{words.NO_SLOTS} (max live {summary.max_live:,})",
         status=summary.status,
         figure=ledger_figure(plan, ledger) if plan.steps else Markup(),
         at_peak=_accounts(ledger, peak.step) if plan.steps else [],
@@ -249,7 +250,8 @@ def _provenance(plan: Plan) -> list[tuple[str, str]]:
     ]
     ratios = ("memory_reuse_ratio", "internal_fragmentation_ratio", "activation_retention_ratio")
     rows += [
-        (name, NONE if name == ratios[0] and not has_slots(plan) else words.ratio(figures.get(name))) for name in ratios
+        (name, words.NO_SLOTS if name == ratios[0] and not plan.has_slots else words.ratio(figures.get(name)))
+        for name in ratios
     ]
     rows += [(f"note: {name}", _said(value)) for name, value in sorted(plan.notes.items())]
     return [(name, value or words.UNKNOWN) for name, value in rows]

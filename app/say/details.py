@@ -9,7 +9,6 @@ import numpy as np
 
 from app.say import words
 from app.say.markup import PERSISTENT_COLOUR, ROLE_COLOURS, bound_of, definition_list, esc
-from app.say.slots import NONE, has_slots
 from tmmu_core.liveness.why import REFUSAL_WORDS, Event, Explanation, explain
 from tmmu_core.plan.making.engine import Solution
 from tmmu_core.plan.model import ArenaSummary, Plan
@@ -69,7 +68,10 @@ def details(plan: Plan, solution: Solution | None, tensor_id: str) -> str:
         ("arena", esc(row.arena)),
         ("offset", f'<span class="mono">{esc(words.offset(row.offset_bytes))}</span>'),
         ("aligned", esc(words.exact_bytes(row.alignment))),
-        ("slot", f"{row.logical_slot}, tenant {row.generation + 1} of {near.tenants}" if has_slots(plan) else NONE),
+        (
+            "slot",
+            f"{row.logical_slot}, tenant {row.generation + 1} of {near.tenants}" if plan.has_slots else words.NO_SLOTS,
+        ),
         None,
         ("lives", f"{esc(words.live_range(row.birth, row.death))} <span class=soft>{_steps(row)}</span>"),
         ("born", _born(plan, why, row.birth)),
@@ -91,7 +93,7 @@ def details(plan: Plan, solution: Solution | None, tensor_id: str) -> str:
         rows.append(("same storage", _names(others)))
     if row.alias_group_id is not None:
         rows.append(("alias group", esc(row.alias_group_id)))
-    if has_slots(plan):
+    if plan.has_slots:
         rows.append(("slot before", _name(near.before) if near.before else '<span class="soft">nobody</span>'))
         rows.append(("slot after", _name(near.after) if near.after else '<span class="soft">nobody</span>'))
     if rows[-1] is None:

@@ -12,7 +12,6 @@ from typing import Any
 
 from app.say import words
 from app.say.refused import nearest, others
-from app.say.slots import NONE, WHY
 from tmmu_core.plan.metrics import fragmentation_ratio, reuse_ratio
 from tmmu_core.plan.model import ArenaSummary
 
@@ -99,7 +98,7 @@ def _strip_row(arena: ArenaSummary, scale: int, paged: bool, has_slots: bool) ->
     headroom = (
         _exact(arena.capacity_bytes - extent) if _limited(arena) else '<span class="soft">no capacity given</span>'
     )
-    none = f'<span class="soft" title="{esc(WHY)}">{NONE}</span>'
+    none = f'<span class="soft" title="{esc(words.WHY_NO_SLOTS)}">{words.NO_SLOTS}</span>'
     live = f"<span class=soft>({arena.max_live:,} live)</span>"
     slots = f"{arena.slots:,} = {arena.max_live:,} live" if arena.slots == arena.max_live else f"{arena.slots:,} {live}"
     cells = [

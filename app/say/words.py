@@ -12,6 +12,10 @@ UNKNOWN = "unknown"
 UNLIMITED = 2**64 - 1
 """A capacity of this many bytes means that none was given (contract §4)."""
 
+NO_SLOTS = "–"
+"""Stands where a plan without slots would tell of them: it numbers its storages, which is no count of slots."""
+WHY_NO_SLOTS = "This planner places bytes, not slots: it only numbers its storages."
+
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 

@@ -6,7 +6,6 @@ import numpy as np
 import streamlit as st
 
 from app.say import words
-from app.say.slots import has_slots
 from app.session.planning import Shown
 from tmmu_core.plan.metrics import PlanStorages, arena_number, storages_of
 
@@ -37,7 +36,7 @@ def _places(key: str, _shown: Shown) -> dict[str, str]:
     del key
     plan = _shown.plan
     rows = zip(plan.tensor_ids, plan.logical_slot.tolist(), plan.birth.tolist(), plan.death.tolist(), strict=True)
-    slotted = has_slots(plan)
+    slotted = plan.has_slots
     return {
         name: (f"slot {slot} · " if slotted else "") + words.live_range(birth, death)
         for name, slot, birth, death in rows

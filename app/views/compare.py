@@ -11,7 +11,6 @@ from app.charts import base
 from app.charts.compare import curves
 from app.parts import drawing, focus, frame, selected, tensors
 from app.say import markup, words
-from app.say.slots import NONE, has_slots
 from app.session import opening, planning, state
 from app.session.planning import Shown
 from tmmu_core.errors import TmmuError
@@ -194,7 +193,7 @@ def arenas(found: Comparison, left: Plan, right: Plan) -> str:
 
 
 def _slots(arena: ArenaSummary | None, plan: Plan) -> str:
-    return "none" if arena is None else f"{arena.slots:,}" if has_slots(plan) else NONE
+    return "none" if arena is None else f"{arena.slots:,}" if plan.has_slots else words.NO_SLOTS
 
 
 def _figure(a: int | None, b: int | None) -> str:
@@ -281,7 +280,7 @@ def changes(found: Comparison, baseline: Shown, candidate: Shown) -> None:
             f"{words.of(len(listed), len(everything), 'change')}; baseline → candidate; a row selects",
         )
     )
-    slots = has_slots(baseline.plan), has_slots(candidate.plan)
+    slots = baseline.plan.has_slots, candidate.plan.has_slots
     table = pd.DataFrame([_row(c, slots) for c in listed])
     if not state.choice().selected:
         tensors.selectable(table, "changes", "", height=320)
@@ -304,7 +303,10 @@ def _row(change: TensorChange, slots: tuple[bool, bool]) -> dict[str, str]:
         "change": ", ".join(kind.replace("_", " ") for kind in change.kinds),
         "arena": both(lambda r: r.arena),
         "slot": words.change(
-            *(NONE if not has else f"{r.logical_slot}" if r else "absent" for r, has in zip((a, b), slots, strict=True))
+            *(
+                words.NO_SLOTS if not has else f"{r.logical_slot}" if r else "absent"
+                for r, has in zip((a, b), slots, strict=True)
+            )
         ),
         "at offset": both(lambda r: f"{r.offset_bytes:,}"),
         "bytes": both(lambda r: f"{r.size_bytes:,}"),

@@ -9,7 +9,6 @@ from app.charts import base, waste
 from app.parts import focus, frame, selected, tensors, verdict
 from app.parts import ledger as resources
 from app.say import glossary, markup, words
-from app.say.slots import WHY, has_slots
 from app.session import state
 from app.session.planning import Shown
 from tmmu_core.plan.metrics import SlotReport, slot_reports
@@ -97,8 +96,8 @@ def _accounts(now: dict[str, int], extent: int) -> str:
 
 def slots(shown: Shown, arena: str) -> None:
     """Slot by slot: the backing against its tenants."""
-    if not has_slots(shown.plan):
-        st.html(markup.heading("No slots to look into", WHY))
+    if not shown.plan.has_slots:
+        st.html(markup.heading("No slots to look into", words.WHY_NO_SLOTS))
         if state.choice().selected:
             selected.panel(shown)
         return

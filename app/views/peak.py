@@ -11,7 +11,6 @@ from app.charts.alive import treemap
 from app.charts.live import live_curve
 from app.parts import focus, frame, selected, tensors, verdict
 from app.say import markup, words
-from app.say.slots import has_slots
 from app.session import placed, state
 from app.session.planning import Shown
 from tmmu_core.plan.metrics import alive_at, live_bytes
@@ -88,7 +87,7 @@ def claim(shown: Shown, arena: str, step: int, own: list[tuple[int, int]]) -> st
 
 def _group(shown: Shown) -> str:
     cannot = {"operator"} if shown.solution is None else set()
-    cannot |= set() if has_slots(shown.plan) else {"slot"}
+    cannot |= set() if shown.plan.has_slots else {"slot"}
     options = [group for group in GROUPS if group not in cannot]
     if len(options) == 1:
         return options[0]

@@ -7,7 +7,6 @@ import streamlit as st
 from app.canvas.component import PlanHandle
 from app.parts import drawing, focus, frame, selected, tensors, toolbar, verdict
 from app.say import glossary, markup
-from app.say.slots import has_slots
 from app.session import state
 from app.session.planning import Shown
 from tmmu_core.plan.making.instance import GIVEN
@@ -18,7 +17,7 @@ def page() -> None:
     shown = frame.shown()
     arena = focus.arena(shown)
     st.html(markup.claim(focus.claim(frame.name_of(shown), shown.plan, arena), verdict.chips(shown)))
-    st.html(markup.strip(shown.plan.arenas, glossary.definitions(), slots=has_slots(shown.plan)))
+    st.html(markup.strip(shown.plan.arenas, glossary.definitions(), slots=shown.plan.has_slots))
     verdict.findings(shown)
     came_with_the_file(shown)
     body(shown, drawing.store(shown))

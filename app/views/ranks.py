@@ -8,7 +8,6 @@ from app.canvas.component import PlanHandle, plan_canvas, plan_store
 from app.charts import ranks as charts
 from app.parts import focus, frame, selected, verdict
 from app.say import glossary, markup, words
-from app.say.slots import has_slots
 from app.session import opening, placed, planning, scenarios, state, worlds
 from app.session.choice import Choice
 from app.session.jobs import Job
@@ -247,7 +246,7 @@ def opened_rank(asked: Choice, found: RankPlans) -> None:
         )
         if state.choice().rank is not None:
             st.button("Back to the whole graph", key="use-whole", on_click=state.choose, kwargs={"rank": None})
-    st.html(markup.strip(mine.plan.arenas, glossary.definitions(), slots=has_slots(mine.plan)))
+    st.html(markup.strip(mine.plan.arenas, glossary.definitions(), slots=mine.plan.has_slots))
     verdict.findings(mine)
     handle = plan_store(mine.plan, operators=placed.operators(mine.key, mine), key="bytes.rank")
     body(asked, mine, handle)

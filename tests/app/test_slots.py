@@ -13,7 +13,7 @@ import streamlit as st
 from app.cli.main import run
 from app.parts.tensors import frame_of
 from app.report.build import build_report
-from app.say import details, markup, slots
+from app.say import details, markup, words
 from tests.app.small import chain
 from tests.app.test_pages import html, opened
 
@@ -29,14 +29,14 @@ def _fresh() -> Iterator[None]:
 
 @pytest.mark.parametrize(("planner", "has"), [("slots", True), ("naive", True), ("greedy", False), ("exact", False)])
 def test_which_plans_have_slots(planner: str, has: bool) -> None:
-    assert slots.has_slots(chain(planner=planner).plan) is has
+    assert chain(planner=planner).plan.has_slots is has
 
 
 def test_the_strip_tells_no_slots_where_there_are_none() -> None:
     arenas = chain(planner="greedy").plan.arenas
     assert "4 <span class=soft>(1 live)" in markup.strip(arenas, {})
     told = markup.strip(arenas, {}, slots=False)
-    assert told.count(f">{slots.NONE}</span>") == 2 * len(arenas)
+    assert told.count(f">{words.NO_SLOTS}</span>") == 2 * len(arenas)
     assert "(1 live)" in told
 
 

@@ -66,6 +66,7 @@ def plan_of(
         "layout_hash": digest,
         "mode": "inference",
         "preset": "inference",
+        "places": "slots",
         "rank": 0,
         "world_size": 1,
         "steps": steps,

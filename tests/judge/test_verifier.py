@@ -30,7 +30,10 @@ def test_a_good_plan_is_verified_with_and_without_its_graph() -> None:
 def test_without_the_graph_its_rules_are_not_said_to_be_checked() -> None:
     plan = plan_graph(residual()).plan
     assert "dead_access" not in verify_plan(plan).checked
-    assert verify_plan(plan, residual()).checked == tuple(RULES)
+    alone, against = verify_plan(plan), verify_plan(plan, residual())
+    assert against.checked == tuple(rule for rule in RULES if rule not in ("numbering", "sparse_address"))
+    assert dict(alone.left_out)["dead_access"] == "no graph was given"
+    assert dict(against.left_out) == dict.fromkeys(("numbering", "sparse_address"), "it places slots")
 
 
 def test_two_tensors_in_one_place_at_one_time_are_both_named() -> None:
@@ -62,8 +65,26 @@ def test_an_offset_off_the_prefix_sum_is_found_though_nothing_overlaps() -> None
     assert rules(rehashed(refigured(changed(plan, "offset", 1, 256)))) == {"slot_offset"}
 
 
+def test_a_plan_of_slots_is_held_to_prefix_sums_whoever_made_it() -> None:
+    plan = replace(plan_graph(two_residents()).plan, planner="unheard of")
+    shifted = rehashed(refigured(changed(plan, "offset", 1, 128 + 4096)))
+    assert rules(shifted) == {"slot_offset"}
+    assert "slot_offset" in verify_plan(shifted).checked
+
+
+def test_where_bytes_are_placed_storages_are_numbered_by_offset() -> None:
+    plan = replace(plan_graph(two_residents()).plan, planner="mine", places="bytes")
+    swapped = replace(plan, logical_slot=np.array([1, 0], np.int64), storage=np.array([1, 0], np.int64))
+    assert rules(rehashed(swapped)) == {"numbering"}
+    assert dict(verify_plan(plan).left_out)["slot_offset"] == "it places bytes"
+
+
+def test_slots_that_call_themselves_bytes_are_found_by_their_tenants() -> None:
+    assert rules(replace(plan_graph(chain(3)).plan, places="bytes")) >= {"numbering"}
+
+
 def test_a_planner_that_places_bytes_needs_no_prefix_sums() -> None:
-    plan = replace(plan_graph(two_residents()).plan, planner="bytes")
+    plan = replace(plan_graph(two_residents()).plan, planner="mine", places="bytes")
     assert rules(rehashed(refigured(changed(plan, "offset", 1, 256)))) == set()
 
 
@@ -81,7 +102,8 @@ def two_step_bytes(offset_of_b: int, size_of_b: int) -> tuple[Graph, Plan]:
         refigured(
             replace(
                 plan,
-                planner="bytes",
+                planner="mine",
+                places="bytes",
                 offset=np.array([place[name] for name in plan.tensor_ids], np.uint64),
                 logical_slot=np.array([slot[name] for name in plan.tensor_ids], np.int64),
                 generation=np.zeros(3, np.int64),
@@ -142,7 +164,7 @@ def test_the_capacity_is_held_against_the_configuration() -> None:
     arenas = {"activations": {"capacity_bytes": 4096}}
     plan = plan_graph(chain(3), arenas=arenas).plan
     assert verify_plan(plan, arenas=arenas).ok
-    assert rules(plan, arenas={"activations": {"capacity_bytes": 8192}}) == {"hash", "capacity"}
+    assert rules(plan, arenas={"activations": {"capacity_bytes": 8192}}) == {"hash", "configuration"}
 
 
 def test_named_dims_are_read_off_the_plan() -> None:
@@ -181,7 +203,8 @@ def test_a_hundred_thousand_rows_by_a_planner_of_bytes_are_swept() -> None:
     lanes = rng.integers(0, 64, n)
     big = replace(
         plan,
-        planner="bytes",
+        planner="mine",
+        places="bytes",
         tensor_ids=tuple(f"t{i:06}" for i in range(n)),
         arena=np.zeros(n, np.int32),
         logical_slot=np.lexsort((birth, lanes)).argsort(),

@@ -7,7 +7,7 @@ from tests.plan.examples import chain_plan, views_graph
 from tmmu_core.errors import AddressCollision
 from tmmu_core.plan.canonical import plan_digests
 from tmmu_core.plan.formats.files import from_document, to_json
-from tmmu_core.plan.formats.sparse import is_sparse, sparse_address, with_sparse_addresses
+from tmmu_core.plan.formats.sparse import sparse_address, with_sparse_addresses
 from tmmu_core.plan.making.engine import plan_graph
 
 TOKEN = bytes(range(32))
@@ -31,8 +31,8 @@ def test_slots_stay_and_both_hashes_follow_the_addresses() -> None:
     assert (sparse.logical_slot == plan.logical_slot).all()
     assert sparse.layout_hash != plan.layout_hash
     assert plan_digests(sparse) == (sparse.tmmu_plan_hash, sparse.layout_hash)
-    assert is_sparse(sparse)
-    assert not is_sparse(plan)
+    assert sparse.places == "sparse"
+    assert plan.places == "slots"
 
 
 def test_a_view_stays_inside_its_base() -> None:
@@ -59,4 +59,4 @@ def test_a_plan_of_that_era_is_read_back() -> None:
     sparse = with_sparse_addresses(chain_plan(4, planner="naive"))
     again = from_document(to_json(sparse))
     assert (again.offset == sparse.offset).all()
-    assert is_sparse(again)
+    assert again.places == "sparse"

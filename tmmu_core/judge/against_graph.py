@@ -13,7 +13,7 @@ from typing import Any
 from tmmu_core.errors import ContractError
 from tmmu_core.graph.model import PRESETS, Graph
 from tmmu_core.judge.canonical import hash_of, ir_hash
-from tmmu_core.judge.facts import ARENA_PLANNERS, PlanFacts
+from tmmu_core.judge.facts import PlanFacts
 from tmmu_core.judge.finding import Finding
 from tmmu_core.judge.lives import Lives, lives_of
 from tmmu_core.judge.steps import run_of
@@ -22,6 +22,7 @@ from tmmu_core.plan.model import Plan
 RULES: dict[str, str] = {
     "graph": "the graph can be run under the plan's mode, preset and order, and has the hash that the plan names",
     "tensors": "the plan has a row for every tensor of the timeline and for no other, and says what the graph says",
+    "arena": "every tensor lies in the arena that it, or else its role, names",
     "dead_access": "every read happens while its tensor lives, every write at its birth",
     "live_range": "births and deaths are the contract's, given the hand-offs that the plan lists",
     "sharing": "tensors share a storage exactly where views, alias groups and in-place writes make them",
@@ -41,6 +42,8 @@ class Seen:
     """What each storage (by number) asks for, in bytes; ``None`` where the graph could not be run."""
     arenas_with_pairs: frozenset[str] | None
     """Arenas in which storages must not alias."""
+    left_out: dict[str, str]
+    """Rules that were not tried, and why."""
 
 
 def examine(facts: PlanFacts, graph: Graph, dims: Mapping[str, int] | None, cut_from: bytes | None = None) -> Seen:
@@ -49,10 +52,13 @@ def examine(facts: PlanFacts, graph: Graph, dims: Mapping[str, int] | None, cut_
     try:
         lives = _lives(plan, graph, dims)
     except ContractError as error:
-        return Seen((_error("graph", f"the graph cannot be run as the plan says: {error}"),), None, None)
+        found = _error("graph", f"the graph cannot be run as the plan says: {error}")
+        untried = {rule: "the graph cannot be run as the plan says" for rule in RULES if rule != "graph"}
+        return Seen((found,), None, None, untried)
     findings = [
         *check_graph(plan, graph, lives, cut_from),
         *check_tensors(plan, lives),
+        *([] if plan.own_arenas else check_homes(plan, lives)),
         *check_accesses(plan, lives),
         *check_ranges(plan, lives),
         *check_sharing(plan, lives),
@@ -63,7 +69,7 @@ def examine(facts: PlanFacts, graph: Graph, dims: Mapping[str, int] | None, cut_
     number = {name: int(plan.storage[row]) for name, row in plan.row_of.items()}
     alignment = {number[s.name]: s.alignment for s in lives.storages.values() if s.name in number}
     pairs = frozenset(lives.storages[name].arena for pair in lives.apart for name in pair)
-    return Seen(tuple(findings), alignment, pairs)
+    return Seen(tuple(findings), alignment, pairs, {"arena": "its arenas are its own"} if plan.own_arenas else {})
 
 
 def _error(rule: str, message: str, **fields: Any) -> Finding:
@@ -76,7 +82,7 @@ def _lives(plan: Plan, graph: Graph, dims: Mapping[str, int] | None) -> Lives:
     order = [node_id for node_id in plan.execution_order if node_id in known]
     preset = plan.preset if plan.preset in PRESETS else "inference"
     run = run_of(graph, plan.mode, preset, order, _point(plan, graph) if dims is None else dims)  # type: ignore[arg-type]
-    if plan.planner in ARENA_PLANNERS:
+    if plan.own_arenas:
         return lives_of(run, None)
     return lives_of(run, () if plan.arena_config_hash == hash_of({}) else [arena.name for arena in plan.arenas])
 
@@ -127,12 +133,18 @@ def check_tensors(plan: Plan, lives: Lives) -> Iterator[Finding]:
             ("role", plan.roles[i], tensor.role),
             ("alias group", plan.alias_group_ids[i], tensor.alias_group_id),
             ("base", plan.base_tensor_uids[i], tensor.view.base_tensor_uid if tensor.view else None),
-            ("arena", plan.arenas[plan.arena[i]].name, lives.storages[lives.storage_of[name]].arena),
         ):
-            if what == "arena" and plan.planner in ARENA_PLANNERS:
-                continue
             if mine != theirs:
                 yield _error("tensors", f'"{name}" has the {what} {mine}, by the graph {theirs}.', tensor=name)
+
+
+def check_homes(plan: Plan, lives: Lives) -> Iterator[Finding]:
+    """Rule ``arena``."""
+    for i, name in enumerate(plan.tensor_ids):
+        if name in lives.storage_of:
+            mine, theirs = plan.arenas[plan.arena[i]].name, lives.storages[lives.storage_of[name]].arena
+            if mine != theirs:
+                yield _error("arena", f'"{name}" lies in the arena {mine}, by the graph in {theirs}.', tensor=name)
 
 
 def check_accesses(plan: Plan, lives: Lives) -> Iterator[Finding]:

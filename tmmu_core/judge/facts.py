@@ -15,12 +15,6 @@ I64 = NDArray[np.int64]
 U64 = NDArray[np.uint64]
 Mask = NDArray[np.bool_]
 
-SLOT_PLANNERS = frozenset({"slots", "naive"})
-"""Planners whose slots lie one behind the other at aligned prefix sums (seed, ``MapToVirtualAddresses_v1``)."""
-
-ARENA_PLANNERS = frozenset({"helia"})
-"""Planners that make arenas of their own; neither roles nor the configuration say where a tensor lies."""
-
 
 @dataclass(frozen=True, eq=False)
 class PlanFacts:
@@ -102,6 +96,13 @@ class PlanFacts:
         opens = np.ones(self.storages, np.bool_)
         opens[1:] = (arena[1:] != arena[:-1]) | (slot[1:] != slot[:-1])
         return opens
+
+    @cached_property
+    def spaces(self) -> tuple[tuple[str, I64], ...]:
+        """The address spaces and their storages: the arenas, or the one space of all hashed addresses."""
+        if self.plan.places == "sparse":
+            return (("the sparse space", np.arange(self.storages)),)
+        return tuple((arena.name, np.flatnonzero(self.arena == k)) for k, arena in enumerate(self.plan.arenas))
 
     @cached_property
     def slots(self) -> Slots:

@@ -35,7 +35,9 @@ class Verdict:
 
     findings: tuple[Finding, ...] = ()
     checked: tuple[str, ...] = ()
-    """Names of the rules that were tried; those that need the graph are missing where none was given."""
+    """Names of the rules that were tried."""
+    left_out: tuple[tuple[str, str], ...] = ()
+    """``(rule, why)`` of those that were not: they do not apply to this plan, or what they ask was not given."""
 
     @property
     def ok(self) -> bool:

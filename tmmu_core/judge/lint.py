@@ -34,7 +34,7 @@ RULES: tuple[LintRule, ...] = (
         "seed VII.A, I.E",
         (
             *("columns", "range", "alignment", "bounds", "extent", "capacity", "overlap", "slot", "storage", "sharing"),
-            *("must_not_alias", "handoff", "illegal_handoff", "figures", "tensors", "graph"),
+            *("must_not_alias", "handoff", "illegal_handoff", "figures", "tensors", "graph", "arena", "configuration"),
         ),
     ),
     LintRule(
@@ -53,7 +53,7 @@ RULES: tuple[LintRule, ...] = (
         "addresses",
         "Logical addresses are unique and follow from the rows alone: prefix sums and hashes agree.",
         "seed VII.A",
-        ("slot_offset", "address", "hash"),
+        ("slot_offset", "numbering", "sparse_address", "address", "hash"),
     ),
     LintRule(
         "undeclared_inplace",
@@ -75,6 +75,12 @@ RULES: tuple[LintRule, ...] = (
         "must_not_alias pairs cost slots above the optimum.",
         "contract §3",
         ("slots_over_optimal",),
+    ),
+    LintRule(
+        "places_unsaid",
+        "The file does not say whether it places slots or bytes, so that the rules for its offsets are guessed.",
+        "contract §9",
+        ("places",),
     ),
 )
 """The first four are errors when broken, the others are warnings."""

@@ -12,16 +12,17 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
+from blake3 import blake3
 
 from tmmu_core.errors import U64_MAX
 from tmmu_core.graph.model import PERSISTENT_ROLES, Arena, Graph
 from tmmu_core.judge import against_graph
 from tmmu_core.judge.canonical import arena_config_object, hash_of, layout_hash, plan_hash
-from tmmu_core.judge.facts import ARENA_PLANNERS, SLOT_PLANNERS, PlanFacts
+from tmmu_core.judge.facts import U64, PlanFacts
 from tmmu_core.judge.finding import Finding, Verdict, shortened
 from tmmu_core.judge.lives import Groups
 from tmmu_core.judge.sweep import Box, overlapping
-from tmmu_core.plan.model import Plan
+from tmmu_core.plan.model import UNSAID, Plan
 
 OWN_RULES: dict[str, str] = {
     "columns": "columns are of one length, rows come by tensor id bytes, each tensor once, arenas and storages exist",
@@ -33,15 +34,30 @@ OWN_RULES: dict[str, str] = {
     "storage": "rows that share a storage are views, an alias group or an in-place chain, and say so",
     "overlap": "no two storages hold the same byte at the same step, but for a hand-off at exactly the giver's offset",
     "slot": "a slot has one tenant at a time, all at its offset; slots do not overlap and are numbered from 0",
-    "slot_offset": "offsets are aligned prefix sums over the slots (slot planners)",
-    "slots_max_live": "no slot more than storages are ever alive together (planner slots)",
+    "slot_offset": "offsets are aligned prefix sums over the slots (plans of slots)",
+    "numbering": "storages are numbered by offset, birth and id, one each (plans that place bytes)",
+    "sparse_address": "every slot lies at the hash of its token, arena and number (draft-era plans)",
+    "slots_max_live": "no slot less than storages are ever alive together, and under the planner slots none more",
     "figures": "slots, max live, storages and peak live bytes are what the rows make them",
     "handoff": "a hand-off's giver dies when its taker is born, in the same place where bytes are placed",
     "hash": "order, layout and plan hash are those of what the plan says",
+    "configuration": "arenas have the capacity, alignment and pages of their configuration",
+    "places": "the plan says what it places, so that nobody has to guess which rules hold of its offsets",
 }
 """What is checked of a plan alone: rule → what holds when it is not found."""
 
 RULES: dict[str, str] = OWN_RULES | against_graph.RULES
+
+_OF_PLACES: dict[str, dict[str, str]] = {
+    "slots": {"numbering": "it places slots", "sparse_address": "it places slots"},
+    "bytes": {"slot_offset": "it places bytes", "sparse_address": "it places bytes"},
+    "sparse": {
+        "bounds": "hashed addresses have no extent to stay in",
+        "slot_offset": "its addresses are hashed",
+        "numbering": "its addresses are hashed",
+    },
+}
+"""What a plan places → rules that do not apply to it, and why."""
 
 
 def verify_plan(
@@ -62,7 +78,9 @@ def verify_plan(
     broken = list(check_columns(plan))
     if broken:
         # Nothing else can be looked up in such a plan.
-        return Verdict(shortened(broken), ("columns", "range"))
+        seen_first = ("columns", "range")
+        rest = tuple((rule, "its columns are broken") for rule in RULES if rule not in seen_first)
+        return Verdict(shortened(broken), seen_first, rest)
     facts = PlanFacts(plan)
     findings = [
         *check_alignment(facts),
@@ -73,17 +91,31 @@ def verify_plan(
         *check_handoffs(facts),
         *check_hashes(facts, arenas),
     ]
-    names: dict[str, str] = dict(OWN_RULES)
-    if graph is None:
-        findings += check_slot_offsets(facts, None)
-        findings += check_slot_counts(facts, None)
+    left_out = dict(_OF_PLACES[plan.places])
+    config = _configuration(plan, arenas)
+    if config is not None:
+        findings += check_configuration(plan, config)
     else:
-        names |= against_graph.RULES
+        left_out["configuration"] = "its arenas are its own" if plan.own_arenas else "it is not at hand"
+    alignment: Mapping[int, int] | None = None
+    pairs: frozenset[str] | None = None
+    if graph is None:
+        left_out |= dict.fromkeys(against_graph.RULES, "no graph was given")
+    else:
         seen = against_graph.examine(facts, graph, dims, cut_from)
         findings += seen.findings
-        findings += check_slot_offsets(facts, seen.alignment)
-        findings += check_slot_counts(facts, seen.arenas_with_pairs)
-    return Verdict(shortened(findings), tuple(names))
+        left_out |= seen.left_out
+        alignment, pairs = seen.alignment, seen.arenas_with_pairs
+    if plan.places == "slots":
+        findings += check_slot_offsets(facts, alignment)
+    elif plan.places == "bytes":
+        findings += check_numbering(facts)
+    else:
+        findings += check_sparse_addresses(facts)
+    findings += check_slot_counts(facts, pairs)
+    findings += check_places(plan)
+    checked = tuple(rule for rule in RULES if rule not in left_out)
+    return Verdict(shortened(findings), checked, tuple((rule, left_out[rule]) for rule in RULES if rule in left_out))
 
 
 def _error(rule: str, message: str, **fields: Any) -> Finding:
@@ -174,19 +206,22 @@ def check_arenas(facts: PlanFacts) -> Iterator[Finding]:
     """Rules ``bounds``, ``extent``, ``capacity``, ``figures``."""
     plan = facts.plan
     ends = facts.start + np.maximum(facts.size, np.uint64(1))
-    extents = np.array([arena.extent_bytes for arena in plan.arenas], dtype=object)
-    for i, (number, end) in enumerate(zip(plan.arena.tolist(), (plan.offset + plan.size).tolist(), strict=True)):
-        if end > extents[number]:
-            yield _error(
-                "bounds",
-                f'"{plan.tensor_ids[i]}" ends at {end}, its arena at {extents[number]}.',
-                tensor=plan.tensor_ids[i],
-                arena=plan.arenas[number].name,
-            )
+    extents = np.array([min(max(arena.extent_bytes, 0), U64_MAX) for arena in plan.arenas] or [0], np.uint64)
+    sparse = plan.places == "sparse"
+    for i in np.flatnonzero(plan.offset + plan.size > extents[plan.arena]).tolist() if not sparse else ():
+        arena = plan.arenas[plan.arena[i]]
+        yield _error(
+            "bounds",
+            f'"{plan.tensor_ids[i]}" ends at {plan.offset[i] + plan.size[i]}, its arena at {arena.extent_bytes}.',
+            tensor=plan.tensor_ids[i],
+            arena=arena.name,
+        )
     for number, arena in enumerate(plan.arenas):
         here = facts.arena == number
-        highest = int(ends[here].max(initial=0))
-        if arena.extent_bytes != highest:
+        # Hashed addresses end nowhere: the extent is that of the same slots end to end.
+        possible = _end_to_end(facts, number) if sparse else {int(ends[here].max(initial=0))}
+        highest = max(possible)
+        if arena.extent_bytes not in possible:
             yield _error(
                 "extent",
                 f"{arena.name} says an extent of {arena.extent_bytes} bytes, its highest storage ends at {highest}.",
@@ -299,18 +334,18 @@ def check_overlap(facts: PlanFacts) -> Iterator[Finding]:
     """Rule ``overlap``. Where slots alone prove it (disjoint slots, one tenant at a time) nothing is swept."""
     if _proven_by_slots(facts):
         return
-    for number, arena in enumerate(facts.plan.arenas):
-        boxes, owner = _boxes(facts, np.flatnonzero(facts.arena == number).tolist())
+    for space, storages in facts.spaces:
+        boxes, owner = _boxes(facts, storages.tolist())
         for a, b in overlapping(boxes):
             first, second = facts.name(owner[a]), facts.name(owner[b])
             low, high = max(boxes[a][2], boxes[b][2]), min(boxes[a][3], boxes[b][3])
             step = max(boxes[a][0], boxes[b][0])
             yield _error(
                 "overlap",
-                f'"{first}" and "{second}" both hold bytes [{low}, {high}) of {arena.name} at step {step}.',
+                f'"{first}" and "{second}" both hold bytes [{low}, {high}) of {space} at step {step}.',
                 tensor=first,
                 other=second,
-                arena=arena.name,
+                arena=facts.plan.arenas[facts.arena[owner[a]]].name,
                 step=step,
             )
 
@@ -356,8 +391,9 @@ def _proven_by_slots(facts: PlanFacts) -> bool:
 def _slots_meet(facts: PlanFacts) -> np.ndarray[Any, np.dtype[np.bool_]]:
     """Per slot, along (arena, start): whether it begins before the one below it ends."""
     slots = facts.slots
-    order = np.lexsort((slots.number, slots.start, slots.arena))
-    arena, start, end = slots.arena[order], slots.start[order], (slots.start + slots.backing)[order]
+    space = np.zeros_like(slots.arena) if facts.plan.places == "sparse" else slots.arena
+    order = np.lexsort((slots.number, slots.start, space))
+    arena, start, end = space[order], slots.start[order], (slots.start + slots.backing)[order]
     meet = np.zeros(len(order), np.bool_)
     meet[order[1:]] = (arena[1:] == arena[:-1]) & (start[1:] < end[:-1])
     return meet
@@ -400,7 +436,7 @@ def check_slots(facts: PlanFacts) -> Iterator[Finding]:
         used = slots.number[slots.arena == number]
         if not np.array_equal(used, np.arange(len(used))):
             yield _error("slot", f"the slots of {arena.name} are not numbered 0, 1, 2, ….", arena=arena.name)
-    if plan.planner in SLOT_PLANNERS:
+    if plan.has_slots:
         for k in np.flatnonzero(_slots_meet(facts)).tolist():
             name = plan.arenas[slots.arena[k]].name
             yield _error("slot", f"slot {slots.number[k]} of {name} begins inside the slot below it.", arena=name)
@@ -413,20 +449,7 @@ def check_slot_offsets(facts: PlanFacts, alignment: Mapping[int, int] | None) ->
     rows at the storage's start, where a view's may be its own wish or its dtype's grid, so both are tried.
     """
     plan, slots = facts.plan, facts.slots
-    if plan.planner not in SLOT_PLANNERS:
-        return
-    floor = np.array([arena.alignment_bytes for arena in plan.arenas] or [1], np.uint64)[slots.arena]
-    tried = []
-    if alignment is not None:
-        asked = floor.copy()
-        np.maximum.at(asked, facts.slot_of, np.array([alignment.get(s, 1) for s in range(facts.storages)], np.uint64))
-        tried.append(asked)
-    else:
-        is_view = np.array([base is not None for base in plan.base_tensor_uids], np.bool_)
-        for rows in (np.flatnonzero(~is_view), np.arange(len(plan))):
-            asked = floor.copy()
-            np.maximum.at(asked, facts.slot_of[plan.storage[rows]], plan.alignment[rows])
-            tried.append(asked)
+    tried = _grids(facts, alignment)
     end, before = 0, -1
     for k, (arena, start, size) in enumerate(
         zip(slots.arena.tolist(), slots.start.tolist(), slots.backing.tolist(), strict=True)
@@ -441,6 +464,93 @@ def check_slot_offsets(facts: PlanFacts, alignment: Mapping[int, int] | None) ->
                 arena=name,
             )
         end, before = start + size, arena
+
+
+def _grids(facts: PlanFacts, alignment: Mapping[int, int] | None) -> list[U64]:
+    """Per slot, what its start may be asked to be a multiple of: one answer with ``alignment``, else two."""
+    plan, slots = facts.plan, facts.slots
+    floor = np.array([max(arena.alignment_bytes, 1) for arena in plan.arenas] or [1], np.uint64)[slots.arena]
+    if alignment is not None:
+        asked = floor.copy()
+        np.maximum.at(asked, facts.slot_of, np.array([alignment.get(s, 1) for s in range(facts.storages)], np.uint64))
+        return [asked]
+    is_view = np.array([base is not None for base in plan.base_tensor_uids], np.bool_)
+    tried = []
+    for rows in (np.flatnonzero(~is_view), np.arange(len(plan))):
+        asked = floor.copy()
+        np.maximum.at(asked, facts.slot_of[plan.storage[rows]], plan.alignment[rows])
+        tried.append(asked)
+    return tried
+
+
+def _end_to_end(facts: PlanFacts, arena: int) -> set[int]:
+    """Where the arena's slots could end if they lay at aligned prefix sums."""
+    here = np.flatnonzero(facts.slots.arena == arena)
+    ends = set()
+    for grid in _grids(facts, None):
+        end = 0
+        for size, step in zip(facts.slots.backing[here].tolist(), grid[here].tolist(), strict=True):
+            end = -(-end // step) * step + size
+        ends.add(end)
+    return ends
+
+
+def check_numbering(facts: PlanFacts) -> Iterator[Finding]:
+    """Rule ``numbering`` (contract §9). An instance's storage with gaps holds its number once a part, at one place."""
+    plan, slots, order = facts.plan, facts.slots, facts.by_slot
+    first = order[facts.opens_slot]
+    for s in order[~facts.opens_slot].tolist():
+        opener = int(first[facts.slot_of[s]])
+        part = facts.name(s).startswith(f"{facts.name(opener)}{PART}")
+        if not part or facts.start[s] != facts.start[opener] or facts.size[s] != facts.size[opener]:
+            yield _error(
+                "numbering",
+                f'"{facts.name(s)}" and "{facts.name(opener)}" have one number, which bytes placed apart have not.',
+                tensor=facts.name(s),
+                other=facts.name(opener),
+                arena=plan.arenas[facts.arena[s]].name,
+            )
+    keys = np.stack(
+        [facts.start[first], facts.birth[first].astype(np.uint64), facts.first_row[first].astype(np.uint64)]
+    )
+    before, after = keys[:, :-1], keys[:, 1:]
+    falls = before[2] > after[2]
+    for key in (1, 0):
+        falls = (before[key] > after[key]) | ((before[key] == after[key]) & falls)
+    for k in np.flatnonzero(falls & (slots.arena[1:] == slots.arena[:-1])).tolist():
+        yield _error(
+            "numbering",
+            f'"{facts.name(int(first[k + 1]))}" has the number behind "{facts.name(int(first[k]))}" and comes before '
+            "it by offset, birth and id.",
+            tensor=facts.name(int(first[k + 1])),
+            other=facts.name(int(first[k])),
+            arena=plan.arenas[slots.arena[k]].name,
+        )
+
+
+def check_sparse_addresses(facts: PlanFacts) -> Iterator[Finding]:
+    """Rule ``sparse_address``: the draft's hash, worked out again (001, ``MapToVirtualAddresses_v1``)."""
+    plan, slots = facts.plan, facts.slots
+    bits = plan.notes.get("addressing", {}).get("bits")
+    if not isinstance(bits, int) or not 1 <= bits <= 64:
+        yield _error("sparse_address", "the plan does not say how many bits its hashed addresses have.")
+        return
+    begins = plan.offset == facts.start[plan.storage]
+    grid = np.ones(len(slots.number), np.uint64)
+    np.maximum.at(grid, facts.slot_of[plan.storage[begins]], plan.alignment[begins])
+    for k, (arena, number, start) in enumerate(
+        zip(slots.arena.tolist(), slots.number.tolist(), slots.start.tolist(), strict=True)
+    ):
+        name = plan.arenas[arena].name
+        hashed = blake3(plan.replay_token + b"tmmu_va" + name.encode() + number.to_bytes(8, "big")).digest()
+        address = int.from_bytes(hashed, "big") >> (256 - bits)
+        address -= address % int(grid[k])
+        if start != address:
+            yield _error(
+                "sparse_address",
+                f"slot {number} of {name} lies at {start:#x}, its hash puts it at {address:#x}.",
+                arena=name,
+            )
 
 
 def check_slot_counts(facts: PlanFacts, arenas_with_pairs: frozenset[str] | None) -> Iterator[Finding]:
@@ -502,8 +612,18 @@ def check_handoffs(facts: PlanFacts) -> Iterator[Finding]:
             yield _error("handoff", f'"{x}" and "{y}" lie in different arenas.', **fields)
         # Where slots do not keep storages apart, the taker must lie exactly in the giver's bytes.
         here = facts.start[a] == facts.start[b] and facts.size[b] <= facts.size[a]
-        if plan.planner not in SLOT_PLANNERS and not disjoint and not here:
+        if plan.places == "bytes" and not disjoint and not here:
             yield _error("handoff", f'"{y}" does not lie exactly where "{x}" lay, or is larger.', **fields)
+
+
+def check_places(plan: Plan) -> Iterator[Finding]:
+    """Rule ``places``: a warning where a reader had to derive it."""
+    if UNSAID in plan.notes:
+        yield Finding(
+            "places",
+            "warning",
+            f"the file does not say what it places; it is judged as a plan of {plan.places}: {plan.notes[UNSAID]}.",
+        )
 
 
 def check_hashes(facts: PlanFacts, arenas: Mapping[str, Arena | Mapping[str, Any]] | None) -> Iterator[Finding]:
@@ -531,10 +651,19 @@ def check_hashes(facts: PlanFacts, arenas: Mapping[str, Arena | Mapping[str, Any
         yield _error("hash", "the plan hash is not that of the plan.")
     if arenas is not None and plan.arena_config_hash != hash_of(arena_config_object(arenas)):
         yield _error("hash", "the arena configuration hash is not that of the configuration.")
-    if plan.arena_config_hash == hash_of({}):
-        arenas = {}
-    if arenas is None or plan.planner in ARENA_PLANNERS:
-        return
+
+
+def _configuration(
+    plan: Plan, arenas: Mapping[str, Arena | Mapping[str, Any]] | None
+) -> Mapping[str, Arena | Mapping[str, Any]] | None:
+    """The arenas' configuration, where there is one and it is known: given, or none by the hash of it."""
+    if plan.own_arenas:
+        return None
+    return {} if plan.arena_config_hash == hash_of({}) else arenas
+
+
+def check_configuration(plan: Plan, arenas: Mapping[str, Arena | Mapping[str, Any]]) -> Iterator[Finding]:
+    """Rule ``configuration``."""
     for arena in plan.arenas:
         default = Arena()
         given = arenas.get(arena.name, default) if arenas else default
@@ -542,11 +671,14 @@ def check_hashes(facts: PlanFacts, arenas: Mapping[str, Arena | Mapping[str, Any
         for name in _ARENA_FIELDS:
             if getattr(arena, name) != getattr(said, name):
                 yield _error(
-                    "capacity",
+                    "configuration",
                     f"{arena.name} says {name} {getattr(arena, name)}, its configuration {getattr(said, name)}.",
                     arena=arena.name,
                 )
 
+
+PART = "@part"
+"""What an instance's rows are called behind a storage's id, from its second live part on."""
 
 _COLUMNS = (
     *("arena", "logical_slot", "offset", "size", "alignment", "birth", "death", "generation", "storage"),

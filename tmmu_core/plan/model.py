@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,15 @@ I32 = NDArray[np.int32]
 U64 = NDArray[np.uint64]
 
 PLAN_SCHEMA = "tmmu_plan/1"
+
+Places = Literal["slots", "bytes", "sparse"]
+"""How a plan's offsets came to be: ``slots`` one behind the other at aligned prefix sums (seed,
+``MapToVirtualAddresses_v1``); ``bytes``, storage by storage; ``sparse``, slots at the draft's hashed addresses."""
+
+UNSAID = "places"
+"""The key of ``Plan.notes`` under which a reader says how it knows what is placed, where the file did not say it."""
+
+PLACES: tuple[Places, ...] = ("slots", "bytes", "sparse")
 
 
 @dataclass(frozen=True)
@@ -77,6 +86,8 @@ class Plan:
     ir_hash: bytes
     mode: str
     preset: str
+    places: Places
+    """What the maker of the plan placed; decides which rules hold of its offsets."""
     replay_token: bytes
     rank: int
     world_size: int
@@ -117,9 +128,16 @@ class Plan:
     """Figures of contract §7; ``allocation_time_ns`` among them, never hashed and never compared."""
     notes: dict[str, Any] = field(default_factory=dict)
     """What the planner tells about its run: scalars per arena."""
+    own_arenas: bool = False
+    """Whether the planner made its arenas itself: neither roles nor the configuration say where a tensor lies."""
 
     def __len__(self) -> int:
         return len(self.tensor_ids)
+
+    @property
+    def has_slots(self) -> bool:
+        """Whether rows lie in slots; where bytes are placed, ``logical_slot`` only numbers the storages."""
+        return self.places != "bytes"
 
     @cached_property
     def row_of(self) -> dict[str, int]:

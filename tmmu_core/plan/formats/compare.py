@@ -194,7 +194,7 @@ def same_plan(left: Plan, right: Plan) -> tuple[Difference, ...]:
     """
     verdict = compare(left, right)
     rows = [verdict._row_difference(i) for i in np.flatnonzero(verdict.kinds).tolist()]
-    rest = _fields(left, right, ("notes", "has_inputs_step"))
+    rest = _fields(left, right, ("places", "own_arenas", "notes", "has_inputs_step"))
     if not rows and not np.array_equal(left.storage, right.storage):
         rest = [*rest, Difference("$.storage", left.storage.tolist(), right.storage.tolist())]
     return (*verdict.incomparable, *verdict.divergences, *verdict.context, *rest, *rows)

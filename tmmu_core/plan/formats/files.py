@@ -7,7 +7,8 @@ parquet  the rows as columns, everything else in the file's metadata; for tables
 csv      the rows alone, for a spreadsheet; cannot be read back
 ======== ==============================================================================================
 
-The document has, beside the keys of §9: ``has_inputs_step``, ``planner_options``, ``notes`` and per arena ``storages``,
+The document has, beside the keys of §9: ``places``, ``own_arenas``, ``has_inputs_step``, ``planner_options``, ``notes``
+and per arena ``storages``,
 ``lower_bound_bytes``, ``status``, ``witness`` and ``witness_step``. Unknown keys are passed over when reading.
 """
 
@@ -26,8 +27,9 @@ import numpy as np
 
 from tmmu_core.errors import U64_MAX, InvalidIrShapes, UnreadableInput
 from tmmu_core.graph import document
+from tmmu_core.plan.formats.places import Addresses, Placed, derived
 from tmmu_core.plan.metrics import arena_number, storages_of
-from tmmu_core.plan.model import I64, PLAN_SCHEMA, ArenaSummary, Plan
+from tmmu_core.plan.model import I64, PLACES, PLAN_SCHEMA, UNSAID, ArenaSummary, Plan
 from tmmu_core.planners.instances import write_csv
 from tmmu_core.planners.problem import Problem
 
@@ -106,6 +108,8 @@ class HeadDocument(msgspec.Struct):
     has_inputs_step: bool | None = None
     planner_options: dict[str, Any] = {}
     notes: dict[str, Any] = {}
+    places: str | None = None
+    own_arenas: bool | None = None
 
 
 class PlanDocument(HeadDocument):
@@ -142,6 +146,8 @@ def head_document(plan: Plan) -> HeadDocument:
         has_inputs_step=plan.has_inputs_step,
         planner_options=plan.planner_options,
         notes=plan.notes,
+        places=plan.places,
+        own_arenas=plan.own_arenas,
     )
 
 
@@ -378,6 +384,9 @@ def build(head: HeadDocument, rows: Sequence[RowDocument], source: str = "") -> 
     arena = np.array([number[row.arena] for row in ordered], np.int32)
     slot = np.array(column("logical_slot", I64_MAX), np.int64)
     generation = np.array(column("generation", I64_MAX), np.int64)
+    offset = np.array(column("offset_bytes", U64_MAX), np.uint64)
+    birth = np.array(column("birth", I64_MAX), np.int64)
+    placed = _placed(head, Addresses(arena.tolist(), slot, generation, offset, birth), source)
     arenas = tuple([_arena(name, head.arenas[name], source) for name in names])
     plan = Plan(
         planner=head.planner,
@@ -386,6 +395,7 @@ def build(head: HeadDocument, rows: Sequence[RowDocument], source: str = "") -> 
         ir_hash=_digest(head.ir_hash, "ir_hash", source),
         mode=head.mode,
         preset=head.preset,
+        places=placed.places,
         replay_token=_digest(head.replay_token, "replay_token", source),
         rank=head.rank,
         world_size=head.world_size,
@@ -401,10 +411,10 @@ def build(head: HeadDocument, rows: Sequence[RowDocument], source: str = "") -> 
         tensor_ids=tuple([row.tensor_id for row in ordered]),
         arena=arena,
         logical_slot=slot,
-        offset=np.array(column("offset_bytes", U64_MAX), np.uint64),
+        offset=offset,
         size=np.array(column("size_bytes", U64_MAX), np.uint64),
         alignment=np.array(column("alignment", U64_MAX), np.uint64),
-        birth=np.array(column("birth", I64_MAX), np.int64),
+        birth=birth,
         death=np.array(column("death", I64_MAX), np.int64),
         generation=generation,
         storage=storage_numbers(arena, slot, generation),
@@ -415,7 +425,8 @@ def build(head: HeadDocument, rows: Sequence[RowDocument], source: str = "") -> 
         base_tensor_uids=tuple([row.base_tensor_uid for row in ordered]),
         handoffs=tuple([(handoff.step, handoff.source, handoff.to) for handoff in head.handoffs]),
         metrics=head.metrics,
-        notes=head.notes,
+        notes={**head.notes, UNSAID: placed.why} if placed.why else head.notes,
+        own_arenas=placed.own_arenas,
     )
     return _with_storage_counts(plan, head)
 
@@ -430,6 +441,23 @@ def storage_numbers(arena: np.ndarray[Any, Any], slot: I64, generation: I64) -> 
     number = np.empty(len(by), np.int64)
     number[by] = np.cumsum(new) - 1
     return number
+
+
+def _placed(head: HeadDocument, rows: Addresses, source: str) -> Placed:
+    """What the file says that it places, or what is derived where it says nothing."""
+    found = derived(head.planner, head.notes, rows)
+    if head.places is None:
+        return found
+    for places in PLACES:
+        if places == head.places:
+            own = found.own_arenas if head.own_arenas is None else head.own_arenas
+            return Placed(places, own, "")
+    raise UnreadableInput(
+        f'what it places, "{head.places}", is not known.',
+        source=source,
+        place="$.places",
+        hint=f"It is one of: {', '.join(PLACES)}.",
+    )
 
 
 def _has_inputs_step(head: HeadDocument) -> bool:

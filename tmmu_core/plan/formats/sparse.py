@@ -52,17 +52,12 @@ def with_sparse_addresses(plan: Plan, *, bits: int = 64) -> Plan:
     inside = plan.offset - s.offset[plan.storage]
     moved = replace(
         plan,
+        places="sparse",
         offset=addresses[number][plan.storage] + inside,
         notes={**plan.notes, "addressing": {"kind": ADDRESSING, "bits": bits}},
     )
     whole, layout = plan_digests(moved)
     return replace(moved, tmmu_plan_hash=whole, layout_hash=layout)
-
-
-def is_sparse(plan: Plan) -> bool:
-    """Whether a plan's offsets are hashed addresses, of which no extent and no hole can be told."""
-    told = plan.notes.get("addressing")
-    return isinstance(told, dict) and told.get("kind") == ADDRESSING
 
 
 def _refuse_collisions(plan: Plan, s: PlanStorages, one: I64, addresses: U64) -> None:

@@ -76,6 +76,8 @@ def records(plan: Plan, *, digest: bool = False, replans: Iterable[Record] = ())
         "ir_hash": plan.ir_hash.hex(),
         "mode": plan.mode,
         "preset": plan.preset,
+        "places": plan.places,
+        "own_arenas": plan.own_arenas,
         "replay_token_prefix": plan.replay_token[:TOKEN_PREFIX_BYTES].hex(),
         "replay_token": plan.replay_token.hex(),
         "rank": plan.rank,

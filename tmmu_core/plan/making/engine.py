@@ -177,6 +177,8 @@ def _planned(graph: Graph, asked: _Request) -> Solution:
         ir_name=graph.name,
         mode=asked.mode,
         preset=asked.preset,
+        places="slots" if asked.planner.has_slots else "bytes",
+        own_arenas=asked.planner.across,
         replay_token=asked.token,
         rank=asked.rank,
         world_size=asked.world_size,

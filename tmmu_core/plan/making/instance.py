@@ -75,6 +75,7 @@ def plan_problem(
         ir_name=name,
         mode="inference",
         preset="inference",
+        places="bytes" if packing.slot is None else "slots",
         replay_token=token or canonical.token_from_seed(0),
         rank=0,
         world_size=1,

@@ -1,0 +1,61 @@
+"""What a plan places, for files that do not say it: older ones, and those of others (contract §9 does not ask for it).
+
+Derived once, where a file is read, and told in the plan's notes. Where the rows allow two readings the stricter one is
+taken: a plan is only said to place bytes when its storages are numbered as §9 numbers those of such planners.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tmmu_core.plan.model import I64, U64, Places
+from tmmu_core.planners import PLANNERS
+
+
+class Placed(NamedTuple):
+    """What is placed, and why it is believed."""
+
+    places: Places
+    own_arenas: bool
+    why: str
+
+
+class Addresses(NamedTuple):
+    """The rows of a plan that is read, as columns by tensor id bytes."""
+
+    arena: Sequence[int]
+    slot: I64
+    generation: I64
+    offset: U64
+    birth: I64
+
+
+def derived(planner: str, notes: Mapping[str, Any], rows: Addresses) -> Placed:
+    """What a file without the key ``places`` places."""
+    told = notes.get("addressing")
+    if isinstance(told, dict) and told.get("kind") == "blake3_sparse":
+        return Placed("sparse", False, "its addresses are hashed")
+    if planner in PLANNERS:
+        entry = PLANNERS[planner]
+        return Placed("slots" if entry.has_slots else "bytes", entry.across, f"{planner} does so")
+    if _numbered_by_offset(rows):
+        return Placed(
+            "bytes", False, "its storages are numbered by offset, birth and id, none with another in one slot"
+        )
+    return Placed("slots", False, "its storages are not numbered by offset, birth and id")
+
+
+def _numbered_by_offset(rows: Addresses) -> bool:
+    """Whether no slot has a second tenant and numbers rise with (offset, birth, id), arena by arena (contract §9)."""
+    arena = np.asarray(rows.arena, np.int64)
+    if (rows.generation > 0).any():
+        return False
+    order = np.lexsort((rows.offset, rows.slot, arena))
+    first = np.ones(len(order), np.bool_)  # a storage's rows share its number: the lowest of them is its start
+    first[1:] = (arena[order][1:] != arena[order][:-1]) | (rows.slot[order][1:] != rows.slot[order][:-1])
+    heads = order[first]
+    same_arena = arena[heads][1:] == arena[heads][:-1]
+    return not bool((same_arena & (rows.offset[heads][1:] < rows.offset[heads][:-1])).any())
