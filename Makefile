@@ -29,10 +29,11 @@ explore: $(VENV)/.base ## open the explorer on a sample (needs nothing but Pytho
 test: check ## the linter, the type checker and every test
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
-check: $(VENV)/.dev ## format, lint and types
+check: $(VENV)/.dev ## format, lint and types, of Python and of the canvas
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/oxlint --deny-warnings app/canvas/js
 
 format: $(VENV)/.dev ## let the formatter and the linter mend what they can
 	$(BIN)/ruff check --fix --quiet . || true

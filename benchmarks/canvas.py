@@ -198,7 +198,7 @@ def document(rows: list[dict[str, Any]], reports: list[dict[str, Any]], version:
         "  and to the answer of the page's Python, for what is not a canvas.",
         "",
         "The picture costs O(boxes + pixels): each box adds its exact coverage at its corners, one running sum over",
-        "the pixels makes the picture (`app/canvas/js/40_raster.js`). Finding a tensor looks at all boxes; there is no",
+        "the pixels makes the picture (`app/canvas/js/raster.js`). Finding a tensor looks at all boxes; there is no",
         "id buffer, so that boxes thinner than a pixel can be found too.",
         "",
         "## The offline report",

@@ -1,10 +1,10 @@
 // Any number of boxes onto a pixel buffer in O(boxes + pixels), by exact area.
 //
-// Each box adds ±coverage at its four corners (split over two pixels where an edge falls inside one); a running sum over
-// rows and columns then gives every pixel the share of it that is covered and the mean colour there. So where boxes are
-// thinner than a pixel the picture shades by occupancy, and no box hides another by being drawn later.
+// Each box adds ±coverage at its four corners (split over two pixels where an edge falls inside one); a running sum
+// over rows and columns then gives every pixel the share of it that is covered and the mean colour there. So where boxes
+// are thinner than a pixel the picture shades by occupancy, and no box hides another by being drawn later.
 
-class Raster {
+export class Raster {
   resize(width, height) {
     if (this.width === width && this.height === height) return;
     Object.assign(this, { width, height, stride: 4 * (width + 2) });
@@ -13,7 +13,9 @@ class Raster {
     this.image = new ImageData(width, height);
     this.pixels = new Uint32Array(this.image.data.buffer);
   }
-  clear() { this.sums.fill(0); }
+  clear() {
+    this.sums.fill(0);
+  }
 
   /** Add a box in pixels; it must lie inside [0, width] × [0, height]. */
   add(x0, y0, x1, y1, r, g, b) {
@@ -48,12 +50,21 @@ class Raster {
     for (let y = 0; y < height; y++) {
       let r = 0, g = 0, b = 0, c = 0, at = y * stride;
       for (let x = 0, k = 0; x < width; x++, k += 4, at += 4) {
-        r += sums[at]; g += sums[at + 1]; b += sums[at + 2]; c += sums[at + 3];
-        above[k] += r; above[k + 1] += g; above[k + 2] += b;
+        r += sums[at];
+        g += sums[at + 1];
+        b += sums[at + 2];
+        c += sums[at + 3];
+        above[k] += r;
+        above[k + 1] += g;
+        above[k + 2] += b;
         const cover = (above[k + 3] += c);
-        if (cover < 1e-5) { pixels[out++] = 0; continue; }
+        if (cover < 1e-5) {
+          pixels[out++] = 0;
+          continue;
+        }
         const alpha = cover >= 1 ? 255 : (32 + 223 * cover) | 0;
-        pixels[out++] = (alpha << 24) | (((above[k + 2] / cover) & 255) << 16) | (((above[k + 1] / cover) & 255) << 8) | ((above[k] / cover) & 255);
+        const red = (above[k] / cover) & 255, green = (above[k + 1] / cover) & 255, blue = (above[k + 2] / cover) & 255;
+        pixels[out++] = (alpha << 24) | (blue << 16) | (green << 8) | red;
       }
     }
     return this.image;

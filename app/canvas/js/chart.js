@@ -1,0 +1,544 @@
+// One chart: the state that the page or the person sets, the window that is looked at, and drawing once a frame.
+
+import { drawGrid, drawTicks, ticksOf } from "./axes.js";
+import { paint } from "./colours.js";
+import { build, fill } from "./element.js";
+import { Hands } from "./hands.js";
+import { legendOf, statusOf } from "./legend.js";
+import { lookOf } from "./look.js";
+import { drawOverlay } from "./overlay.js";
+import { found, nextInOrder, rowAt } from "./picking.js";
+import { drawBaseline, drawBoxes, drawGround, drawLines, drawNames, drawViews, within } from "./picture.js";
+import { inside, Plane } from "./plane.js";
+import { Raster } from "./raster.js";
+import { liveliest, sceneOf, VIEWS } from "./scene.js";
+import { drawStrip } from "./strip.js";
+import { linesOf } from "./tip.js";
+import { grouped } from "./words.js";
+
+const MARGIN = { right: 14, bottom: 34, strip: 58, gap: 10 };
+const ROWS = {
+  lifetimes: "a row per tensor in order of birth",
+  slots: "a row per slot",
+  map: "offset upwards from 0, all arenas on one byte scale",
+};
+const DEFAULTS = {
+  plan: null,
+  plan_index: 0,
+  view: "map",
+  colour: null,
+  selected: null,
+  compared: null,
+  search: "",
+  marked: null,
+  step: null,
+  arena: null,
+  baseline: true,
+  transposed: false,
+  toolbar: true,
+  strip: true,
+  heading: true,
+  height: 520,
+  link: "",
+  window: null,
+  reach: 0,
+  report_window: false,
+};
+
+/** Every chart of the page. */
+export const charts = new Set();
+
+export class Chart {
+  /** `emit(event, value)` tells the page: select, compare, step, search, window, view, colour, arena. */
+  constructor(parent, emit) {
+    this.emit = emit;
+    this.state = { ...DEFAULTS };
+    this.asked = {}; // what the page asked for last, by name
+    this.sent = []; // selections told to the page that it has not answered yet
+    this.selected = this.compared = this.hovered = -1;
+    this.step = null;
+    this.tools = { raster: new Raster(), sheet: document.createElement("canvas") };
+    this.parts = build({
+      choose: (name, value) => this.choose(name, value),
+      swap: () => this.choose("transposed", !this.state.transposed),
+      toPeak: () => this.toPeak(),
+      fit: () => this.fit(),
+    });
+    ({ root: this.root, stage: this.stage, find: this.find } = this.parts);
+    this.root.tmmuPixelOf = (id) => this.pixelOf(id);
+    parent.append(this.root);
+    new ResizeObserver(() => this.soon("layout")).observe(this.stage);
+    // A change of theme shows as a transition of the root's colour; nothing else tells of it.
+    this.root.addEventListener("transitionend", (e) => {
+      if (e.target === this.root) this.newTheme();
+    });
+    this.hands = new Hands(this);
+    charts.add(this);
+  }
+
+  destroy() {
+    charts.delete(this);
+    this.root.remove();
+  }
+
+  // --- state: what the page (or the person) asks for -------------------------------------------------------------
+
+  /** State from outside: only what changed there since the last time is taken, so that a choice made here stays. */
+  update(state) {
+    const fresh = {};
+    for (const [name, value] of Object.entries(state)) {
+      if (JSON.stringify(this.asked[name]) === JSON.stringify(value)) continue;
+      this.asked[name] = value;
+      if (name === "selected" && this.answersAnOlderClick(value)) continue;
+      fresh[name] = value;
+    }
+    const before = this.selected;
+    this.apply(fresh);
+    // What was chosen elsewhere on the page must be seen here.
+    const elsewhere = "selected" in fresh && this.selected >= 0 && this.selected !== before;
+    if (elsewhere && this.scene && this.win) this.reveal(this.selected, true);
+  }
+
+  /** An answer to an older click must not undo a newer one. */
+  answersAnOlderClick(selected) {
+    const k = this.sent.indexOf(selected), older = k >= 0 && k < this.sent.length - 1;
+    this.sent = older ? this.sent.slice(k + 1) : [];
+    return older;
+  }
+
+  setPack(pack) {
+    if (this.pack === pack) return;
+    const keep = this.pack && this.plan && pack.plans[this.state.plan_index]?.steps === this.plan.steps;
+    this.pack = pack;
+    this.plan = pack.plans[this.state.plan_index] ?? pack.plans[0];
+    this.other = this.plan.twin ? pack.plans[this.candidate ? 1 : 0] : null;
+    this.selected = this.compared = this.hovered = -1;
+    this.scene = this.paints = this.hits = null;
+    if (!keep) this.win = null;
+    else this.win.v0 = this.win.v1 = NaN; // the same steps, but other slots and bytes
+    this.root.classList.remove("waiting");
+    this.fillMenus();
+    this.apply({ ...this.state });
+    this.root.dataset.ready = pack.token;
+  }
+
+  /** Whether the plan that is drawn is the candidate: the first of a pack. */
+  get candidate() {
+    return this.pack.plans[0] === this.plan;
+  }
+
+  apply(fresh) {
+    const state = Object.assign(this.state, fresh), { title, bar, foot } = this.parts;
+    if ("height" in fresh) this.stage.style.height = `${state.height}px`;
+    if ("toolbar" in fresh) bar.hidden = !state.toolbar;
+    if ("heading" in fresh) title.hidden = foot.hidden = !state.heading;
+    if ("search" in fresh && this.find.value !== (state.search ?? "")) this.find.value = state.search ?? "";
+    if (!this.plan) return;
+    if (["view", "arena", "transposed", "baseline", "reach"].some((name) => name in fresh)) this.newScene();
+    if ("view" in fresh || "colour" in fresh) this.paints = null;
+    if ("search" in fresh || "marked" in fresh) this.search();
+    if ("selected" in fresh) this.selected = this.rowOf(state.selected);
+    if ("compared" in fresh) this.compared = this.rowOf(state.compared);
+    if ("step" in fresh) this.step = state.step ?? null;
+    if ("window" in fresh && state.window && this.win) [this.win.t0, this.win.t1] = state.window;
+    this.showState();
+    this.soon("layout");
+  }
+
+  /** Forget where boxes lie; another view or another arena is seen whole in v, its steps stay. */
+  newScene() {
+    const { view, arena } = this.state, other = this.scene?.view !== view || this.shownArena !== arena;
+    this.scene = null;
+    this.shownArena = arena;
+    if (this.win && other) this.win.v0 = this.win.v1 = NaN;
+  }
+
+  newTheme() {
+    this.look = null;
+    this.soon("base");
+  }
+
+  rowOf(id) {
+    return id === null || id === undefined ? -1 : this.plan.rowOf(id);
+  }
+
+  choose(name, value) {
+    this.apply({ [name]: value });
+    this.emit(name, value);
+    this.stage.focus({ preventScroll: true });
+  }
+
+  fillMenus() {
+    const { plan, parts } = this;
+    const schemes = ["role", "slot", "arena", plan.operator && "operator", "size", this.other && "change"];
+    fill(parts.colours, [["", "automatic"], ...schemes.filter(Boolean).map((name) => [name, name])]);
+    fill(parts.arenas, [["", "all, one scale"], ...plan.arenas.map(({ name }) => [name, name])]);
+    parts.overlay.hidden = !this.other;
+  }
+
+  showState() {
+    const { state, plan, parts } = this;
+    for (const tab of parts.tabs) tab.setAttribute("aria-pressed", String(tab.dataset.view === state.view));
+    parts.colours.value = state.colour ?? "";
+    parts.arenas.value = state.arena ?? "";
+    parts.outlines.checked = state.baseline;
+    const chosen = plan.arenas.findIndex((a) => a.name === state.arena);
+    this.curve = state.arena === null ? liveliest(plan) : Math.max(0, chosen);
+    const arena = plan.arenas[this.curve];
+    const claim = arena ? `${arena.name}: ${arena.claim}` : "This plan has no arena.";
+    parts.title.textContent = claim;
+    const keys = "Arrow keys step, p goes to the peak, slash searches.";
+    const about = `${VIEWS[state.view]}. ${claim}. Steps against ${ROWS[state.view]}. ${keys}`;
+    this.stage.setAttribute("aria-label", about);
+    this.root.dataset.view = state.view;
+    this.root.dataset.selected = this.selected >= 0 ? plan.ids.at(this.selected) : "";
+  }
+
+  get shown() {
+    const { arena } = this.state;
+    return this.plan.arenas.map(({ name }) => arena === null || name === arena);
+  }
+
+  get scheme() {
+    return this.state.colour ?? (this.state.view === "slots" ? "slot" : "role");
+  }
+
+  // --- where things lie ------------------------------------------------------------------------------------------
+
+  layout() {
+    const width = this.stage.clientWidth, height = this.stage.clientHeight, ratio = window.devicePixelRatio || 1;
+    for (const canvas of [this.parts.base, this.parts.over]) {
+      const [w, h] = [Math.round(width * ratio), Math.round(height * ratio)];
+      if (canvas.width === w && canvas.height === h) continue;
+      canvas.width = w;
+      canvas.height = h;
+    }
+    const { plan, state } = this, sideways = state.transposed;
+    Object.assign(this, { width, height, ratio }, rectangles(width, height, state));
+    this.scene ??= sceneOf(plan, {
+      view: state.view,
+      shown: this.shown,
+      sideways,
+      other: state.baseline ? this.other : null,
+      reach: state.reach,
+    });
+    this.full = { t0: 0, t1: Math.max(1, plan.steps), v0: 0, v1: this.scene.top };
+    this.win ??= { ...this.full };
+    if (Number.isNaN(this.win.v0)) Object.assign(this.win, { v0: this.full.v0, v1: this.full.v1 });
+    this.clamp();
+  }
+
+  /** Where steps and v lie now. */
+  get plane() {
+    return new Plane(this.plot, this.win, { sideways: this.state.transposed, falling: this.scene.falling });
+  }
+
+  /** All that the drawing functions need, for one frame. */
+  sight() {
+    const { plan, other, scene, plane, plot, strip, shown, hits, curve, ratio, width, height } = this;
+    const look = (this.look ??= lookOf(this.root, ratio)), paints = (this.paints ??= paint(plan, this.scheme));
+    return { plan, other, scene, plane, plot, strip, shown, hits, curve, ratio, width, height, look, paints };
+  }
+
+  /** Pixel of the stage → {t, v}. */
+  dataAt(x, y) {
+    return this.plane.at(x, y);
+  }
+
+  pick(x, y) {
+    return inside(this.plot, x, y) ? rowAt(this, x, y) : -1;
+  }
+
+  /** The middle of what is seen of a tensor, in pixels of the page; null where it is not. For tests and tours. */
+  pixelOf(id) {
+    const row = this.plan ? this.plan.rowOf(id) : -1;
+    if (row < 0 || !this.win || !this.shown[this.plan.arena[row]]) return null;
+    const { birth, death } = this.plan, { v0, v1 } = this.scene;
+    const [x0, y0, x1, y1] = this.plane.seenBox(birth[row], death[row], v0[row], v1[row]);
+    if (x1 < x0 || y1 < y0) return null;
+    const stage = this.stage.getBoundingClientRect();
+    return { x: stage.left + (x0 + x1) / 2, y: stage.top + (y0 + y1) / 2 };
+  }
+
+  // --- drawing, once a frame at most -----------------------------------------------------------------------------
+
+  soon(what) {
+    const rank = { over: 1, base: 2, layout: 3 };
+    this.due = rank[what] > (rank[this.due] ?? 0) ? what : this.due;
+    if (this.frame) return;
+    this.frame = requestAnimationFrame(() => {
+      const due = this.due;
+      this.frame = this.due = null;
+      if (!this.plan || !this.stage.clientWidth) return;
+      if (due === "layout") this.layout();
+      if (due !== "over") this.drawBase();
+      this.drawOver();
+    });
+  }
+
+  pen(canvas) {
+    const pen = canvas.getContext("2d");
+    pen.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
+    pen.clearRect(0, 0, this.width, this.height);
+    return pen;
+  }
+
+  drawBase() {
+    const began = performance.now(), pen = this.pen(this.parts.base), sight = this.sight();
+    const drawn = this.drawPicture(pen, sight);
+    this.showFoot(sight, drawn);
+    this.paintings = (this.paintings ?? 0) + 1;
+    Object.assign(this.root.dataset, {
+      drawn: drawn.count,
+      total: this.plan.n,
+      window: [this.win.t0, this.win.t1].join(),
+      paintMs: (performance.now() - began).toFixed(1),
+      paintings: this.paintings,
+    });
+    // From the bytes to the first picture of them, for whoever measures.
+    if (this.painted !== this.pack) this.root.dataset.firstMs = (performance.now() - this.pack.began).toFixed(1);
+    this.painted = this.pack;
+  }
+
+  /** The whole picture with any pen: {count, thin, outlined} of what was drawn. */
+  drawPicture(pen, sight) {
+    const { plan, plot, look } = sight, ticks = ticksOf(sight);
+    let outlined = null;
+    pen.font = look.font;
+    within(pen, plot, () => drawGround(pen, sight));
+    within(pen, plot, () => drawGrid(pen, sight, ticks));
+    const drawn = drawBoxes(pen, sight, this.tools);
+    within(pen, plot, () => {
+      drawViews(pen, sight);
+      drawNames(pen, sight, drawn.big);
+      drawLines(pen, sight);
+      if (this.other && this.state.baseline) outlined = drawBaseline(pen, sight);
+    });
+    drawTicks(pen, sight, ticks);
+    if (this.strip) drawStrip(pen, sight);
+    pen.strokeStyle = look.soft;
+    pen.lineWidth = 1;
+    pen.strokeRect(plot.x - 0.5, plot.y - 0.5, plot.w + 1, plot.h + 1);
+    if (!plan.n) {
+      pen.fillStyle = look.ink;
+      pen.textAlign = "center";
+      pen.fillText("This plan places no tensor.", plot.x + plot.w / 2, plot.y + plot.h / 2);
+    }
+    return { ...drawn, outlined };
+  }
+
+  drawOver() {
+    drawOverlay(this.pen(this.parts.over), this.sight(), this);
+    this.root.dataset.selected = this.selected >= 0 ? this.plan.ids.at(this.selected) : "";
+    this.root.dataset.compared = this.compared >= 0 ? this.plan.ids.at(this.compared) : "";
+  }
+
+  showFoot(sight, drawn) {
+    const key = [this.scheme, this.pack.token, this.state.view, sight.look.dark].join();
+    if (this.legendKey !== key) this.parts.legend.replaceChildren(...legendOf(sight));
+    this.legendKey = key;
+    this.parts.status.textContent = statusOf(this.plan.n, drawn);
+  }
+
+  // --- the window ------------------------------------------------------------------------------------------------
+
+  /** Zoom about a point of the data, in steps, in v or in both. */
+  zoom(factor, { t, v }, { steps, levels }) {
+    const w = this.win;
+    if (steps) Object.assign(w, { t0: t + (w.t0 - t) * factor, t1: t + (w.t1 - t) * factor });
+    if (levels) Object.assign(w, { v0: v + (w.v0 - v) * factor, v1: v + (w.v1 - v) * factor });
+    this.moved();
+  }
+
+  /** Keep the window inside the data, neither wider than everything nor narrower than a step or a unit of v. */
+  clamp() {
+    const { win: w, full: f } = this;
+    const hold = (a, b, least) => {
+      const span = Math.min(f[b] - f[a], Math.max(least, w[b] - w[a])), middle = (w[a] + w[b]) / 2;
+      w[a] = Math.min(f[b] - span, Math.max(f[a], middle - span / 2));
+      w[b] = w[a] + span;
+    };
+    hold("t0", "t1", Math.min(2, f.t1));
+    hold("v0", "v1", Math.min(f.v1, this.scene.view === "map" ? 64 : 2));
+    // One finger moves the page up and down as long as the whole height is seen; after zooming in it moves the picture.
+    const [, upright] = this.plane.turned("t", "v"), low = `${upright}0`, high = `${upright}1`;
+    this.stage.style.touchAction = w[high] - w[low] < (f[high] - f[low]) * 0.999 ? "none" : "pan-y";
+  }
+
+  /** After the window changed; `quiet`: without telling the other charts and the page. */
+  moved(quiet = false) {
+    this.clamp();
+    this.soon("base");
+    this.parts.tip.hidden = true;
+    if (quiet) return;
+    const { t0, t1 } = this.win;
+    this.share({ window: [t0, t1] });
+    if (!this.state.report_window) return;
+    this.tellSoon("window", [Math.max(0, Math.floor(t0)), Math.min(this.plan.steps, Math.ceil(t1))], 300);
+  }
+
+  fit() {
+    if (!this.full) return;
+    this.win = { ...this.full };
+    this.moved();
+  }
+
+  /** Bring a row into the window without changing how far one has zoomed. */
+  reveal(row, quiet = false) {
+    const { win: w, plan, scene } = this;
+    const bring = (a, b, low, high) => {
+      const span = w[b] - w[a], middle = (low + high) / 2;
+      if (high > w[a] && low < w[b]) return;
+      w[a] = middle - span / 2;
+      w[b] = middle + span / 2;
+    };
+    bring("t0", "t1", plan.birth[row], plan.death[row]);
+    bring("v0", "v1", scene.v0[row], scene.v1[row]);
+    this.moved(quiet);
+  }
+
+  // --- selecting -------------------------------------------------------------------------------------------------
+
+  /** What is said of a row, as [heading, text] pairs. */
+  lines(row) {
+    return linesOf(this.plan, row, { other: this.other, candidate: this.candidate });
+  }
+
+  select(row, how) {
+    this.selected = row;
+    const id = row >= 0 ? this.plan.ids.at(row) : null;
+    if (row < 0) this.compared = -1;
+    if (row < 0) this.state.compared = null;
+    this.state.selected = id;
+    this.sent.push(id);
+    if (how !== "click") this.parts.tip.hidden = true;
+    if (how !== "click" && row >= 0) this.reveal(row);
+    const said = row >= 0 ? this.lines(row).map(([heading, text]) => `${heading} ${text}`).join(", ") : "";
+    this.parts.live.textContent = said || "selection cleared";
+    this.share({ selected: id });
+    this.emit("select", { id, row, how });
+    this.soon("over");
+  }
+
+  compare(row) {
+    this.compared = row;
+    this.state.compared = this.plan.ids.at(row);
+    this.share({ compared: this.state.compared });
+    this.emit("compare", { id: this.state.compared, row });
+    this.soon("over");
+  }
+
+  goStep(step) {
+    const t = Math.max(0, Math.min(this.plan.steps - 1, step)), w = this.win, span = w.t1 - w.t0;
+    this.step = this.state.step = t;
+    if (t < w.t0 || t + 1 > w.t1) {
+      w.t0 = t + 0.5 - span / 2;
+      w.t1 = w.t0 + span;
+      this.moved();
+    }
+    this.share({ step: t });
+    this.tellSoon("step", t, 150);
+    this.soon("over");
+  }
+
+  toPeak() {
+    const arena = this.plan?.arenas[this.curve];
+    if (arena) this.goStep(arena.peak_step);
+  }
+
+  /** Let go of everything. */
+  clear() {
+    this.step = this.state.step = null;
+    this.share({ step: null });
+    this.tellSoon("step", null, 0);
+    this.select(-1, "clear");
+  }
+
+  neighbour(direction) {
+    const row = nextInOrder(this, this.selected, direction, this.step);
+    if (row >= 0) this.select(row, "arrow");
+  }
+
+  walkSlot(direction) {
+    if (this.selected < 0) return;
+    const root = this.plan.baseOf.get(this.selected) ?? this.selected, tenants = this.plan.tenants(root);
+    const next = tenants[tenants.indexOf(root) + direction];
+    if (next !== undefined) this.select(next, "slot");
+  }
+
+  // --- searching -------------------------------------------------------------------------------------------------
+
+  /** Finds tensors, or else those that the page marks; the rest is dimmed, not hidden. */
+  search() {
+    const text = this.state.search ?? "", { plan } = this, marked = this.state.marked ?? [];
+    this.hits = null;
+    if (text) this.hits = found(plan, text);
+    else if (marked.length) {
+      this.hits = new Uint8Array(plan.n);
+      for (const row of marked) if (row < plan.n) this.hits[row] = 1;
+    }
+    this.hitRows = this.hits && plan.byBirth().filter((row) => this.hits[row]);
+    const count = this.hitRows?.length;
+    this.parts.count.textContent = this.hitRows ? `${grouped(count)} ${text ? "found" : "marked"}` : "";
+    this.root.dataset.hits = count ?? "";
+    this.soon("base");
+  }
+
+  nextHit(direction) {
+    const rows = this.hitRows;
+    if (!rows?.length) return;
+    const at = rows.indexOf(this.selected), start = direction > 0 ? 0 : rows.length - 1;
+    const next = at < 0 ? start : (at + direction + rows.length) % rows.length;
+    this.select(rows[next], "search");
+    this.parts.count.textContent = `${grouped(next + 1)} of ${grouped(rows.length)} found`;
+  }
+
+  // --- telling ---------------------------------------------------------------------------------------------------
+
+  tellSoon(event, value, wait) {
+    clearTimeout((this.timers ??= {})[event]);
+    this.timers[event] = setTimeout(() => this.emit(event, value), wait);
+  }
+
+  /** Charts of the same link follow at once, without a trip to the server. */
+  share(part) {
+    if (!this.state.link) return;
+    for (const chart of charts) {
+      if (chart === this || chart.state.link !== this.state.link || !chart.win) continue;
+      chart.follow(part);
+    }
+  }
+
+  follow({ window, selected, compared, step }) {
+    if (window !== undefined) {
+      [this.win.t0, this.win.t1] = window;
+      this.moved(true);
+    }
+    if (selected !== undefined) {
+      this.state.selected = selected;
+      this.selected = this.rowOf(selected);
+    }
+    if (compared !== undefined) {
+      this.state.compared = compared;
+      this.compared = this.rowOf(compared);
+    }
+    if (step !== undefined) this.step = this.state.step = step;
+    this.soon("over");
+  }
+}
+
+/**
+ * {plot, strip}: where picture and strip of live bytes lie on the stage; strip is null where none is wanted. One
+ * margin for all views: charts above one another share their steps, and switching views moves nothing.
+ */
+function rectangles(width, height, { transposed, strip }) {
+  const x = width > 800 ? 108 : 80, beside = strip ? MARGIN.strip + MARGIN.gap : 0;
+  const w = width - x - MARGIN.right, h = height - MARGIN.bottom;
+  if (transposed) {
+    const plot = { x, y: 10, w: Math.max(40, w - beside), h: Math.max(40, h - 10) };
+    const right = { x: x + plot.w + MARGIN.gap, y: plot.y, w: MARGIN.strip, h: plot.h };
+    return { plot, strip: strip ? right : null };
+  }
+  const plot = { x, y: 8 + beside, w: Math.max(40, w), h: Math.max(40, h - 8 - beside) };
+  return { plot, strip: strip ? { x, y: 8, w: plot.w, h: MARGIN.strip } : null };
+}

@@ -1,0 +1,148 @@
+// What a colour means. Every scheme is a code per row and a small table; the legend reads the same table.
+
+const ROLE_COLOURS = {
+  activation: "#0072B2",
+  input: "#56B4E9",
+  output: "#009E73",
+  workspace: "#E69F00",
+  gradient: "#CC79A7",
+  persistent: "#999999",
+};
+const PERSISTENT = new Set(["parameter", "buffer", "constant", "optimizer_state"]);
+const CATEGORIES =
+  "#0072B2 #E69F00 #009E73 #CC79A7 #56B4E9 #8C6BB1 #B8860B #4D9221 #A6611A #5E7FA3".split(" ");
+const OTHER = "#8A8F98";
+// What changed, in the words of tmmu_core/plan/formats/compare.py; of several the first here gives the colour.
+const CHANGES = [
+  ["unchanged", "#A8ADB5"],
+  ["added", "#009E73"],
+  ["removed", "#A6611A"],
+  ["other_arena", "#CC79A7"],
+  ["resized", "#E69F00"],
+  ["retimed", "#56B4E9"],
+  ["moved", "#0072B2"],
+  ["redescribed", "#8C6BB1"],
+];
+const SLOT_HUES = 24;
+const SIZE_SHADES = 32;
+
+/** {codes, table: [[r, g, b]], legend: [[name, css]], ramp, note} for a plan under a scheme. */
+export function paint(plan, scheme) {
+  if (scheme === "slot") return bySlot(plan);
+  if (scheme === "arena") return byArena(plan);
+  if (scheme === "operator" && plan.operator) return byOperator(plan);
+  if (scheme === "size") return bySize(plan);
+  if (scheme === "change" && plan.changes) return byChange(plan);
+  return byRole(plan);
+}
+
+function byRole(plan) {
+  const keys = Object.keys(ROLE_COLOURS), colours = Object.values(ROLE_COLOURS);
+  const code = plan.role.names.map((name) => (PERSISTENT.has(name) ? 5 : Math.max(0, keys.indexOf(name))));
+  const seen = new Set(code);
+  return {
+    codes: coded(plan.n, (i) => code[plan.role.codes[i]]),
+    table: colours.map(rgbOf),
+    legend: keys.map((key, k) => [key, colours[k]]).filter((_, k) => seen.has(k)),
+    note: "colour = role",
+  };
+}
+
+function bySlot(plan) {
+  const table = Array.from({ length: SLOT_HUES }, (_, k) => {
+    return even(0.66 + 0.08 * (k % 2), 0.12, (k * 137.508 + 245) % 360);
+  });
+  return {
+    codes: coded(plan.n, (i) => plan.slot[i] % SLOT_HUES),
+    table,
+    legend: table.slice(0, 6).map((c, k) => [String(k), css(c)]),
+    note: `colour = slot; ${SLOT_HUES} colours, then again`,
+  };
+}
+
+function byArena(plan) {
+  const table = plan.arenas.map((_, k) => rgbOf(CATEGORIES[k % CATEGORIES.length]));
+  const legend = plan.arenas.map((a, k) => [a.name, css(table[k])]);
+  return { codes: plan.arena, table, legend, note: "colour = arena" };
+}
+
+function byOperator(plan) {
+  const { names, codes } = plan.operator, counts = new Map(names.map((_, code) => [code, 0]));
+  for (const code of codes) counts.set(code, counts.get(code) + 1);
+  const first = [...counts.keys()]
+    .filter((code) => names[code])
+    .sort((a, b) => counts.get(b) - counts.get(a) || a - b)
+    .slice(0, CATEGORIES.length);
+  const rank = names.map((_, code) => (first.indexOf(code) < 0 ? CATEGORIES.length : first.indexOf(code)));
+  const legend = first.map((code, k) => [names[code], CATEGORIES[k]]);
+  const rest = names.length - first.length;
+  if (rest) legend.push([names.includes("") && rest === 1 ? "no operator" : "all others", OTHER]);
+  return {
+    codes: coded(plan.n, (i) => rank[codes[i]]),
+    table: [...CATEGORIES, OTHER].map(rgbOf),
+    legend,
+    note: "colour = operator",
+  };
+}
+
+function bySize(plan) {
+  let low = Infinity, high = 0;
+  for (let i = 0; i < plan.n; i++) {
+    const size = Math.max(1, plan.size[i]);
+    low = Math.min(low, size);
+    high = Math.max(high, size);
+  }
+  const last = SIZE_SHADES - 1, span = Math.max(1e-9, Math.log2(high) - Math.log2(low));
+  const shade = (i) => Math.round((last * (Math.log2(Math.max(1, plan.size[i])) - Math.log2(low))) / span);
+  return {
+    codes: coded(plan.n, shade),
+    table: Array.from({ length: SIZE_SHADES }, (_, k) => {
+      return even(0.88 - 0.5 * (k / last), 0.09 + 0.05 * (k / last), 215 + 70 * (k / last));
+    }),
+    legend: [],
+    ramp: plan.n ? [low, high] : null,
+    note: "colour = bytes, logarithmic",
+  };
+}
+
+/** Per row, which of CHANGES tells it from its twin: the first that holds. */
+function byChange(plan) {
+  const bits = CHANGES.map(([name]) => 1 << plan.kinds.indexOf(name));
+  const first = (i) => bits.findIndex((bit, k) => k > 0 && plan.changes[i] & bit);
+  return {
+    codes: coded(plan.n, (i) => (plan.changes[i] ? first(i) : 0)),
+    table: CHANGES.map(([, hex]) => rgbOf(hex)),
+    legend: CHANGES.map(([name, hex]) => [name.replace("_", " "), hex]),
+    note: "colour = change, baseline → candidate",
+  };
+}
+
+/** A code per row. */
+function coded(n, code) {
+  const codes = new Uint8Array(n);
+  for (let i = 0; i < n; i++) codes[i] = code(i);
+  return codes;
+}
+
+// --- colours as numbers ------------------------------------------------------------------------------------------
+
+const rgbOf = (hex) => [1, 3, 5].map((k) => parseInt(hex.slice(k, k + 2), 16));
+export const css = ([r, g, b]) => `rgb(${r},${g},${b})`;
+export const luminance = ([r, g, b]) => (0.2126 * r ** 2.2 + 0.7152 * g ** 2.2 + 0.0722 * b ** 2.2) / 255 ** 2.2;
+
+/** A colour of even lightness: lightness 0…1, chroma, hue in degrees → [r, g, b] (Oklab to sRGB, clipped). */
+function even(lightness, chroma, hue) {
+  const a = chroma * Math.cos((hue * Math.PI) / 180), b = chroma * Math.sin((hue * Math.PI) / 180);
+  const l = (lightness + 0.3963377774 * a + 0.2158037573 * b) ** 3;
+  const m = (lightness - 0.1055613458 * a - 0.0638541728 * b) ** 3;
+  const s = (lightness - 0.0894841775 * a - 1.291485548 * b) ** 3;
+  const linear = [
+    4.0767416621 * l - 3.3077115913 * m + 0.2309699292 * s,
+    -1.2684380046 * l + 2.6097574011 * m - 0.3413193965 * s,
+    -0.0041960863 * l - 0.7034186147 * m + 1.707614701 * s,
+  ];
+  return linear.map((c) => {
+    const v = c <= 0.0031308 ? 12.92 * c : 1.055 * Math.max(c, 0) ** (1 / 2.4) - 0.055;
+    return Math.round(255 * Math.min(1, Math.max(0, v)));
+  });
+}

@@ -1,0 +1,178 @@
+// Reading the bytes that app/canvas/pack.py writes: typed columns are used where they lie, names decoded when asked.
+
+export const DECODER = new TextDecoder();
+const KINDS = { u1: Uint8Array, u2: Uint16Array, u4: Uint32Array, u8: BigUint64Array };
+
+/** Bytes → {token, plans}. The bytes are copied once, because a message may start them at any address. */
+export function decode(bytes) {
+  const data = bytes.slice();
+  if (DECODER.decode(data.subarray(0, 8)) !== "TMMUCANV") throw new Error("these bytes are no packed plan");
+  const numbers = new DataView(data.buffer, data.byteOffset, 16);
+  if (numbers.getUint32(8, true) !== 1) throw new Error("packed plan of an unknown version");
+  const length = numbers.getUint32(12, true);
+  const header = JSON.parse(DECODER.decode(data.subarray(16, 16 + length)));
+  const base = data.byteOffset + 16 + length;
+  const plans = header.plans.map((plan) => new Columns(plan, header.kinds, data.buffer, base));
+  return { token: header.token, plans };
+}
+
+/** The token of packed bytes, without decoding their columns. */
+export function tokenOf(bytes) {
+  const length = new DataView(bytes.buffer, bytes.byteOffset, 16).getUint32(12, true);
+  return /"token":"([0-9a-f]+)"/.exec(DECODER.decode(bytes.subarray(16, 16 + Math.min(length, 80))))?.[1];
+}
+
+/** A pool of strings: one blob, and the byte at which each string ends. */
+class Pool {
+  constructor(spec, read) {
+    this.blob = read(spec.blob);
+    this.ends = read(spec.ends);
+    this.length = this.ends.length;
+  }
+
+  start(i) {
+    return i ? Number(this.ends[i - 1]) : 0;
+  }
+
+  at(i) {
+    if (!(i >= 0 && i < this.length)) return "";
+    return DECODER.decode(this.blob.subarray(this.start(i), Number(this.ends[i])));
+  }
+
+  /** The string's number, −1 where there is none: compared as bytes, without decoding them all. */
+  indexOf(text) {
+    const needle = new TextEncoder().encode(text), { blob, ends } = this;
+    for (let i = 0, start = 0; i < this.length; i++) {
+      const end = Number(ends[i]);
+      if (end - start === needle.length) {
+        let k = 0;
+        while (k < needle.length && blob[start + k] === needle[k]) k++;
+        if (k === needle.length) return i;
+      }
+      start = end;
+    }
+    return -1;
+  }
+
+  /** Marks every string that holds the text, upper and lower Latin letters alike, into flags (1 = found). */
+  find(text, flags) {
+    const needle = new TextEncoder().encode(text).map(fold);
+    if (!needle.length) return;
+    const blob = this.blob, last = blob.length - needle.length, first = needle[0];
+    let row = 0, end = this.length ? Number(this.ends[0]) : 0;
+    for (let i = 0; i <= last; i++) {
+      if (fold(blob[i]) !== first) continue;
+      let k = 1;
+      while (k < needle.length && fold(blob[i + k]) === needle[k]) k++;
+      if (k < needle.length) continue;
+      while (end <= i) end = Number(this.ends[++row]);
+      if (i + needle.length <= end) {
+        flags[row] = 1;
+        i = end - 1;
+      }
+    }
+  }
+}
+const fold = (byte) => (byte >= 65 && byte <= 90 ? byte + 32 : byte);
+
+/** Strings that repeat: a code per row and each string once. */
+class Table {
+  constructor(spec, read) {
+    this.codes = read(spec.codes);
+    const pool = new Pool(spec.pool, read);
+    this.names = Array.from({ length: pool.length }, (_, i) => pool.at(i));
+  }
+
+  at(row) {
+    return this.names[this.codes[row]] ?? "";
+  }
+}
+
+/** One plan. Columns are for drawing (numbers); exact() gives the same figure as a BigInt, for words. */
+class Columns {
+  constructor(spec, kinds, buffer, base) {
+    const read = ([kind, start, count]) => new KINDS[kind](buffer, base + start, count);
+    const numbers = (triple) => (triple[0] === "u8" ? Float64Array.from(read(triple), Number) : read(triple));
+    this.kinds = kinds; // the names of the bits of `changes`
+    this.name = spec.name;
+    this.planner = spec.planner;
+    this.slotted = spec.slotted;
+    this.mode = spec.mode;
+    this.preset = spec.preset;
+    this.n = spec.rows;
+    this.steps = spec.steps;
+    this.raw = Object.fromEntries(Object.entries(spec.columns).map(([name, triple]) => [name, read(triple)]));
+    this.birth = numbers(spec.columns.birth);
+    this.death = numbers(spec.columns.death);
+    this.offset = numbers(spec.columns.offset);
+    this.size = numbers(spec.columns.size);
+    this.slot = numbers(spec.columns.slot);
+    this.generation = numbers(spec.columns.generation);
+    this.arena = numbers(spec.columns.arena);
+    this.ids = new Pool(spec.ids, read);
+    this.nodes = new Pool(spec.nodes, read);
+    this.role = new Table(spec.role, read);
+    this.dtype = new Table(spec.dtype, read);
+    this.shape = new Table(spec.shape, read);
+    this.operator = spec.operator && new Table(spec.operator, read);
+    this.extra = spec.extra.map(([heading, table]) => [heading, new Table(table, read)]);
+    this.arenas = spec.arenas.map((arena) => ({ ...arena, live: numbers(arena.live), rawLive: read(arena.live) }));
+    this.viewRows = read(spec.views);
+    const bases = read(spec.bases);
+    this.baseOf = new Map(Array.from(this.viewRows, (row, k) => [Number(row), Number(bases[k])]));
+    this.isView = new Uint8Array(this.n);
+    for (const row of this.viewRows) this.isView[row] = 1;
+    this.aloneFrom = viewsBeyondTheirBase(this);
+    const flat = Array.from(read(spec.handoffs), Number);
+    this.handoffs = [];
+    for (let k = 0; k < flat.length; k += 3) this.handoffs.push(flat.slice(k, k + 3));
+    this.changes = spec.changes ? read(spec.changes) : null; // per row, bit k: kinds[k]
+    this.twin = spec.twin ? read(spec.twin) : null; // row in the other plan, plus one; 0 where there is none
+  }
+
+  exact(column, row) {
+    return BigInt(this.raw[column][row]);
+  }
+
+  rowOf(id) {
+    return this.ids.indexOf(id);
+  }
+
+  /** Rows in the contract's order of birth: (birth, larger first, id bytes). A counting sort, then small groups. */
+  byBirth() {
+    if (this.order) return this.order;
+    const heads = new Uint32Array(this.steps + 2);
+    for (let i = 0; i < this.n; i++) heads[this.birth[i] + 1]++;
+    for (let t = 0; t <= this.steps; t++) heads[t + 1] += heads[t];
+    const order = new Uint32Array(this.n), next = heads.slice();
+    for (let i = 0; i < this.n; i++) order[next[this.birth[i]]++] = i;
+    for (let t = 0; t <= this.steps; t++) {
+      if (heads[t + 1] - heads[t] < 2) continue;
+      order.subarray(heads[t], heads[t + 1]).sort((a, b) => this.size[b] - this.size[a] || a - b);
+    }
+    return (this.order = order);
+  }
+
+  /** The tenants of a row's slot, first to last; views are no tenants. */
+  tenants(row) {
+    const found = [];
+    for (let i = 0; i < this.n; i++) {
+      if (this.slot[i] === this.slot[row] && this.arena[i] === this.arena[row] && !this.isView[i]) found.push(i);
+    }
+    const { generation, birth } = this;
+    return found.sort((a, b) => generation[a] - generation[b] || birth[a] - birth[b] || a - b);
+  }
+}
+
+/** View → the step from which neither its base nor an older view of the same bytes is alive beside it. */
+function viewsBeyondTheirBase({ viewRows, baseOf, birth, death, offset, size }) {
+  const alone = new Map(), until = new Map();
+  for (const row of Array.from(viewRows, Number).sort((a, b) => birth[a] - birth[b] || a - b)) {
+    let root = row;
+    while (baseOf.has(root)) root = baseOf.get(root);
+    const bytes = `${root}/${offset[row]}/${size[row]}`, covered = until.get(bytes) ?? death[root];
+    alone.set(row, Math.max(birth[row], covered));
+    until.set(bytes, Math.max(death[row], covered));
+  }
+  return alone;
+}

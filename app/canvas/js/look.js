@@ -1,0 +1,46 @@
+// What the theme says about lines, inks and grounds, read from the element once per theme.
+
+import { luminance } from "./colours.js";
+
+export const FONT = "11px ";
+/** Pixels that a letter of FONT takes, about. */
+export const LETTER = 6.1;
+
+/** {ink, paper, solid, dark, hatch, font, soft, grid, line, panel} of an element's colours. */
+export function lookOf(element, ratio) {
+  const style = getComputedStyle(element), paper = style.backgroundColor;
+  const channels = (paper.match(/[\d.]+/g) ?? [255, 255, 255]).map(Number);
+  const solid = channels.length < 4 || channels[3] > 0.5 ? channels.slice(0, 3) : [255, 255, 255];
+  const dark = luminance(solid) < 0.3;
+  const tone = (alphaDark, alphaLight) => (dark ? `rgba(255,255,255,${alphaDark})` : `rgba(0,0,0,${alphaLight})`);
+  return {
+    ink: style.color,
+    paper,
+    solid,
+    dark,
+    font: FONT + style.fontFamily,
+    soft: tone(0.62, 0.6),
+    grid: tone(0.1, 0.08),
+    line: tone(0.85, 0.85),
+    panel: tone(0.035, 0.018),
+    live: dark ? "rgba(86,180,233,0.75)" : "rgba(0,114,178,0.70)",
+    hatch: hatched(tone(0.2, 0.16), ratio),
+  };
+}
+
+/** A small canvas to be repeated: thin lines from the lower left to the upper right. */
+function hatched(colour, ratio) {
+  const canvas = document.createElement("canvas");
+  canvas.width = canvas.height = 8 * ratio;
+  const pen = canvas.getContext("2d");
+  pen.scale(ratio, ratio);
+  pen.strokeStyle = colour;
+  pen.lineWidth = 1;
+  pen.beginPath();
+  for (const k of [-8, 0, 8]) {
+    pen.moveTo(k - 1, 9);
+    pen.lineTo(k + 9, -1);
+  }
+  pen.stroke();
+  return canvas;
+}

@@ -1,0 +1,55 @@
+// Which row is meant: by a pixel, or as the neighbour of another.
+
+const NEAR = 3; // pixels
+
+/**
+ * The row under a pixel, −1 where there is none. Boxes are tested exactly, so that one among thousands in a pixel can
+ * be meant once one zooms; within three pixels the nearest counts, and inside several the smallest.
+ */
+export function rowAt({ plan, plane, scene, shown }, x, y) {
+  const { t, v } = plane.at(x, y), { perStep, perLevel } = plane, { birth, death, arena } = plan, { v0, v1 } = scene;
+  const reachT = NEAR / perStep, reachV = NEAR / perLevel;
+  let best = -1, nearest = Infinity, smallest = Infinity;
+  for (let i = 0; i < plan.n; i++) {
+    if (t < birth[i] - reachT || t > death[i] + reachT || v < v0[i] - reachV || v > v1[i] + reachV) continue;
+    if (!shown[arena[i]]) continue;
+    const dt = Math.max(birth[i] - t, 0, t - death[i]) * perStep, dv = Math.max(v0[i] - v, 0, v - v1[i]) * perLevel;
+    const far = dt * dt + dv * dv, area = (v1[i] - v0[i]) * (death[i] - birth[i]);
+    if (far < nearest || (far === nearest && area < smallest)) {
+      best = i;
+      nearest = far;
+      smallest = area;
+    }
+  }
+  return best;
+}
+
+/**
+ * The next row in the order of v among those alive at `step`; without one among those that live beside row `here`, or
+ * among all where there is none. −1 at the end. `direction`: 1 for a greater v, −1 for a smaller.
+ */
+export function nextInOrder({ plan, scene, shown }, here, direction, step) {
+  const { birth, death, arena } = plan, from = here >= 0 ? scene.v0[here] : -direction * Infinity;
+  const further = (v, i, thanV, than) => direction * (v - thanV) > 0 || (v === thanV && direction * (i - than) > 0);
+  const alive = (i) => {
+    if (step !== null) return birth[i] <= step && step < death[i];
+    return here < 0 || (birth[i] < death[here] && birth[here] < death[i]);
+  };
+  let best = -1;
+  for (let i = 0; i < plan.n; i++) {
+    if (i === here || !shown[arena[i]] || !alive(i) || !further(scene.v0[i], i, from, here)) continue;
+    if (best < 0 || further(scene.v0[best], best, scene.v0[i], i)) best = i;
+  }
+  return best;
+}
+
+/** Rows whose id holds the text, or whose writing node does: a flag per row. */
+export function found(plan, text) {
+  const hits = new Uint8Array(plan.n), nodes = new Uint8Array(plan.steps);
+  plan.ids.find(text, hits);
+  plan.nodes.find(text, nodes);
+  for (let i = 0; i < plan.n; i++) {
+    if (nodes[plan.birth[i]] && plan.death[i] - plan.birth[i] < plan.steps) hits[i] = 1;
+  }
+  return hits;
+}

@@ -1,0 +1,80 @@
+// Where each box lies: time is the same in every view; v is the row, the slot or the byte.
+
+export const VIEWS = { lifetimes: "Lifetimes", slots: "Slots", map: "Arena map" };
+
+/** Above an arena's band there is room for its name: this part of all bands. */
+const NAME_ROOM = 0.062;
+
+/**
+ * {view, v0, v1, bands, top, falling}: per row its half-open range in v; per arena a band
+ * {arena, base, height, extent}.
+ * Arenas are stacked on one scale, the first on top (sideways: first on the left), each with its own zero at its bottom
+ * and room for its name above. `reach`: bytes that each band shows at least, so that several charts stand on one scale.
+ */
+export function sceneOf(plan, { view, shown, sideways, other, reach = 0 }) {
+  return view === "lifetimes" ? rowsByBirth(plan, shown) : stacked(plan, { view, shown, sideways, other, reach });
+}
+
+function rowsByBirth(plan, shown) {
+  const v0 = new Float64Array(plan.n), v1 = new Float64Array(plan.n);
+  let lane = 0;
+  for (const row of plan.byBirth()) {
+    if (!shown[plan.arena[row]]) continue;
+    v0[row] = lane++;
+    v1[row] = lane;
+  }
+  return { view: "lifetimes", v0, v1, bands: [], top: Math.max(lane, 1), falling: true };
+}
+
+function stacked(plan, { view, shown, sideways, other, reach }) {
+  const n = plan.n, v0 = new Float64Array(n), v1 = new Float64Array(n), bands = [];
+  const heights = plan.arenas.map((arena) => bandHeight(arena, view, other, reach));
+  const room = NAME_ROOM * heights.reduce((sum, h, k) => sum + (shown[k] ? h : 0), 0);
+  const bases = new Float64Array(plan.arenas.length), order = plan.arenas.map((_, k) => k);
+  let base = 0;
+  for (const k of sideways ? order : order.reverse()) {
+    if (!shown[k]) continue;
+    bases[k] = base;
+    bands.unshift({ index: k, arena: plan.arenas[k], base, height: heights[k], extent: used(plan.arenas[k], view) });
+    base += heights[k] + room;
+  }
+  const slots = view === "slots", from = slots ? plan.slot : plan.offset;
+  for (let i = 0; i < n; i++) {
+    v0[i] = bases[plan.arena[i]] + from[i];
+    v1[i] = v0[i] + (slots ? 1 : Math.max(1, plan.size[i]));
+  }
+  return { view, v0, v1, bands, top: Math.max(base, 1), falling: false };
+}
+
+const used = (arena, view) => (!arena ? 0 : view === "slots" ? arena.slots : Number(arena.extent));
+
+/**
+ * A band is as high as what it must show: the extent, a capacity or the other plan's extent unless they are so much
+ * greater that the plan itself would be small; never lower than `reach`.
+ */
+function bandHeight(arena, view, other, reach) {
+  const extent = Math.max(1, used(arena, view));
+  const theirs = used(other?.arenas.find(({ name }) => name === arena.name), view);
+  const capacity = view === "slots" || arena.capacity === null ? 0 : Number(arena.capacity);
+  const wanted = [extent, view === "map" ? reach : 0];
+  if (capacity <= 2 * extent) wanted.push(capacity);
+  if (theirs <= 3 * extent) wanted.push(theirs);
+  return Math.max(...wanted);
+}
+
+/** The arena whose live bytes change most: the one the curve shows when nobody chose. */
+export function liveliest(plan) {
+  let best = 0, most = -1;
+  plan.arenas.forEach((arena, k) => {
+    let low = Infinity, high = 0;
+    for (const bytes of arena.live) {
+      if (bytes < low) low = bytes;
+      if (bytes > high) high = bytes;
+    }
+    if (high - low > most) {
+      most = high - low;
+      best = k;
+    }
+  });
+  return best;
+}

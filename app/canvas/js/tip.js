@@ -1,0 +1,52 @@
+// What is said of one tensor: in the tooltip, to whoever listens instead of looks, and under the report's pictures.
+
+import { counted, fullBytes, offsetWords, rangeWords, shortBytes, stepName } from "./words.js";
+
+/** [heading, text] pairs of a row. `other`: the plan that it is compared with, or null; `candidate`: which of both. */
+export function linesOf(plan, row, { other = null, candidate = true } = {}) {
+  const birth = plan.birth[row], death = plan.death[row];
+  const lines = [
+    ["", plan.ids.at(row)],
+    ["size", fullBytes(plan.exact("size", row))],
+    ["offset", offsetWords(plan.exact("offset", row))],
+    ["place", place(plan, row)],
+    ["lives", `${rangeWords(birth, death)} · ${counted(death - birth, "step")}`],
+    ["born", stepName(birth, plan.nodes.at(birth))],
+    ["kind", kind(plan, row)],
+  ];
+  if (plan.baseOf.has(row)) lines.push(["view of", plan.ids.at(plan.baseOf.get(row))]);
+  for (const [step, from, to] of plan.handoffs) {
+    if (from === row) lines.push(["hands off to", `${plan.ids.at(to)} at ${stepName(step)}`]);
+    if (to === row) lines.push(["takes over", `${plan.ids.at(from)} at ${stepName(step)}`]);
+  }
+  for (const [heading, table] of plan.extra) if (table.at(row)) lines.push([heading, table.at(row)]);
+  if (plan.twin && other) lines.push(...against(plan, other, row, candidate));
+  return lines;
+}
+
+function place(plan, row) {
+  const arena = plan.arenas[plan.arena[row]].name;
+  if (!plan.slotted) return arena;
+  return `${arena}, slot ${plan.slot[row]}, tenant ${Number(plan.generation[row]) + 1}`;
+}
+
+function kind(plan, row) {
+  const words = [plan.role.at(row), plan.dtype.at(row), plan.shape.at(row), plan.operator?.at(row)];
+  return words.filter(Boolean).join(" · ");
+}
+
+const livesOf = (plan, row) => rangeWords(plan.birth[row], plan.death[row]);
+
+/** Baseline → candidate, of what differs. */
+function against(plan, other, row, candidate) {
+  if (!plan.twin[row]) return [["compared", candidate ? "not in the baseline" : "not in the candidate"]];
+  const twin = plan.twin[row] - 1, lines = [];
+  const said = (heading, mine, theirs) => {
+    if (mine !== theirs) lines.push([heading, candidate ? `${theirs} → ${mine}` : `${mine} → ${theirs}`]);
+  };
+  said("size", shortBytes(plan.exact("size", row)), shortBytes(other.exact("size", twin)));
+  said("offset", offsetWords(plan.exact("offset", row)), offsetWords(other.exact("offset", twin)));
+  said("lives", livesOf(plan, row), livesOf(other, twin));
+  if (plan.slotted && other.slotted) said("slot", String(plan.slot[row]), String(other.slot[twin]));
+  return lines.length ? lines : [["compared", "unchanged"]];
+}

@@ -1,0 +1,48 @@
+"""The canvas is plain modules that are joined into one script; where things lie is one module's knowledge."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import Page
+
+from app.canvas.script import canvas_script, ordered, sources
+
+
+@pytest.mark.parametrize("name", sorted(sources()))
+def test_lines_are_of_readable_length(name: str) -> None:
+    assert [line for line in sources()[name].splitlines() if len(line) > 120] == []
+
+
+def test_every_module_is_reached_and_comes_after_those_it_imports() -> None:
+    names = [name for name, _ in ordered(sources())]
+    assert sorted(names) == sorted(sources())
+    for name, text in ordered(sources()):
+        for needed in re.findall(r'from "\./([\w.]+)"', text):
+            assert names.index(needed) < names.index(name)
+
+
+def test_modules_that_import_one_another_are_refused() -> None:
+    circle = {"page.js": 'import { a } from "./a.js";\n', "a.js": 'import { b } from "./page.js";\n'}
+    with pytest.raises(ValueError, match=r"page\.js → a\.js → page\.js"):
+        ordered(circle)
+
+
+def test_the_joined_script_has_no_module_syntax_left() -> None:
+    assert re.findall(r"^(?:import|export)\b.*", canvas_script(), re.M) == []
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("lie", [{}, {"falling": True}, {"sideways": True}])
+def test_a_pixel_and_its_point_are_each_others_image(sheet: Page, lie: dict[str, bool]) -> None:
+    back = sheet.evaluate(
+        """(lie) => { const rect = { x: 100, y: 40, w: 640, h: 320 }, win = { t0: 3, t1: 19, v0: 512, v1: 4608 };
+             const plane = new tmmuCanvas.Plane(rect, win, lie);
+             return [plane.at(...plane.point(7, 2048)), plane.box(3, 19, 512, 4608), plane.point(3, 512)]; }""",
+        lie,
+    )
+    assert back[0] == pytest.approx({"t": 7, "v": 2048})
+    assert back[1] == [100, 40, 740, 360]  # the whole window fills the whole rectangle
+    corner = {"": [100, 360], "falling": [100, 40], "sideways": [100, 40]}["".join(lie)]
+    assert back[2] == corner
