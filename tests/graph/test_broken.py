@@ -7,7 +7,6 @@ whole, or when its order is resolved: a person who opens it sees one refusal all
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -74,15 +73,6 @@ def test_a_file_that_cannot_be_read_names_every_reader_with_its_reason(name: str
 
 def test_every_broken_file_is_expected() -> None:
     assert sorted(path.name for path in BROKEN.iterdir() if path.name != "expected.json") == sorted(EXPECTED)
-
-
-def test_an_exported_program_without_pytorch_is_told_with_the_command_that_adds_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(UnreadableInput, match="needs PyTorch, which is not installed") as caught:
-        read_graph_file(BROKEN.parent / "torch" / "two_layers.pt2")
-    assert "pip install 'tmmu-plan-explorer[torch]'" in caught.value.hint
 
 
 def test_a_missing_file_is_told_by_its_name() -> None:

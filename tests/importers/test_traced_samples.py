@@ -11,6 +11,7 @@ import pytest
 from sample_graphs import make
 from tmmu_core.errors import UnreadableInput
 from tmmu_core.graph.importers import read_graph, read_graph_file, step_checks
+from tmmu_core.graph.importers.torch import import_torch
 from tmmu_core.graph.model import Graph
 from tmmu_core.liveness.analyse import analyse
 from tmmu_core.liveness.timeline import build_timeline
@@ -96,10 +97,15 @@ def test_only_element_wise_operators_permit_a_hand_off() -> None:
     }
 
 
-def test_without_pytorch_the_error_names_the_command_that_adds_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pytorch_a_saved_program_is_read_as_it_is_saved(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert read_graph_file(SAVED_PROGRAM).name == "two_layers (as saved)"
+
+
+def test_without_pytorch_a_module_is_refused_with_the_command_that_adds_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(UnreadableInput) as caught:
-        read_graph_file(SAVED_PROGRAM)
+        import_torch(object())
     assert "pip install 'tmmu-plan-explorer[torch]'" in caught.value.hint
 
 

@@ -27,7 +27,8 @@ from torch.utils._pytree import tree_leaves
 from tmmu_core.errors import UnreadableInput
 from tmmu_core.graph.importers import step_checks
 from tmmu_core.graph.importers.fx_ends import ends_of
-from tmmu_core.graph.importers.fx_layout import as_view, is_dense, layout
+from tmmu_core.graph.importers.fx_layout import is_dense, layout, lies_of
+from tmmu_core.graph.importers.layouts import as_view
 from tmmu_core.graph.model import GRAPH_SCHEMA, Graph, Node, Phase, Role, Tensor
 
 TANGENT = "tangent"
@@ -249,7 +250,7 @@ class _Reading(torch.fx.Interpreter):
         if known is None:
             under = Tensor(f"{tensor_id}.storage", (whole,), "uint8", role)
             known = self.storages[key] = _Storage(under.id, value, ())
-        return as_view(tensor_id, value, shape, dtype, role, known.base, own, whole), under
+        return as_view(Tensor(tensor_id, shape, dtype, role), lies_of(value), known.base, whole), under
 
     def _permission(self, n: Any, read: list[Any], written: list[Any], draft: _Draft) -> Any:
         """Inputs over which a pointwise operator may write: laid out as its result, element upon element."""

@@ -13,19 +13,22 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import io
-import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, Literal
 
+import msgspec
+
 from tmmu_core.errors import InvalidIrShapes, UnreadableInput
+from tmmu_core.graph.importers import fx_child
 from tmmu_core.graph.importers.adamw import add_adamw
+from tmmu_core.graph.importers.pt2_graph import as_saved
+from tmmu_core.graph.importers.pt2_program import read_program, refuses
 from tmmu_core.graph.model import Graph
 
+__all__ = ["fake_tensors", "import_torch", "read", "refuses"]
+
 ADD_THE_EXTRA = "pip install 'tmmu-plan-explorer[torch]'"
-ZIP_MAGIC = b"PK\x03\x04"
-ARCHIVE_MARK = "archive_format"
 
 
 def import_torch(
@@ -72,6 +75,13 @@ def import_torch(
     return add_adamw(joint.graph, joint.gradients) if optimizer == "adamw" else joint.graph
 
 
+def import_rebuilt(module: Any, name: str) -> Graph:
+    """The graph of ``module``, a saved program built anew (``fx_program.Rebuilt``): a training step of a loss."""
+    example, names = tuple(module.example), module.input_names
+    joint: Graph = _trace(_Chosen.around(module, None), example, {}, module.is_loss, name, names).graph
+    return joint
+
+
 @contextlib.contextmanager
 def fake_tensors(dtype: str = "float32") -> Iterator[None]:
     """Inside, every new tensor is a fake one (no memory), ``dtype`` where none is asked for.
@@ -91,38 +101,23 @@ def fake_tensors(dtype: str = "float32") -> Iterator[None]:
         torch.set_default_dtype(before)
 
 
-def refuses(data: bytes) -> str:
-    """Why these bytes are no exported program; ``""`` when they are."""
-    if not data.startswith(ZIP_MAGIC):
-        return "it does not begin like the zip archive that a .pt2 file is"
-    names = _member_names(data)
-    if names is None:
-        return ""  # damaged: its reader says so
-    if any(name.rpartition("/")[2] == ARCHIVE_MARK or name.endswith("exported_program.json") for name in names):
-        return ""
-    return "the zip archive holds no exported program (torch.export.save writes one; torch.save and TorchScript do not)"
-
-
 def read(data: bytes, name: str = "") -> Graph:
-    """A saved exported program: a training step when its only output is a scalar that depends on a parameter."""
-    if _member_names(data) is None:
-        raise UnreadableInput("the zip archive is cut off or damaged.", source=name, hint="Copy the file again.")
-    torch = _torch("an exported program")
-    try:
-        program = torch.export.load(io.BytesIO(data))
-    except Exception as error:  # PyTorch promises no error types here
-        raise UnreadableInput(
-            f"PyTorch {torch.__version__} cannot load this exported program: {type(error).__name__}.",
-            source=name,
-            hint="Save it with torch.export.save of the same PyTorch version.",
-        ) from error
-    stem = PurePath(name).name.removesuffix(".pt2") or "exported program"
-    return import_torch(program, train=_is_loss(program), name=stem + _fixed_dims(program))
+    """A saved exported program, of which nothing is run (``pt2_program``).
+
+    With PyTorch, its joint graph: a training step when its only output is a scalar and it has a parameter to learn.
+    Without, and where PyTorch cannot trace it, its forward pass as it is saved; the graph's name says so.
+    """
+    program = read_program(data, name)
+    stem = (PurePath(name).name.removesuffix(".pt2") or "exported program") + _fixed_dims(program.open_sizes)
+    saved = as_saved(program, f"{stem} (as saved)")
+    if not fx_child.installed():
+        return saved
+    found = fx_child.traced(data, stem)
+    return saved if isinstance(found, str) else msgspec.structs.replace(found, name=stem)
 
 
-def _fixed_dims(program: Any) -> str:
+def _fixed_dims(count: int) -> str:
     """What of a program's open dimensions is planned, for the graph's name: the sizes of its example inputs."""
-    count = len(program.range_constraints)
     return f" ({count} open dimension{'s'[: count > 1]} at the size of the example inputs)" if count else ""
 
 
@@ -136,14 +131,6 @@ def _torch(what: str) -> Any:
     return torch
 
 
-def _member_names(data: bytes) -> list[str] | None:
-    try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            return archive.namelist()
-    except (zipfile.BadZipFile, NotImplementedError, ValueError, OSError):  # the second for a later zip
-        return None
-
-
 def _arguments(exported: Any, given: Sequence[Any] | Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     if isinstance(given, Mapping):
         return (), dict(given)
@@ -151,14 +138,6 @@ def _arguments(exported: Any, given: Sequence[Any] | Mapping[str, Any]) -> tuple
         args, kwargs = exported.example_inputs
         return tuple(args), dict(kwargs)
     return tuple(given), {}
-
-
-def _is_loss(program: Any) -> bool:
-    values = [output.arg for output in program.graph_signature.output_specs if output.kind.name == "USER_OUTPUT"]
-    nodes = {node.name: node for node in program.graph.nodes}
-    value = nodes[values[0].name].meta.get("val") if len(values) == 1 and hasattr(values[0], "name") else None
-    learns = any(parameter.requires_grad for parameter in program.parameters())
-    return learns and value is not None and value.dim() == 0 and value.is_floating_point()
 
 
 def _fake_mode() -> Any:

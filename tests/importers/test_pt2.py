@@ -1,0 +1,380 @@
+"""Saved PyTorch programs, read from the JSON in their archive: nothing in them runs, whatever is installed."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pickle
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.session.opening import read_bytes
+from tmmu_core import limits
+from tmmu_core.errors import TmmuError, UnreadableInput
+from tmmu_core.graph.importers import fx_child, pt2_operators, pt2_program, pt2_sizes, read_graph
+from tmmu_core.graph.importers.layouts import Lies
+from tmmu_core.graph.importers.pt2_graph import as_saved
+from tmmu_core.graph.model import Graph, Node, Tensor
+from tmmu_core.judge.verifier import verify_plan
+from tmmu_core.plan.engine import plan_graph
+
+ROOT = Path(__file__).parents[2]
+DATA = ROOT / "tests" / "data" / "torch"
+MODEL = "archive/models/model.json"
+EXAMPLE = "archive/data/sample_inputs/model.pt"
+WEIGHT = "archive/data/weights/weight_0"
+
+
+@pytest.fixture
+def no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fx_child, "installed", lambda: False)
+
+
+def saved(name: str) -> Graph:
+    return as_saved(pt2_program.read_program((DATA / f"{name}.pt2").read_bytes(), name), name)
+
+
+def tensor(graph: Graph, name: str) -> Tensor:
+    return next(each for each in graph.tensors if each.id == name)
+
+
+def node(graph: Graph, name: str) -> Node:
+    return next(each for each in graph.nodes if each.node_id == name)
+
+
+def rewritten(name: str, change: Callable[[dict[str, bytes]], None]) -> bytes:
+    """An archive of the test data with its members changed."""
+    with zipfile.ZipFile(DATA / f"{name}.pt2") as archive:
+        members = {member: archive.read(member) for member in archive.namelist()}
+    change(members)
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for member, data in members.items():
+            archive.writestr(member, data)
+    return out.getvalue()
+
+
+def changed(name: str, change: Callable[[dict[str, Any]], None]) -> bytes:
+    """An archive of the test data with its JSON changed."""
+
+    def change_model(members: dict[str, bytes]) -> None:
+        document = json.loads(members[MODEL])
+        change(document)
+        members[MODEL] = json.dumps(document).encode()
+
+    return rewritten(name, change_model)
+
+
+# --- nothing runs ----------------------------------------------------------------------------------------------------
+
+
+class Touch:
+    """Unpickled, it makes a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.system, (f"touch '{self.path}'",)
+
+
+def with_pickles(mark: Path) -> bytes:
+    """Every member that PyTorch would unpickle is one that makes ``mark``, and the weights say that they are pickled."""
+    evil = pickle.dumps(Touch(mark), protocol=2)
+
+    def change(members: dict[str, bytes]) -> None:
+        members[EXAMPLE] = members[WEIGHT] = evil
+        table = "archive/data/weights/model_weights_config.json"
+        members[table] = members[table].replace(b'"use_pickle": false', b'"use_pickle": true')
+        for older in ("state_dict", "constants", "example_inputs"):
+            members[f"archive/serialized_{older}.pt"] = evil
+
+    return rewritten("two_layers", change)
+
+
+def with_formulas(mark: Path, hint: dict[str, int] | None) -> bytes:
+    """Sizes, names of open sizes and guards are Python that makes ``mark``."""
+    evil = f"__import__('pathlib').Path({str(mark)!r}).touch()"
+
+    def change(document: dict[str, Any]) -> None:
+        graph = document["graph_module"]["graph"]
+        formula = {"as_expr": {"expr_str": evil, "hint": hint}}
+        for meta in graph["tensor_values"].values():
+            meta["sizes"] = [formula if hint else size for size in meta["sizes"]]
+        if not hint:
+            graph["tensor_values"]["x"]["sizes"][0] = formula
+        graph["sym_int_values"] = {"s": formula, evil: formula}
+        document["range_constraints"] = {evil: {"min_val": 0, "max_val": 9}}
+        document["guards_code"] = [evil]
+        graph["nodes"][0]["metadata"] = {"stack_trace": evil, "nn_module_stack": evil}
+
+    return changed("two_layers", change)
+
+
+def with_targets(mark: Path) -> bytes:
+    """Operators, names and call specifications are Python, or reach for what is no operator."""
+    evil = f"__import__('os').system('touch {mark}')"
+
+    def change(document: dict[str, Any]) -> None:
+        module = document["graph_module"]
+        module["graph"]["nodes"][0]["target"] = "torch.ops.aten.from_file.default"
+        module["graph"]["nodes"][1]["target"] = "os.system"
+        module["graph"]["nodes"][2]["target"] = evil
+        module["graph"]["nodes"][0]["inputs"].append({"name": "x", "arg": {"as_string": evil}, "kind": 1})
+        module["module_call_graph"][0]["signature"]["in_spec"] = evil
+        module["treespec_namedtuple_fields"] = {evil: evil}
+
+    return changed("two_layers", change)
+
+
+HOSTILE: dict[str, Callable[[Path], bytes]] = {
+    "pickles": with_pickles,
+    "formulas": lambda mark: with_formulas(mark, None),
+    "formulas beside numbers": lambda mark: with_formulas(mark, {"as_int": 4}),
+    "operators": with_targets,
+}
+
+STAND_IN = """
+import pickle, sys, types
+from pathlib import Path
+Path({mark!r}).touch()  # a tracing child may load PyTorch; what must not be is in the functions below
+def load(*args, **options):
+    Path({ran!r}).touch()
+    raise RuntimeError
+__version__ = "2.8.0"
+export = types.SimpleNamespace(load=load, ExportedProgram=object)
+sys.modules["torch.export"] = export
+pickle.loads = pickle.load = load
+"""
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_opening_a_hostile_program_runs_nothing(kind: str, tmp_path: Path) -> None:
+    mark = tmp_path / "ran"
+    try:  # what the explorer does with an upload
+        read_bytes(HOSTILE[kind](mark), "innocent.onnx", "upload:1")
+    except TmmuError as error:
+        assert kind == "formulas"
+        assert "no formula of sizes" in str(error)
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_planning_a_hostile_program_runs_nothing_whatever_pytorch_is_there(kind: str, tmp_path: Path) -> None:
+    mark = tmp_path / "ran"
+    file = tmp_path / "model.pt2"
+    file.write_bytes(HOSTILE[kind](mark))
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").write_text(STAND_IN.format(mark=str(tmp_path / "loaded"), ran=str(mark)))
+    done = subprocess.run(
+        [sys.executable, "-m", "app.cli.main", "plan", str(file)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == (2 if kind == "formulas" else 0), done.stderr
+    assert not mark.exists()
+
+
+def test_the_pickles_of_this_test_do_run_when_unpickled(tmp_path: Path) -> None:
+    mark = tmp_path / "ran"
+    with zipfile.ZipFile(io.BytesIO(with_pickles(mark))) as archive:
+        pickle.loads(archive.read(EXAMPLE))
+    assert mark.exists()
+
+
+# --- what is read ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["two_layers", "convolution", "open_sizes", "tied"])
+def test_a_saved_program_is_planned_and_verified_without_pytorch(name: str, no_torch: None) -> None:
+    graph = read_graph((DATA / f"{name}.pt2").read_bytes(), f"{name}.pt2")
+    assert graph.name.endswith("(as saved)")
+    assert verify_plan(plan_graph(graph).plan, graph).ok
+
+
+def test_a_program_is_its_operators_as_they_are_saved() -> None:
+    assert [each.instr for each in saved("two_layers").nodes] == ["linear", "relu", "linear", "sum"]
+
+
+def test_parameters_buffers_constants_and_inputs_are_told_apart() -> None:
+    roles = {each.id: each.role for each in saved("convolution").tensors}
+    assert (roles["c.weight"], roles["b.running_mean"], roles["cst"], roles["x"], roles["relu"]) == (
+        *("parameter", "buffer", "constant", "input", "activation"),
+    )
+
+
+def test_a_view_is_bytes_of_its_base() -> None:
+    graph = saved("convolution")
+    second = tensor(graph, "getitem_1").view
+    assert second is not None
+    assert (second.base_tensor_uid, second.byte_offset, second.stride_desc) == ("linear", 20, (10, 1))
+
+
+def test_what_is_written_in_place_lies_in_what_it_is_written_over() -> None:
+    view = tensor(saved("convolution"), "add_").view
+    assert view is not None
+    assert view.base_tensor_uid == "add"
+
+
+def test_element_wise_operators_alone_permit_a_hand_off() -> None:
+    graph = saved("convolution")
+    assert node(graph, "relu").inplace == ((0, 0),)
+    assert node(graph, "conv2d").inplace == node(graph, "cat").inplace == "none"
+
+
+def test_tied_weights_are_one_parameter() -> None:
+    assert [each.id for each in saved("tied").tensors if each.role == "parameter"] == ["embed.weight"]
+
+
+def test_open_sizes_stand_at_the_example() -> None:
+    graph = saved("open_sizes")
+    assert tensor(graph, "cat").shape == (44,)
+    assert tensor(graph, "new_zeros").shape == (13,)
+
+
+def test_a_program_of_before_2_8_is_read() -> None:
+    def change(members: dict[str, bytes]) -> None:
+        model = members[MODEL]
+        members.clear()
+        members |= {"serialized_exported_program.json": model, "serialized_state_dict.pt": b"", "version": b"8.2"}
+
+    data = rewritten("two_layers", change)
+    assert pt2_program.refuses(data) == ""
+    assert as_saved(pt2_program.read_program(data), "") == as_saved(
+        pt2_program.read_program((DATA / "two_layers.pt2").read_bytes()), ""
+    )
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "torch.ops.aten.add.Tensor",
+        "executorch.exir.dialects.edge._ops.aten.add.Tensor",
+        "aten::add.Tensor",
+        "aten_add_Tensor",
+        "executorch_exir_dialects_edge__ops_aten_add_Tensor",
+    ],
+)
+def test_an_operator_is_known_in_each_of_its_spellings(target: str) -> None:
+    assert pt2_operators.operator(target) == pt2_operators.Operator("aten", "add", "Tensor")
+
+
+def test_an_edge_program_opens() -> None:
+    def change(document: dict[str, Any]) -> None:
+        for each in document["graph_module"]["graph"]["nodes"]:
+            each["target"] = each["target"].replace("torch.ops", "executorch.exir.dialects.edge._ops")
+
+    program = pt2_program.read_program(changed("convolution", change))
+    assert as_saved(program, "convolution") == saved("convolution")
+
+
+# --- what is refused -------------------------------------------------------------------------------------------------
+
+
+def refused(data: bytes) -> str:
+    with pytest.raises(UnreadableInput) as caught:
+        read_graph(data, "model.pt2")
+    return str(caught.value)
+
+
+def test_a_member_that_unpacks_to_too_much_is_refused_by_the_limit() -> None:
+    def change(members: dict[str, bytes]) -> None:
+        members[MODEL] = b" " * 2_000_000 + members[MODEL]
+
+    data = rewritten("two_layers", change)
+    with limits.raised({"unpacked-bytes": 1_000_000}):
+        told = refused(data)
+    assert "--max-unpacked-bytes" in told
+    assert "TMMU_MAX_UNPACKED_BYTES" in told
+
+
+def test_a_value_read_before_it_is_made_is_refused() -> None:
+    def change(document: dict[str, Any]) -> None:
+        document["graph_module"]["graph"]["nodes"].reverse()
+
+    assert "read before anything makes it" in refused(changed("two_layers", change))
+
+
+def test_a_view_past_its_storage_is_refused() -> None:
+    def change(document: dict[str, Any]) -> None:
+        document["graph_module"]["graph"]["tensor_values"]["flatten"]["storage_offset"] = {"as_int": 1 << 40}
+
+    assert "reaches past the storage" in refused(changed("convolution", change))
+
+
+@pytest.mark.parametrize("size", [-1, 2**63, 2**200])
+def test_a_size_out_of_range_is_refused(size: int) -> None:
+    def change(document: dict[str, Any]) -> None:
+        document["graph_module"]["graph"]["tensor_values"]["x"]["sizes"][0] = {"as_int": size}
+
+    refused(changed("two_layers", change))
+
+
+def test_an_archive_with_a_member_twice_is_refused() -> None:
+    out = io.BytesIO((DATA / "two_layers.pt2").read_bytes())
+    with zipfile.ZipFile(out, "a") as archive, pytest.warns(UserWarning, match="Duplicate"):
+        archive.writestr(MODEL, b"{}")
+    assert "twice" in refused(out.getvalue())
+
+
+# --- formulas --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("formula", "value"),
+    [
+        ("8", 8),
+        ("2*s0 + 1", 11),
+        ("Mul(Integer(8), Symbol('s0', positive=True, integer=True))", 40),
+        ("Add(Integer(1), Pow(Symbol('s0', integer=True), Integer(2)))", 26),
+        ("(s0 // 2) * (s0 % 3)", 4),
+        ("floor(s0/2)", 2),
+        ("Max(1, Min(s0, 3))", 3),
+        ("FloorDiv(s0 - 1, 2)", 2),
+    ],
+)
+def test_a_formula_is_read(formula: str, value: int) -> None:
+    assert pt2_sizes.evaluated(formula, {"s0": 5}) == value
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        *("s0.__class__", "print(1)", "__import__('os')", "lambda: 1", "[1]", "'a'*9", "1 if 1 else 2", "9**9**9", ""),
+        *("Pow(9, 10**9)", "s1", "1/2", "1/0", "s0 s0", "(" * 200 + "1" + ")" * 200, "1" * 5_000, "Symbol(s0", "2**-1"),
+    ],
+)
+def test_what_is_no_formula_of_sizes_is_refused(formula: str) -> None:
+    with pytest.raises(pt2_sizes.SizeUnknown):
+        pt2_sizes.evaluated(formula, {"s0": 5})
+
+
+# --- layouts ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides", "asked", "fits"),
+    [
+        ((4, 6), (6, 1), (24,), True),
+        ((4, 6), (1, 4), (24,), False),
+        ((4, 6), (1, 4), (2, 2, 6), True),
+        ((2, 3, 4), (1, 8, 2), (2, 12), True),
+        ((2, 3, 4), (12, 4, 1), (3, 8), True),
+        ((4, 1, 6), (1, 9, 4), (4, 6), True),
+        ((2, 0), (0, 1), (0, 5), True),
+    ],
+)
+def test_a_reshape_is_a_view_where_no_element_moves(
+    shape: tuple[int, ...], strides: tuple[int, ...], asked: tuple[int, ...], fits: bool
+) -> None:
+    assert Lies(shape, strides, 0, 4).viewable_as(asked) is fits

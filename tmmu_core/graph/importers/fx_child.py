@@ -1,0 +1,75 @@
+"""Tracing a saved program in a process of its own: what it does there, it does under limits and to nobody else.
+
+The parent hands over the archive's bytes and takes back a native graph; neither way is anything but data.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+from tmmu_core import limits
+from tmmu_core.graph import native
+from tmmu_core.graph.model import Graph
+
+ROOT = Path(__file__).resolve().parents[3]
+START = "import sys; sys.path.insert(0, sys.argv[1]); from tmmu_core.graph.importers.fx_child import main; main()"
+FINE = b"graph\n"
+
+
+def installed() -> bool:
+    """Whether PyTorch is there. It is looked for, not loaded."""
+    try:
+        return find_spec("torch") is not None
+    except ValueError:  # something stands in its place
+        return False
+
+
+def traced(data: bytes, name: str) -> Graph | str:
+    """The joint graph of the program in ``data``, called ``name``, or why it cannot be traced."""
+    seconds, memory = limits.ceiling(limits.TRACE_SECONDS), limits.ceiling(limits.TRACE_BYTES)
+    command = [sys.executable, "-P", "-c", START, str(ROOT), str(seconds), str(memory), name or "program"]
+    try:
+        child = subprocess.run(command, input=data, capture_output=True, timeout=seconds + 10, check=False)
+    except subprocess.TimeoutExpired:
+        return f"tracing took more than {seconds} seconds (--max-{limits.TRACE_SECONDS.name})"
+    except OSError as error:
+        return f"no process could be started ({error})"
+    if child.stdout.startswith(FINE):
+        return native.decode(child.stdout[len(FINE) :], name)
+    if child.stdout:
+        return child.stdout.decode("utf-8", "replace")
+    return f"the tracing process ended with {child.returncode}"
+
+
+def main() -> None:
+    """The child: bytes on standard input; on standard output a mark and a native graph, or a reason."""
+    _root, seconds, memory, name = sys.argv[1:]
+    out = sys.stdout.buffer
+    sys.stdout = sys.stderr  # whatever prints is not heard
+    _bound(int(seconds), int(memory))
+    from tmmu_core.graph.importers.pt2_program import read_program
+    from tmmu_core.graph.importers.torch import import_rebuilt
+
+    try:
+        from tmmu_core.graph.importers.fx_program import rebuilt
+
+        graph = import_rebuilt(rebuilt(read_program(sys.stdin.buffer.read(), name)), name)
+    except Exception as error:  # PyTorch promises no error types; whatever it is, the caller reads the program itself
+        told = next(iter(str(error).strip().splitlines()), "")
+        out.write(f"{type(error).__name__}: {told}"[:500].encode())
+        return
+    out.write(FINE + native.encode_cbor(graph))
+
+
+def _bound(seconds: int, memory: int) -> None:
+    try:
+        import resource
+    except ImportError:  # a system without: the parent's clock stands
+        return
+    for what, ceiling in ((resource.RLIMIT_CPU, seconds), (resource.RLIMIT_AS, memory), (resource.RLIMIT_CORE, 0)):
+        with contextlib.suppress(ValueError, OSError):  # a lower one stands already
+            resource.setrlimit(what, (ceiling, ceiling))

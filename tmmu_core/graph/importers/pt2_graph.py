@@ -1,0 +1,315 @@
+"""A saved program to the native graph of its forward pass, as it is saved, operator by operator: no PyTorch is needed.
+
+Each tensor's shape, strides and offset stand in the file. In whose storage it lies is told by its operator
+(``pt2_operators``): a view lies in its first argument's, everything else in a storage of its own. Open sizes stand at
+the example's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from tmmu_core.errors import UnreadableInput
+from tmmu_core.graph import dtypes
+from tmmu_core.graph.importers import pt2_operators
+from tmmu_core.graph.importers.layouts import Lies, as_view
+from tmmu_core.graph.importers.pt2_operators import Operator, operator
+from tmmu_core.graph.importers.pt2_program import Meta, Operation, Program, Value
+from tmmu_core.graph.model import GRAPH_SCHEMA, Graph, Inplace, Node, Role, Tensor
+
+DTYPES: dict[int, str] = {
+    **dict(enumerate(("uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64"), 1)),
+    **{9: "complex32", 10: "complex64", 11: "complex128", 12: "bool", 13: "bfloat16", 28: "uint16"},
+    **{29: "float8_e4m3fn", 30: "float8_e5m2", 31: "float8_e4m3fnuz", 32: "float8_e5m2fnuz", 33: "float8_e8m0fnu"},
+    **{34: "uint32", 35: "uint64"},
+}
+"""The serialised numbers of PyTorch's dtypes."""
+_Ends = tuple[tuple[str, ...], tuple[str, ...]]
+"""What a node reads, and what it writes."""
+STRIDED = 7
+"""The serialised number of the dense layout."""
+SPEC_NAMES: tuple[tuple[str, str, Role], ...] = (
+    ("parameter", "parameter_name", "parameter"),
+    ("buffer", "buffer_name", "buffer"),
+    ("tensor_constant", "tensor_constant_name", "constant"),
+)
+"""Kind of an input → where its own name stands, and the role it has."""
+
+
+def as_saved(program: Program, name: str) -> Graph:
+    """The graph of the program's forward pass, called ``name``.
+
+    Raises ``UnreadableInput`` for what no size is known of, and for references to values that the file does not have.
+    """
+    reading = _Reading(program)
+    reading.read()
+    return Graph(
+        ir_schema=GRAPH_SCHEMA,
+        name=name,
+        tensors=tuple(reading.tensors.values()),
+        nodes=tuple(reading.nodes),
+        inputs=tuple(reading.inputs),
+        outputs=tuple(dict.fromkeys(reading.outputs)),
+        execution_order=tuple(node.node_id for node in reading.nodes),
+    )
+
+
+@dataclass(frozen=True)
+class _Value:
+    """A tensor of the file: what it is called here, where it lies, in which storage."""
+
+    id: str
+    lies: Lies
+    storage: str
+    """The tensor that names the storage."""
+    whole: int
+    """Bytes of the storage."""
+    starts: int = 0
+    """Bytes of the storage before the named tensor: an input may be a slice of what is not in the file."""
+
+
+@dataclass
+class _Reading:
+    """What was taken down of a program."""
+
+    program: Program
+    tensors: dict[str, Tensor] = field(default_factory=dict)
+    nodes: list[Node] = field(default_factory=list)
+    inputs: list[str] = field(default_factory=list)
+    outputs: list[str] = field(default_factory=list)
+    values: dict[str, _Value] = field(default_factory=dict)
+    node_ids: set[str] = field(default_factory=set)
+    tried: dict[str, int] = field(default_factory=dict)
+    tried_nodes: dict[str, int] = field(default_factory=dict)
+    by_member: dict[tuple[str, Lies], str] = field(default_factory=dict)
+    """Weights that are one member of the archive are one tensor."""
+    own_name: dict[str, str] = field(default_factory=dict)
+    """Parameter, buffer or input as the signature calls it → the value that came in under it."""
+
+    def read(self) -> None:
+        body = self.program.module.graph
+        signature = self.program.module.signature
+        specs = signature.input_specs
+        for k, given in enumerate(body.inputs):
+            if "as_tensor" in given:
+                self._given(str(self._name(given["as_tensor"])), specs[k] if k < len(specs) else None)
+        for operation in body.nodes:
+            self._operation(operation)
+        for left in signature.output_specs:
+            self._left(left)
+
+    # -- what goes in and out ---------------------------------------------------------------------------------------
+
+    def _given(self, name: str, spec: Any) -> None:
+        called, role = name, "input"
+        for kind, key, its_role in SPEC_NAMES:
+            if spec is not None and (told := getattr(spec, kind)) is not None:
+                called, role = str(told.get(key, name)), its_role
+        meta = self._meta(name)
+        lies = self._lies(name, meta)
+        self.own_name[called] = name
+        member = self.program.weights.get(called, "")
+        known = self.by_member.get((member, lies)) if member and role != "input" else None
+        if known is not None:
+            self.values[name] = self.values[known]
+            return
+        value = self._fresh(name, called, lies, (DTYPES[meta.dtype], role))
+        self.inputs += [value.storage] if role == "input" else []
+        self.by_member.setdefault((member, lies), name)
+
+    def _left(self, left: Any) -> None:
+        told = left.user_output or left.loss_output
+        if told is not None:
+            arg = told.get("arg")
+            given = arg.get("as_tensor") if isinstance(arg, dict) and "as_tensor" in arg else arg
+            name = given.get("name") if isinstance(given, dict) else None
+            if name in self.values and not self.tensors[self.values[name].storage].persistent:
+                self.outputs.append(self.values[name].id)
+            return
+        for field_name, key in (
+            ("buffer_mutation", "buffer_name"),
+            ("parameter_mutation", "parameter_name"),
+            ("user_input_mutation", "user_input_name"),
+        ):
+            told = getattr(left, field_name)
+            if told is not None:
+                self._copied_back(self._name(told.get("arg")), str(told.get(key)))
+
+    def _copied_back(self, new: str, called: str) -> None:
+        """A new value is written over an old one when all is done."""
+        old, made = self._value(self.own_name.get(called, called)), self._value(new)
+        if old.storage == made.storage:
+            return
+        before = self.tensors[old.id]
+        after = msgspec.structs.replace(before, id=self._free(f"{old.id}.updated"), view=None)
+        self.tensors[after.id] = as_view(after, old.lies, old.storage, old.whole)
+        self._node(self._free_node(f"copy_to_{old.id}"), "copy_", ((old.id, made.id), (after.id,)))
+
+    # -- operators --------------------------------------------------------------------------------------------------
+
+    def _operation(self, operation: Operation) -> None:
+        what = operator(operation.target)
+        read = [self._value(name) for argument in operation.inputs for name in self._tensors_in(argument.arg)]
+        made = [name for value in operation.outputs for name in self._tensors_in(value)]
+        if what.name in pt2_operators.NO_BYTES or not (made or read):
+            return
+        own = self._free_node(operation.name or (made[0] if made else what.name))
+        ids: list[str] = []
+        for name in made:
+            if name in self.values:
+                raise self._broken(f'the value "{name}" is made twice')
+            ids += self._made(name, what, operation, read)
+        inplace = self._permission(what, read, [self.values[name] for name in made])
+        bodies = [arg.arg["as_graph"].get("name") for arg in operation.inputs if isinstance(arg.arg.get("as_graph"), dict)]
+        self._node(own, what.title, (tuple(value.id for value in read), tuple(ids)), inplace, bodies)
+
+    def _made(self, name: str, what: Operator, operation: Operation, read: list[_Value]) -> list[str]:
+        meta = self._meta(name)
+        lies = self._lies(name, meta)
+        base = read[0] if read and self._hands_out(what, operation, read[0], lies) else None
+        if base is None:
+            value = self._fresh(name, name, lies, (DTYPES[meta.dtype], "activation"))
+            return [value.id] if value.storage == value.id else [value.storage, value.id]
+        inside = Lies(lies.shape, lies.strides, lies.offset - base.starts // lies.itemsize, lies.itemsize)
+        if inside.offset < 0 or inside.offset * lies.itemsize + lies.covered > base.whole:
+            raise self._broken(f'the view "{name}" reaches past the storage of "{base.id}"')
+        called = self._free(name)
+        tensor = Tensor(called, lies.shape, DTYPES[meta.dtype], "activation")
+        self.tensors[called] = as_view(tensor, inside, base.storage, base.whole)
+        self.values[name] = _Value(called, lies, base.storage, base.whole, base.starts)
+        return [called]
+
+    def _hands_out(self, what: Operator, operation: Operation, first: _Value, lies: Lies) -> bool:
+        """Whether the result lies in the storage of the first argument."""
+        if what.space not in ("aten", "prims"):
+            return False
+        if what.name in pt2_operators.VIEWS or what.writes_first:
+            return True
+        if what.name in pt2_operators.RESHAPES:
+            return first.lies.viewable_as(lies.shape)
+        same = (first.lies.shape, first.lies.strides) == (lies.shape, lies.strides)
+        given = {argument.name: argument.arg for argument in operation.inputs}
+        if what.name in pt2_operators.DROPOUTS:
+            return same and given.get("train", {}).get("as_bool") is False
+        if what.name in pt2_operators.SAME_OR_COPY:
+            source, result = operation.inputs[0].arg, operation.outputs[0]
+            alike = self._meta(self._tensors_in_list(source)[0]).dtype == self._meta(self._tensors_in_list(result)[0]).dtype
+            return same and alike and given.get("copy", {}).get("as_bool") is not True
+        return False
+
+    def _permission(self, what: Operator, read: list[_Value], made: list[_Value]) -> Inplace:
+        """Inputs over which a pointwise operator may write: laid out as its result, element upon element."""
+        if len(made) != 1 or what.space != "aten" or what.name not in pt2_operators.POINTWISE:
+            return "none"
+        if made[0].storage != made[0].id or what.overload in pt2_operators.NOT_POINTWISE_WITH:
+            return "none"
+        wanted = made[0].lies
+        pairs = tuple((i, 0) for i, value in enumerate(read) if value.lies == wanted and value.whole == wanted.own)
+        return pairs or "none"
+
+    # -- values -----------------------------------------------------------------------------------------------------
+
+    def _fresh(self, name: str, called: str, lies: Lies, kind: tuple[str, Role]) -> _Value:
+        """A tensor in a storage of its own; where it does not fill it, the storage is a tensor, too."""
+        dtype, role = kind
+        called = self._free(called)
+        starts = lies.offset * lies.itemsize
+        if lies.covered == lies.own and not lies.repeats:
+            self.tensors[called] = Tensor(called, lies.shape, dtype, role)
+            value = _Value(called, lies, called, lies.own, starts)
+        else:
+            under = self._free(f"{called}.storage")
+            self.tensors[under] = Tensor(under, (lies.covered,), "uint8", role)
+            inside = Lies(lies.shape, lies.strides, 0, lies.itemsize)
+            shown: Role = "activation" if role == "input" else role
+            self.tensors[called] = as_view(Tensor(called, lies.shape, dtype, shown), inside, under, lies.covered)
+            value = _Value(called, lies, under, lies.covered, starts)
+        self.values[name] = value
+        return value
+
+    def _meta(self, name: str) -> Meta:
+        meta = self.program.module.graph.tensor_values.get(name)
+        if meta is None:
+            raise self._broken(f'it tells nothing of the tensor "{name}"')
+        if meta.dtype not in DTYPES:
+            raise self._broken(f'the tensor "{name}" has the dtype number {meta.dtype}, which is not known')
+        if meta.layout != STRIDED:
+            raise UnreadableInput(
+                f'the tensor "{name}" is not dense, and its bytes are not known beforehand.',
+                source=self.program.source,
+                hint="Use dense tensors, such as torch.nn.Embedding(sparse=False).",
+            )
+        return meta
+
+    def _lies(self, name: str, meta: Meta) -> Lies:
+        shape = tuple(self.program.size(size, name) for size in meta.sizes)
+        strides = tuple(self.program.size(size, name) for size in meta.strides)
+        if len(strides) != len(shape):
+            raise self._broken(f'the tensor "{name}" has {len(shape)} axes and {len(strides)} strides')
+        offset = self.program.size(meta.storage_offset, name)
+        lies = Lies(shape, strides, offset, dtypes.itemsize(DTYPES[meta.dtype]))
+        if max(lies.own, lies.covered) + offset * lies.itemsize >= 1 << 63:
+            raise self._broken(f'the tensor "{name}" has 2^63 bytes or more')
+        return lies
+
+    def _tensors_in(self, value: Value) -> Iterator[str]:
+        """The tensors that an argument names, in order."""
+        for kind, inner in value.items():
+            if kind == "as_tensor":
+                yield self._name(inner)
+            elif kind == "as_optional_tensor" and isinstance(inner, dict) and "as_tensor" in inner:
+                yield self._name(inner["as_tensor"])
+            elif kind in ("as_tensors", "as_nested_tensors", "as_optional_tensors") and isinstance(inner, list):
+                for each in inner:
+                    for item in each if isinstance(each, list) else [each]:
+                        named = item.get("as_tensor", item) if isinstance(item, dict) else None
+                        if not (isinstance(named, dict) and "as_none" in named):
+                            yield self._name(named)
+
+    def _tensors_in_list(self, value: Value) -> list[str]:
+        return list(self._tensors_in(value))
+
+    def _name(self, value: Any) -> str:
+        name = value.get("name") if isinstance(value, dict) else None
+        if not isinstance(name, str):
+            raise self._broken("it refers to a tensor without a name")
+        return name
+
+    def _value(self, name: str) -> _Value:
+        if name not in self.values:
+            raise self._broken(f'"{name}" is read before anything makes it')
+        return self.values[name]
+
+    def _broken(self, what: str) -> UnreadableInput:
+        return UnreadableInput(
+            f"the exported program is at odds with itself: {what}.",
+            source=self.program.source,
+            hint="Save it anew with torch.export.save.",
+        )
+
+    def _free(self, name: str) -> str:
+        """``name``, or what is free after it: a parameter may be called like an operator."""
+        return _free(name, self.tensors, self.tried)
+
+    def _free_node(self, name: str) -> str:
+        name = _free(name, self.node_ids, self.tried_nodes)
+        self.node_ids.add(name)
+        return name
+
+    def _node(self, node_id: str, instr: str, ends: _Ends, inplace: Inplace = "none", bodies: Sequence[Any] = ()) -> None:
+        params = {"subgraphs_not_planned": [str(body) for body in bodies]} if bodies else {}
+        self.nodes.append(Node(node_id, instr, ends[0], ends[1], "forward", inplace, (), params))
+
+
+def _free(name: str, taken: Container[str], tried: dict[str, int]) -> str:
+    if name not in taken:
+        return name
+    k = tried.get(name, 0)
+    while (free := f"{name}_{k}" if k else f"{name}_") in taken:
+        k += 1
+    tried[name] = k + 1
+    return free

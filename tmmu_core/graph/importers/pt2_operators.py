@@ -1,0 +1,106 @@
+"""What is known of PyTorch's operators by name: who hands out its input's bytes, who may write over them.
+
+A saved program says of each tensor its shape, its strides and where it begins, but not in whose storage. These tables
+are PyTorch's own marks (schemas with an alias of the first argument; the tag ``pointwise``), and
+``tests/importers/test_torch.py`` compares them with the PyTorch that is installed.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+VIEWS: frozenset[str] = _words(
+    """
+    _conj _neg_view _reshape_alias _unsafe_view adjoint alias as_strided broadcast_to chunk conj detach detach_
+    diagonal expand expand_as hsplit dsplit vsplit imag lift_fresh linalg_diagonal mH mT matrix_H moveaxis movedim
+    narrow numpy_T permute positive real resolve_neg select slice split split_with_sizes squeeze swapaxes swapdims t
+    tensor_split transpose unbind unfold unsafe_chunk unsafe_split unsafe_split_with_sizes unsqueeze view view_as
+    view_as_complex view_as_real
+    """
+)
+"""Operators whose results are always bytes of their first argument."""
+
+RESHAPES: frozenset[str] = frozenset({"flatten", "ravel", "reshape", "reshape_as", "unflatten"})
+"""Views where the new shape can be had without moving an element, copies else."""
+
+SAME_OR_COPY: frozenset[str] = frozenset({"contiguous", "cpu", "pin_memory", "resolve_conj", "to", "type_as"})
+"""The first argument itself where it already is what is asked for, else a copy."""
+
+DROPOUTS: frozenset[str] = frozenset({"alpha_dropout", "dropout", "feature_alpha_dropout", "feature_dropout"})
+"""The first argument itself where ``train`` is off."""
+
+NO_BYTES: frozenset[str] = _words(
+    """
+    _assert_async _assert_scalar _assert_tensor_metadata sym_constrain_range sym_constrain_range_for_size sym_numel
+    sym_size sym_storage_offset sym_stride
+    """
+)
+"""Operators that read what is known of a tensor, and none of its bytes."""
+
+POINTWISE: frozenset[str] = _words(
+    """
+    __lshift__ __rshift__ __xor__ _conj_physical abs acos acosh add addcdiv addcmul angle asin asinh atan atan2 atanh
+    bitwise_and bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor ceil celu clamp clamp_max
+    clamp_min clip clone conj_physical copysign cos cosh deg2rad digamma div elu eq erf erfc erfinv exp exp2 expm1
+    float_power floor fmax fmin fmod frac gcd ge gelu gelu_backward gt hardshrink hardsigmoid hardtanh heaviside hypot
+    i0 igamma igammac isfinite isinf isnan isneginf isposinf lcm ldexp le leaky_relu lerp lgamma log log10 log1p log2
+    logaddexp logaddexp2 logical_and logical_not logical_or logical_xor logit logit_backward lt masked_fill max maximum
+    min minimum mish mul mvlgamma nan_to_num native_dropout_backward ne neg nextafter polygamma pow rad2deg reciprocal
+    relu relu6 remainder round rrelu rsqrt rsub selu sgn sigmoid sigmoid_backward sign signbit silu silu_backward sin
+    sinc sinh softplus softshrink sqrt square sub tan tanh tanh_backward threshold threshold_backward true_divide trunc
+    where xlogy
+    """
+)
+"""Operators that make each element of their result of the elements at its place, so that one may lie on the other."""
+NOT_POINTWISE_WITH: frozenset[str] = frozenset({"dim", "other_dim", "names_dim"})
+"""Overloads of the above (``max.dim``) that are reductions."""
+
+_OPERATOR = re.compile(
+    r"(?:torch\.ops\.|torch\._ops\.|executorch\.exir\.dialects\.edge\._ops\.)?(\w+)[.:]{1,2}(\w+)(?:\.(\w+))?"
+)
+_EDGE = re.compile(r"(?:executorch_exir_dialects_edge__ops_)?(aten|prims|dim_order_ops)_+(\w+)")
+_OVERLOADS = (
+    *("default", "Tensor", "Scalar", "Tensor_Scalar", "Scalar_Tensor", "Tensor_Tensor", "Tensor_mode", "Scalar_mode"),
+    *("int", "int_list", "dim", "dims", "dim_IntList", "self", "sizes", "using_ints", "dtype", "correction", "vec"),
+    *("Dimname", "indices", "sections", "other", "device", "dtype_layout", "out", "start", "start_step", "tensor_list"),
+)
+
+
+@dataclass(frozen=True)
+class Operator:
+    """What a call calls."""
+
+    space: str
+    name: str
+    overload: str = "default"
+
+    @property
+    def title(self) -> str:
+        """As it stands in a graph: ``add.Tensor``, ``relu``, ``quantized.mul``."""
+        space = f"{self.space}." if self.space not in ("", "aten", "higher_order") else ""
+        return space + self.name + (f".{self.overload}" if self.overload != "default" else "")
+
+    @property
+    def writes_first(self) -> bool:
+        """Whether it writes its result over its first argument, as ``add_`` does."""
+        return self.name.endswith("_") and not self.name.startswith("__")
+
+
+def operator(target: str) -> Operator:
+    """The operator that ``target`` names: as ``torch.ops.aten.add.Tensor``, ``aten::add.Tensor``, or in edge form.
+
+    ExecuTorch writes its edge dialect as ``executorch.exir.dialects.edge._ops.aten.add.Tensor`` and, where a name must
+    be one word, as ``aten_add_Tensor``.
+    """
+    edge = _EDGE.fullmatch(target)
+    if edge is not None:
+        space, rest = edge[1], edge[2]
+        overload = max((each for each in _OVERLOADS if rest.endswith(f"_{each}")), key=len, default="")
+        return Operator(space, rest.removesuffix(f"_{overload}") if overload else rest, overload or "default")
+    found = _OPERATOR.fullmatch(target)
+    return Operator(found[1], found[2], found[3] or "default") if found else Operator("", target)

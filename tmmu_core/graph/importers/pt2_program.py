@@ -1,0 +1,253 @@
+"""An exported program as its archive holds it: members found, unpacked within limits, decoded into typed values.
+
+A ``.pt2`` file is a zip archive. What is wanted of it is JSON: ``models/model.json`` (PyTorch 2.8 and newer) or
+``serialized_exported_program.json`` (before), and the table of the weights' names. The other members hold bytes of
+weights and, as pickles, example inputs: they are never opened. Loading a pickle runs what it says, and so does loading
+the program with PyTorch, whatever its options: no module of this reader does either.
+"""
+
+from __future__ import annotations
+
+import io
+import zipfile
+import zlib
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+
+from tmmu_core import limits
+from tmmu_core.errors import UnreadableInput
+from tmmu_core.graph.importers.pt2_sizes import Size, SizeUnknown, number, symbol_in
+
+WEIGHTS = "weights/model_weights_config.json"
+ARCHIVE_MARK = "archive_format"
+OLDER = "exported_program.json"
+COPY = "Copy the file again, or save the program anew with torch.export.save."
+
+Value = dict[str, Any]
+"""An argument as it is written: one key that says its kind (``as_tensor``, ``as_ints``), with the value under it."""
+
+
+class Named(msgspec.Struct, frozen=True):
+    """A reference to a value."""
+
+    name: str
+
+
+class Argument(msgspec.Struct, frozen=True):
+    """One argument of an operator."""
+
+    arg: Value
+    name: str = ""
+    kind: int | None = None
+    """1 by position, 2 by name."""
+
+
+class Operation(msgspec.Struct, frozen=True):
+    """One call of an operator."""
+
+    target: str
+    inputs: tuple[Argument, ...] = ()
+    outputs: tuple[Value, ...] = ()
+    name: str | None = None
+
+
+class Meta(msgspec.Struct, frozen=True):
+    """What is known of a tensor: no byte of it."""
+
+    dtype: int
+    sizes: tuple[Size, ...] = ()
+    strides: tuple[Size, ...] = ()
+    storage_offset: Size = Size(as_int=0)
+    requires_grad: bool = False
+    layout: int = 7
+
+
+class Body(msgspec.Struct, frozen=True):
+    """A graph: the program's own, or one that an operator carries."""
+
+    inputs: tuple[Value, ...] = ()
+    outputs: tuple[Value, ...] = ()
+    nodes: tuple[Operation, ...] = ()
+    tensor_values: dict[str, Meta] = {}
+    sym_int_values: dict[str, Size] = {}
+    is_single_tensor_return: bool = False
+
+
+class Given(msgspec.Struct, frozen=True):
+    """What an input of the graph is: exactly one of these."""
+
+    user_input: dict[str, Any] | None = None
+    parameter: dict[str, Any] | None = None
+    buffer: dict[str, Any] | None = None
+    tensor_constant: dict[str, Any] | None = None
+
+
+class Left(msgspec.Struct, frozen=True):
+    """What an output of the graph is: exactly one of these."""
+
+    user_output: dict[str, Any] | None = None
+    loss_output: dict[str, Any] | None = None
+    buffer_mutation: dict[str, Any] | None = None
+    parameter_mutation: dict[str, Any] | None = None
+    user_input_mutation: dict[str, Any] | None = None
+
+
+class Signature(msgspec.Struct, frozen=True):
+    """Which input is a parameter, and so on; in the order of the graph's inputs and outputs."""
+
+    input_specs: tuple[Given, ...] = ()
+    output_specs: tuple[Left, ...] = ()
+
+
+class CallSignature(msgspec.Struct, frozen=True):
+    """How the module is called."""
+
+    in_spec: str = ""
+    forward_arg_names: tuple[str, ...] | None = None
+
+
+class Call(msgspec.Struct, frozen=True):
+    """A module and how it is called; the first is the program itself."""
+
+    fqn: str = ""
+    signature: CallSignature | None = None
+
+
+class Module(msgspec.Struct, frozen=True):
+    """The graph with its signature."""
+
+    graph: Body
+    signature: Signature = Signature()
+    module_call_graph: tuple[Call, ...] = ()
+
+
+class Document(msgspec.Struct, frozen=True):
+    """The JSON file."""
+
+    graph_module: Module
+    range_constraints: dict[str, Any] = {}
+    torch_version: str = ""
+
+
+class Weight(msgspec.Struct, frozen=True):
+    """Where a weight's bytes are: two names with one path are one tensor."""
+
+    path_name: str = ""
+
+
+class _Weights(msgspec.Struct, frozen=True):
+    config: dict[str, Weight] = {}
+
+
+class Program(msgspec.Struct, frozen=True):
+    """What is read of an archive."""
+
+    module: Module
+    open_sizes: int
+    """How many sizes stand open."""
+    symbols: dict[str, int]
+    """Open size → its number in the example."""
+    weights: dict[str, str]
+    """Parameter or buffer → the member with its bytes."""
+    source: str = ""
+
+    def size(self, size: Size, what: str) -> int:
+        """The size at the example. Raises ``UnreadableInput`` naming ``what`` it is a size of."""
+        try:
+            return number(size, self.symbols)
+        except SizeUnknown as error:
+            raise UnreadableInput(
+                f'a size of "{what}" is not known: {error}.',
+                source=self.source,
+                hint="Export the program with example inputs, or with fixed sizes.",
+            ) from error
+
+
+def refuses(data: bytes) -> str:
+    """Why these bytes are no exported program; ``""`` when they are."""
+    if not data.startswith(b"PK\x03\x04"):
+        return "it does not begin like the zip archive that a .pt2 file is"
+    try:
+        names = zipfile.ZipFile(io.BytesIO(data)).namelist()
+    except _DAMAGE:
+        return ""  # its reader says so
+    if any(name.rpartition("/")[2] == ARCHIVE_MARK or name.endswith(OLDER) for name in names):
+        return ""
+    return "the zip archive holds no exported program (torch.export.save writes one; torch.save and TorchScript do not)"
+
+
+_DAMAGE = (
+    *(zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, EOFError, OSError),
+    *(NotImplementedError, RuntimeError, ValueError, OverflowError, UnicodeDecodeError, MemoryError),
+)
+"""What the zip reader raises for a damaged, encrypted or unknown member; ``ValueError`` for a bad name or date."""
+
+
+def read_program(data: bytes, source: str = "") -> Program:
+    """The program in an archive's bytes. Nothing in them is run. Raises ``UnreadableInput``."""
+    try:
+        archive = zipfile.ZipFile(io.BytesIO(data))
+    except _DAMAGE as error:
+        raise UnreadableInput("the zip archive is cut off or damaged.", source=source, hint=COPY) from error
+    names = archive.namelist()
+    twice = next((name for name, after in pairwise(sorted(names)) if name == after), None)
+    if twice is not None:  # readers disagree on which of them counts
+        raise UnreadableInput(f'the archive holds the member "{twice}" twice.', source=source, hint=COPY)
+    models = [name for name in names if name.endswith(OLDER) or name.split("/")[-2:-1] == ["models"]]
+    models = [name for name in models if name.endswith(".json")]
+    own = [name for name in models if name.endswith(("models/model.json", OLDER))] or models
+    if len(own) != 1:
+        told = "no program" if not own else f"{len(own)} programs"
+        raise UnreadableInput(
+            f"the archive holds {told} under models/.", source=source, hint="Save one program with torch.export.save."
+        )
+    document = _decoded(_member(archive, own[0], source), Document, own[0], source)
+    weights = next((name for name in names if name.endswith(WEIGHTS)), None)
+    table = _decoded(_member(archive, weights, source), _Weights, weights, source) if weights else _Weights()
+    module = document.graph_module
+    return Program(
+        module=module,
+        open_sizes=len(document.range_constraints),
+        symbols=_symbols(module.graph),
+        weights={name: weight.path_name for name, weight in table.config.items()},
+        source=source,
+    )
+
+
+def _member(archive: zipfile.ZipFile, name: str, source: str) -> bytes:
+    ceiling = limits.ceiling(limits.UNPACKED_BYTES)
+    try:
+        with archive.open(name) as member:
+            data = member.read(ceiling + 1)
+    except _DAMAGE as error:
+        raise UnreadableInput(
+            f'the member "{name}" of the zip archive is cut off or damaged.', source=source, hint=COPY
+        ) from error
+    if len(data) > ceiling:
+        raise limits.past(limits.UNPACKED_BYTES, f'the archive\'s member "{name}"', source)
+    return data
+
+
+def _decoded(data: bytes, shape: Any, name: str, source: str) -> Any:
+    try:
+        return msgspec.json.decode(data, type=shape)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise UnreadableInput(
+            f"the exported program is not laid out as PyTorch writes it: {error}.",
+            source=source,
+            place=name,
+            hint="Save it anew with torch.export.save of PyTorch 2.8 or newer.",
+        ) from error
+
+
+def _symbols(graph: Body) -> dict[str, int]:
+    """Every symbol that stands alone as a size somewhere, with its number in the example."""
+    found: dict[str, int] = {}
+    for size in graph.sym_int_values.values():
+        found.update([pair] if (pair := symbol_in(size)) else [])
+    for meta in graph.tensor_values.values():
+        for size in meta.sizes:
+            found.update([pair] if (pair := symbol_in(size)) else [])
+    return found

@@ -1,0 +1,81 @@
+"""What a file may ask for before it is refused: one table, each limit with a name, a default and a way to raise it.
+
+A limit never changes an answer, it only turns one that would take all memory or all day into a refusal that names the
+limit. ``--max-NAME N`` on the command line and ``TMMU_MAX_NAME`` in the environment set it; a caller of the library
+says :func:`raised`. A file whose size is within the limits is read within 2 s and 1 GiB or refused.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+from tmmu_core.errors import UnreadableInput
+
+
+@dataclass(frozen=True)
+class Limit:
+    """One number that a file may not pass."""
+
+    name: str
+    """As in ``--max-NAME``."""
+    default: int
+    what: str
+    """What is counted, in the plural."""
+
+    @property
+    def variable(self) -> str:
+        """The environment variable that sets it."""
+        return f"TMMU_MAX_{self.name.replace('-', '_').upper()}"
+
+
+UNPACKED_BYTES = Limit("unpacked-bytes", 1 << 28, "bytes that a compressed file or archive member unpacks to")
+TRACE_SECONDS = Limit("trace-seconds", 120, "seconds for tracing a program with PyTorch")
+TRACE_BYTES = Limit("trace-bytes", 1 << 33, "bytes of address space for tracing a program with PyTorch")
+
+LIMITS: tuple[Limit, ...] = (UNPACKED_BYTES, TRACE_SECONDS, TRACE_BYTES)
+
+_raised: ContextVar[Mapping[str, int] | None] = ContextVar("limits", default=None)
+
+
+def ceiling(limit: Limit) -> int:
+    """What ``limit`` stands at: as raised by the caller, else as in the environment, else its default.
+
+    Raises ``UnreadableInput`` where the environment holds no whole number ≥ 0.
+    """
+    by_caller = _raised.get() or {}
+    if limit.name in by_caller:
+        return by_caller[limit.name]
+    told = os.environ.get(limit.variable, "")
+    return whole_number(told, limit.variable) if told else limit.default
+
+
+def whole_number(text: str, source: str) -> int:
+    """The number that ``text``, given under the name ``source``, sets a limit to. Raises ``UnreadableInput``."""
+    if not (text.isascii() and text.isdigit() and len(text) < 20):
+        raise UnreadableInput(
+            "a limit is a whole number ≥ 0.", source=source, hint=f"Give digits, such as {UNPACKED_BYTES.default}."
+        )
+    return int(text)
+
+
+@contextmanager
+def raised(to: Mapping[str, int]) -> Iterator[None]:
+    """Inside, each limit named stands at the number given."""
+    token = _raised.set({**(_raised.get() or {}), **to})
+    try:
+        yield
+    finally:
+        _raised.reset(token)
+
+
+def past(limit: Limit, subject: str, source: str = "") -> UnreadableInput:
+    """The refusal of what would pass ``limit``. ``subject`` begins the sentence ("the gzipped file")."""
+    return UnreadableInput(
+        f"{subject}: more than {ceiling(limit)} {limit.what}.",
+        source=source,
+        hint=f"If that is meant, raise the limit: --max-{limit.name} N, or {limit.variable}=N.",
+    )
