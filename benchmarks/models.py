@@ -216,7 +216,7 @@ def dumps(measured: list[Row]) -> str:
 TAIL = """
 ## What is imported, and what is not
 
-**PyTorch** (`import_torch`, extra `torch`; `.pt2` files by `tmmu convert`). The joint graph of AOTAutograd under fake
+**PyTorch** (`import_torch`, extra `torch`; saved programs, `.pt2`, need no PyTorch to be opened). The joint graph of AOTAutograd under fake
 tensors, functional, without decompositions, one node per operator as the eager framework runs it on a CPU. Views are
 told by the identity of storages. Tied weights are one parameter; their gradients are added where the second arrives.
 `batch_norm` writes its running statistics in place. The gradient of an output comes from a node `tangent`, which
@@ -242,6 +242,13 @@ one fused operator on a CPU, but as plain math where dropout is on. GPT-2's 72 M
 | BERT base, `sdpa` (plain math, for there is dropout) | 2,028 | 2,376 | 1,124 | 5,776,379,908 |
 | Llama 3 8B, plain operators | 8,405 | 8,701 | 4,480 | 40,847,843,340 |
 | Llama 3 8B, `sdpa` (one fused operator) | 6,790 | 7,182 | 3,928 | 14,281,121,804 |
+
+A saved program is read from the JSON in its archive and never loaded, because loading runs what is in it
+(`docs/security.md`). Without PyTorch it is its forward pass as it was saved, at the granularity of `torch.export`
+(`linear`, `conv2d`), and its name ends in "(as saved)". With PyTorch it is rebuilt from the same JSON, call by call, and
+traced like a live module, in a process of its own under `--max-trace-seconds` and `--max-trace-bytes`: a training step
+when its only output is a scalar. The two are different graphs with different hashes: `tmmu convert model.pt2 -o
+graph.tmmu.json` writes down the one that is meant.
 
 Modules on the `meta` device, of several fake modes, or wrapped by `torch.compile` are traced as on a CPU. While one is
 traced, `transformers` 5 does not look at position numbers (a row is one sequence) nor at masks (one that is given is

@@ -8,7 +8,6 @@ file to steer, so it happens in a process of its own, under limits (``fx_child``
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,7 +15,6 @@ from typing import Any
 import msgspec
 import torch
 
-from tmmu_core.errors import UnreadableInput
 from tmmu_core.graph.importers import pt2_operators
 from tmmu_core.graph.importers.fx_fakes import shared_mode
 from tmmu_core.graph.importers.pt2_graph import DTYPES, STRIDED
@@ -53,7 +51,7 @@ class Rebuilt(torch.nn.Module):
         self.input_names: list[str] = []
         """What the program itself calls the tensors that it is called with."""
         self.paths: dict[str, str] = {}
-        """Value of the graph → the parameter or buffer that it is: looked up at each call, tracing puts others there."""
+        """Value of the graph → the path of the parameter or buffer: looked up at each call, tracing puts others there."""
         self.constants: dict[str, torch.Tensor] = {}
         self.own_name: dict[str, str] = {}
         made: dict[tuple[str, Any], torch.Tensor] = {}
@@ -255,7 +253,7 @@ def _register(module: torch.nn.Module, kind: str, path: str, value: torch.Tensor
 def _at(module: torch.nn.Module, path: str) -> torch.Tensor:
     *way, name = path.split(".")
     for step in way:
-        module = module._modules[step]  # type: ignore[assignment]
+        module = module._modules[step]
     found = module._parameters.get(name)
     value = module._buffers.get(name) if found is None else found
     assert value is not None

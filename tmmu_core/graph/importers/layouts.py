@@ -28,7 +28,9 @@ class Lies:
         """Bytes from its first element to the end of its last."""
         if not self.own:
             return 0
-        return (sum((dim - 1) * stride for dim, stride in zip(self.shape, self.strides, strict=True)) + 1) * self.itemsize
+        return (
+            sum((dim - 1) * stride for dim, stride in zip(self.shape, self.strides, strict=True)) + 1
+        ) * self.itemsize
 
     @property
     def repeats(self) -> bool:

@@ -23,15 +23,26 @@ from tmmu_core.graph.model import GRAPH_SCHEMA, Graph, Inplace, Node, Role, Tens
 
 DTYPES: dict[int, str] = {
     **dict(enumerate(("uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64"), 1)),
-    **{9: "complex32", 10: "complex64", 11: "complex128", 12: "bool", 13: "bfloat16", 28: "uint16"},
-    **{29: "float8_e4m3fn", 30: "float8_e5m2", 31: "float8_e4m3fnuz", 32: "float8_e5m2fnuz", 33: "float8_e8m0fnu"},
-    **{34: "uint32", 35: "uint64"},
+    9: "complex32",
+    10: "complex64",
+    11: "complex128",
+    12: "bool",
+    13: "bfloat16",
+    28: "uint16",
+    29: "float8_e4m3fn",
+    30: "float8_e5m2",
+    31: "float8_e4m3fnuz",
+    32: "float8_e5m2fnuz",
+    33: "float8_e8m0fnu",
+    34: "uint32",
+    35: "uint64",
 }
 """The serialised numbers of PyTorch's dtypes."""
 _Ends = tuple[tuple[str, ...], tuple[str, ...]]
 """What a node reads, and what it writes."""
 STRIDED = 7
 """The serialised number of the dense layout."""
+_INPUT: Role = "input"
 SPEC_NAMES: tuple[tuple[str, str, Role], ...] = (
     ("parameter", "parameter_name", "parameter"),
     ("buffer", "buffer_name", "buffer"),
@@ -105,7 +116,7 @@ class _Reading:
     # -- what goes in and out ---------------------------------------------------------------------------------------
 
     def _given(self, name: str, spec: Any) -> None:
-        called, role = name, "input"
+        called, role = name, _INPUT
         for kind, key, its_role in SPEC_NAMES:
             if spec is not None and (told := getattr(spec, kind)) is not None:
                 called, role = str(told.get(key, name)), its_role
@@ -164,7 +175,9 @@ class _Reading:
                 raise self._broken(f'the value "{name}" is made twice')
             ids += self._made(name, what, operation, read)
         inplace = self._permission(what, read, [self.values[name] for name in made])
-        bodies = [arg.arg["as_graph"].get("name") for arg in operation.inputs if isinstance(arg.arg.get("as_graph"), dict)]
+        bodies = [
+            arg.arg["as_graph"].get("name") for arg in operation.inputs if isinstance(arg.arg.get("as_graph"), dict)
+        ]
         self._node(own, what.title, (tuple(value.id for value in read), tuple(ids)), inplace, bodies)
 
     def _made(self, name: str, what: Operator, operation: Operation, read: list[_Value]) -> list[str]:
@@ -197,7 +210,9 @@ class _Reading:
             return same and given.get("train", {}).get("as_bool") is False
         if what.name in pt2_operators.SAME_OR_COPY:
             source, result = operation.inputs[0].arg, operation.outputs[0]
-            alike = self._meta(self._tensors_in_list(source)[0]).dtype == self._meta(self._tensors_in_list(result)[0]).dtype
+            alike = (
+                self._meta(self._tensors_in_list(source)[0]).dtype == self._meta(self._tensors_in_list(result)[0]).dtype
+            )
             return same and alike and given.get("copy", {}).get("as_bool") is not True
         return False
 
@@ -300,7 +315,9 @@ class _Reading:
         self.node_ids.add(name)
         return name
 
-    def _node(self, node_id: str, instr: str, ends: _Ends, inplace: Inplace = "none", bodies: Sequence[Any] = ()) -> None:
+    def _node(
+        self, node_id: str, instr: str, ends: _Ends, inplace: Inplace = "none", bodies: Sequence[Any] = ()
+    ) -> None:
         params = {"subgraphs_not_planned": [str(body) for body in bodies]} if bodies else {}
         self.nodes.append(Node(node_id, instr, ends[0], ends[1], "forward", inplace, (), params))
 

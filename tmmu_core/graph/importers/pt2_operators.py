@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+
 def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
