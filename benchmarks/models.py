@@ -216,14 +216,14 @@ def dumps(measured: list[Row]) -> str:
 TAIL = """
 ## What is imported, and what is not
 
-**PyTorch** (`import_torch`, extra `torch`; saved programs, `.pt2`, need no PyTorch to be opened). The joint graph of AOTAutograd under fake
-tensors, functional, without decompositions, one node per operator as the eager framework runs it on a CPU. Views are
-told by the identity of storages. Tied weights are one parameter; their gradients are added where the second arrives.
-`batch_norm` writes its running statistics in place. The gradient of an output comes from a node `tangent`, which
-stands for whatever follows the model. Workspaces that a kernel allocates for itself are not in the graph, nor is the
-allocator's rounding. The optimizer step, where it is asked for, is one fused AdamW node per parameter (its step counter
-is left out). Shapes are those of the example inputs; the symbolic ones of an exported program are not kept, and the
-graph's name says so. An operator with bodies (`cond`, `scan`) is one node whose `params` name them.
+**PyTorch** (`import_torch`, extra `torch`; saved programs, `.pt2`, need no PyTorch to be opened). The joint graph of
+AOTAutograd under fake tensors, functional, without decompositions, one node per operator as the eager framework runs it
+on a CPU. Views are told by the identity of storages. Tied weights are one parameter; their gradients are added where
+the second arrives. `batch_norm` writes its running statistics in place. The gradient of an output comes from a node
+`tangent`, which stands for whatever follows the model. Workspaces that a kernel allocates for itself are not in the
+graph, nor is the allocator's rounding. The optimizer step, where it is asked for, is one fused AdamW node per parameter
+(its step counter is left out). Shapes are those of the example inputs; the symbolic ones of an exported program are not
+kept, and the graph's name says so. An operator with bodies (`cond`, `scan`) is one node whose `params` name them.
 
 What is counted and saved depends on how attention is written, so the training samples take the one in plain operators
 (`attn_implementation="eager"`) and the inference samples scaled-dot-product attention (`sdpa`), which PyTorch runs as
@@ -245,9 +245,9 @@ one fused operator on a CPU, but as plain math where dropout is on. GPT-2's 72 M
 
 A saved program is read from the JSON in its archive and never loaded, because loading runs what is in it
 (`docs/security.md`). Without PyTorch it is its forward pass as it was saved, at the granularity of `torch.export`
-(`linear`, `conv2d`), and its name ends in "(as saved)". With PyTorch it is rebuilt from the same JSON, call by call, and
-traced like a live module, in a process of its own under `--max-trace-seconds` and `--max-trace-bytes`: a training step
-when its only output is a scalar. The two are different graphs with different hashes: `tmmu convert model.pt2 -o
+(`linear`, `conv2d`), and its name ends in "(as saved)". With PyTorch it is rebuilt from the same JSON, call by call,
+and traced like a live module, in a process of its own under `--max-trace-seconds` and `--max-trace-bytes`: a training
+step when its only output is a scalar. The two are different graphs with different hashes: `tmmu convert model.pt2 -o
 graph.tmmu.json` writes down the one that is meant.
 
 Modules on the `meta` device, of several fake modes, or wrapped by `torch.compile` are traced as on a CPU. While one is

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tmmu_core.plan.engine import plan_graph
 
 from app.session.opening import read_bytes
 from tmmu_core import limits
@@ -25,6 +24,7 @@ from tmmu_core.graph.importers.layouts import Lies
 from tmmu_core.graph.importers.pt2_graph import as_saved
 from tmmu_core.graph.model import Graph, Node, Tensor
 from tmmu_core.judge.verifier import verify_plan
+from tmmu_core.plan.making.engine import plan_graph
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "tests" / "data" / "torch"

@@ -51,7 +51,7 @@ class Rebuilt(torch.nn.Module):
         self.input_names: list[str] = []
         """What the program itself calls the tensors that it is called with."""
         self.paths: dict[str, str] = {}
-        """Value of the graph → the path of the parameter or buffer: looked up at each call, tracing puts others there."""
+        """Value of the graph → the path of the parameter or buffer: looked up at each call, for tracing puts others."""
         self.constants: dict[str, torch.Tensor] = {}
         self.own_name: dict[str, str] = {}
         made: dict[tuple[str, Any], torch.Tensor] = {}
