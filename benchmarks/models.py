@@ -14,11 +14,12 @@ from tmmu_core.graph import document
 from tmmu_core.graph.importers import xla
 from tmmu_core.graph.model import Graph
 from tmmu_core.liveness.timeline import default_mode
-from tmmu_core.plan.formats.reading import PlainInstance, read_any
+from tmmu_core.plan.formats.reading import read_any
 from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.plan.making.instance import plan_problem
 from tmmu_core.plan.model import ArenaSummary, Plan
 from tmmu_core.planners import PLANNERS
+from tmmu_core.planners.problem import PlainInstance
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "models.md"

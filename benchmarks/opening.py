@@ -17,7 +17,8 @@ from app.cli.explore import arguments
 from app.session.opening import SAMPLES, Sample, read_catalogue
 from benchmarks.serving import ROOT, chromium, served
 from tmmu_core.graph.model import Graph
-from tmmu_core.plan.formats.reading import PlainInstance, read_any
+from tmmu_core.plan.formats.reading import read_any
+from tmmu_core.planners.problem import PlainInstance
 
 PAGES = ("Peak", "Fragmentation", "Compare", "Planners", "Graph", "Report", "Plan")
 LARGE = 5_000

@@ -8,8 +8,9 @@ import typer
 
 from app.cli.console import FINDING, FINE, Column, say, say_json, table
 from app.cli.judge import AgainstGraph, Replay, replay_record, replayed, resolve_with_graph
-from app.cli.options import AsJson, PlanRequest, Source, planning, whole
+from app.cli.options import AsJson, Source, planning, whole
 from app.say import words
+from tmmu_core.plan.making.request import PlanRequest
 
 Security = Annotated[
     str, typer.Option(metavar="WORD", help="standard, or confidential or regulated, which forbid debug fill.")

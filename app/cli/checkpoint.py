@@ -8,9 +8,10 @@ import typer
 
 from app.cli.console import FINE, UsageFault, write_output
 from app.cli.judge import AgainstGraph, resolve_with_graph, solved_like
-from app.cli.options import AsJson, PlanRequest, Source, planning, whole
+from app.cli.options import AsJson, Source, planning, whole
 from tmmu_core.graph import document
 from tmmu_core.plan.formats.checkpoint import checkpoint
+from tmmu_core.plan.making.request import PlanRequest
 
 To = Annotated[str, typer.Option("-o", "--output", metavar="FILE", help="Write to this file; - for standard output.")]
 

@@ -9,9 +9,10 @@ import msgspec
 import typer
 
 from app.cli.console import FINDING, FINE, NOT_COMPARABLE, Column, say, say_json, table
-from app.cli.options import AsJson, PlanRequest, planning, resolve_either
+from app.cli.options import AsJson, planning, resolve_either
 from app.say import words
 from tmmu_core.plan.formats.compare import KINDS, Comparison, Difference, TensorChange, compare
+from tmmu_core.plan.making.request import PlanRequest
 from tmmu_core.plan.model import ArenaSummary, Plan, TensorRow
 
 Baseline = Annotated[str, typer.Argument(metavar="A", help="The baseline: a plan, trace, checkpoint or graph.")]

@@ -9,11 +9,12 @@ import msgspec
 import typer
 
 from app.cli.console import FINE, STREAM, UsageFault, write_output
-from app.cli.options import AsJson, Out, PlanRequest, Source, planning, resolve, whole
+from app.cli.options import AsJson, Out, Source, planning, resolve, whole
 from tmmu_core.graph import document
 from tmmu_core.plan.formats import files, trace
 from tmmu_core.plan.formats.render import build_render_plan, residency
 from tmmu_core.plan.formats.render_c import c_header, c_source
+from tmmu_core.plan.making.request import PlanRequest
 from tmmu_core.plan.model import Plan
 
 EXPORTERS: dict[str, Callable[[Plan], bytes]] = {

@@ -10,9 +10,10 @@ from typing import Annotated
 import typer
 
 from app.cli.console import FINDING, FINE, Column, UsageFault, say, say_json, table
-from app.cli.options import AsJson, PlanRequest, Source, planning, read_bytes_option, resolve_either
+from app.cli.options import AsJson, Source, planning, read_bytes_option, resolve_either
 from app.cli.show import bound_of
 from app.say import words
+from tmmu_core.plan.making.request import PlanRequest
 from tmmu_core.plan.model import Plan
 
 ALL = "all arenas"

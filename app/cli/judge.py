@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from app.cli.console import FINDING, FINE, Column, UsageFault, say, say_json, table
-from app.cli.options import PlanRequest, Resolved, open_any, resolve_opened, whole
+from app.cli.options import Resolved, open_any, resolve_opened, whole
 from app.say import words
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.finding import Finding
@@ -17,6 +17,7 @@ from tmmu_core.plan.canonical import ir_hash
 from tmmu_core.plan.formats.trace import Trace
 from tmmu_core.plan.making.engine import Solution
 from tmmu_core.plan.making.ranks import plan_rank
+from tmmu_core.plan.making.request import PlanRequest
 from tmmu_core.plan.model import Plan
 from tmmu_core.runtime.shadow import ShadowVerdict, shadow_replay
 
@@ -37,7 +38,7 @@ def resolve_with_graph(name: str, graph: str | None, request: PlanRequest) -> tu
     opened = open_any(name)
     asked = request
     if isinstance(opened, Plan | Trace):
-        asked = replace(request, dims=None, arenas=None, shard_spec=None if graph else request.shard_spec)
+        asked = request.but(dims={}, arenas=None, shard_spec=None if graph else request.shard_spec)
     found = resolve_opened(opened, name, asked)
     if graph is None:
         return found, found.graph
@@ -55,8 +56,8 @@ def _share(plan: Plan, graph: Graph, request: PlanRequest) -> Graph:
     """What the plan's rank runs of ``graph``."""
     own = {node.node_id for node in graph.nodes}
     order = tuple(node for node in plan.execution_order if node in own)
-    under = {"mode": plan.mode, "preset": plan.preset, "order": order, "dims": request.dims}
-    return plan_rank(graph, request.shard_spec or {}, plan.rank, plan.world_size, **under).graph
+    under = request.but(mode=plan.mode, preset=plan.preset, order=order, rank=plan.rank, world_size=plan.world_size)
+    return plan_rank(graph, under).graph
 
 
 def solved_like(found: Resolved, graph: Graph, request: PlanRequest) -> Solution:
@@ -66,7 +67,8 @@ def solved_like(found: Resolved, graph: Graph, request: PlanRequest) -> Solution
         return found.solution
     own = {node.node_id for node in graph.nodes}
     order = tuple(node for node in plan.execution_order if node in own)
-    asked = PlanRequest(mode=plan.mode, preset=plan.preset, order=order, token=plan.replay_token, dims=request.dims)
+    asked = PlanRequest(token=plan.replay_token, dims=request.dims)
+    asked = asked.but(mode=plan.mode, preset=plan.preset, order=order)
     solution = resolve_opened(graph, found.name, asked).solution
     assert solution is not None
     return solution

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from app.cli.judge import AgainstGraph, resolve_with_graph, tell
-from app.cli.options import AsJson, PlanRequest, Source, planning, whole
+from app.cli.options import AsJson, Source, planning, whole
 from app.say import words
+from tmmu_core.plan.making.request import PlanRequest
 
 
 @planning

@@ -6,10 +6,11 @@ import sys
 from collections.abc import Callable
 
 from app.cli.console import FINE, STREAM, format_by_ending, write_output
-from app.cli.options import AsJson, Out, PlanRequest, Source, planning, resolve
+from app.cli.options import AsJson, Out, Source, planning, resolve
 from app.cli.show import plan_in_words
 from tmmu_core.graph import document
 from tmmu_core.plan.formats import files
+from tmmu_core.plan.making.request import PlanRequest
 from tmmu_core.plan.model import Plan
 
 ENDINGS = {".json": "json", ".cbor": "cbor", ".csv": "csv", ".parquet": "parquet"}

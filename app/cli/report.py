@@ -7,7 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from app.cli.console import FINE, write_output
-from app.cli.options import AsJson, PlanRequest, Source, planning, resolve, resolve_either, whole
+from app.cli.options import AsJson, Source, planning, resolve, resolve_either, whole
+from tmmu_core.plan.making.request import PlanRequest
 
 To = Annotated[str, typer.Option("-o", "--output", metavar="FILE", help="Write to this file; - for standard output.")]
 Against = Annotated[

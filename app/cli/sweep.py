@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
 
 from app.cli.console import BAD_INPUT, FINE, Column, UsageFault, say_json, table
-from app.cli.options import AsJson, PlanRequest, Source, open_any, planning, resolve_opened, resolve_ranks
+from app.cli.options import AsJson, Source, open_any, planning, resolve_opened, resolve_ranks
 from app.cli.show import bound_of
 from app.say import words
 from app.session import worlds
 from tmmu_core.errors import ContractError
-from tmmu_core.graph.model import DEFAULT_ARENAS, MODES, PRESETS, Graph
-from tmmu_core.plan.formats.reading import Opened, PlainInstance
+from tmmu_core.graph.model import MODES, PRESETS, Graph
+from tmmu_core.plan.formats.reading import Opened
 from tmmu_core.plan.making.replan import sample_points
+from tmmu_core.plan.making.request import PlanRequest
 from tmmu_core.plan.model import Plan
 from tmmu_core.planners import PLANNERS
+from tmmu_core.planners.problem import PlainInstance
 
 Planners = Annotated[
     str | None, typer.Option("--planners", metavar="A,B,…", help="Which planners [slots,naive]; all for all.")
@@ -109,13 +110,14 @@ def _rows(
     for mode in modes:
         for preset in presets:
             for alignment in alignments:
-                arenas = _aligned(opened, request.arenas, alignment)
                 for planner, point in ((planner, point) for planner in planners for point in points):
-                    asked = replace(request, mode=mode, preset=preset, planner=planner, arenas=arenas)
+                    asked = request.but(mode=mode, preset=preset, planner=planner)
+                    if alignment is not None:
+                        asked = asked.but(alignment=alignment)
                     row: dict[str, Any] = {"planner": planner, "mode": mode, "preset": preset, "alignment": alignment}
                     if point is not None:
-                        asked = replace(asked, dims={**(request.dims or {}), point[0]: point[1]})
-                        row["dims"] = dict(asked.dims or {})
+                        asked = asked.but(dims={**request.dims, point[0]: point[1]})
+                        row["dims"] = dict(asked.dims)
                     try:
                         plans = (
                             _every_rank(opened, asked) if ranks else [({}, resolve_opened(opened, name, asked).plan)]
@@ -131,17 +133,6 @@ def _every_rank(opened: Opened, request: PlanRequest) -> list[tuple[dict[str, An
     """``({"ranks": …}, plan)`` of each class of ranks that run the same graph, by their first rank."""
     assert isinstance(opened, Graph)
     return [({"ranks": list(one.ranks)}, one.solution.plan) for one in resolve_ranks(opened, request).classes]
-
-
-def _aligned(opened: Opened, arenas: Mapping[str, Any] | None, alignment: int | None) -> Mapping[str, Any] | None:
-    """The configuration with every arena at ``alignment``; one that was not given declares all that may be needed."""
-    if alignment is None:
-        return arenas
-    if arenas is None:
-        named = (t.arena for t in opened.tensors if t.arena is not None) if isinstance(opened, Graph) else ()
-        default = DEFAULT_ARENAS if isinstance(opened, Graph) else ("arena",)
-        arenas = {name: {} for name in dict.fromkeys((*default, *named))}
-    return {name: {**dict(arena), "alignment_bytes": alignment} for name, arena in arenas.items()}
 
 
 _FIGURES = ("name", "lower_bound_bytes", "extent_bytes", "places", "slots", "storages", "steps", "layout_hash")

@@ -7,9 +7,10 @@ from typing import Annotated
 import typer
 
 from app.cli.console import FINE, STREAM, format_by_ending, write_output
-from app.cli.options import AsJson, Out, PlanRequest, Source, planning, resolve
+from app.cli.options import AsJson, Out, Source, planning, resolve
 from tmmu_core.graph import document
 from tmmu_core.plan.formats import trace
+from tmmu_core.plan.making.request import PlanRequest
 
 ENDINGS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".cborseq": "cbor", ".cbor": "cbor"}
 Digest = Annotated[bool, typer.Option("--digest", help="Leave out the tensors; their hashes stand for them.")]

@@ -9,8 +9,11 @@ import streamlit as st
 
 from app.say import words
 from app.session import planning, state
-from app.session.choice import Choice, declared_of, options_text, read_declared
+from app.session.choice import Choice
 from app.session.opening import Opened
+from tmmu_core.errors import UnreadableInput
+from tmmu_core.graph.quantities import parse_bytes
+from tmmu_core.plan.making.wording import read_arenas_text
 
 ALIGNMENTS = (1, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096)
 
@@ -28,7 +31,7 @@ def label(full: Choice) -> str:
     said += [words.count(len(full.capacities), "capacity", "capacities")] if full.capacities else []
     said += [f"page {words.short_bytes(full.page_size)}"] if full.page_size is not None else []
     said += ["budget"] if full.budget is not None else []
-    said += [",".join(f"{name}={n}" for name, n in full.dims)] if full.dims else []
+    said += [",".join(f"{name}={n}" for name, n in full.dims.items())] if full.dims else []
     return "Arenas: " + (" · ".join(said) or "defaults")
 
 
@@ -45,7 +48,7 @@ def _controls(full: Choice, opened: Opened) -> None:
         accept_new_options=True,
         placeholder="as the contract says (128 B)",
     )
-    capacities = dict(full.capacities)
+    capacities = full.capacities
     for arena in planning.arenas_in_use(full, opened):
         _size(f"Capacity of {arena}", f"capacity.{arena}", capacities.get(arena), lambda n, a=arena: _capacity(a, n))
     if opened.graph is None:
@@ -53,7 +56,7 @@ def _controls(full: Choice, opened: Opened) -> None:
     _declared(full)
     _size("Page size", "page_size", full.page_size, lambda n: state.choose(page_size=n))
     _size("Budget over all arenas", "budget", full.budget, lambda n: state.choose(budget=n))
-    dims = dict(full.dims)
+    dims = full.dims
     for name, dim in sorted(opened.graph.dims.items()):
         st.number_input(
             f"Dimension {name} ({dim.min:,} … {dim.max:,})",
@@ -67,7 +70,7 @@ def _controls(full: Choice, opened: Opened) -> None:
 
 
 def _declared(full: Choice) -> None:
-    typed = json.dumps(declared_of(full), indent=1, ensure_ascii=False) if full.arenas else ""
+    typed = json.dumps(full.arenas, indent=1, ensure_ascii=False) if full.arenas else ""
     st.text_area(
         "Arenas, as JSON",
         key=state.seat("arenas", state.draft("arenas") or typed),
@@ -84,11 +87,11 @@ DECLARED = '{"activations": {"capacity_bytes": 1048576, "alignment_bytes": 64}, 
 def _declare() -> None:
     text = str(state.value_of("arenas") or "").strip()
     try:
-        value = options_text(read_declared(text)) if text else ""
-    except ValueError as error:
+        value = read_arenas_text(text) if text else None
+    except UnreadableInput as error:
         state.draft("arenas", text)
         state.refuse(
-            {"title": "The arenas were not changed", "message": f"{error}", "hint": f"Write it like {DECLARED}."}
+            {"title": "The arenas were not changed", "message": error.message, "hint": f"Write it like {DECLARED}."}
         )
         return
     state.draft("arenas", "")
@@ -100,7 +103,7 @@ def _number(name: str) -> int | None:
     if value is None or isinstance(value, int):
         return value
     try:
-        return words.parse_bytes(str(value).removesuffix("B"))
+        return parse_bytes(str(value).removesuffix("B"))
     except ValueError as error:
         state.refuse({"title": "The alignment was not changed", "message": str(error)})
         return state.choice().alignment
@@ -109,7 +112,7 @@ def _number(name: str) -> int | None:
 def _size(label: str, name: str, value: int | None, then: Any) -> None:
     def changed() -> None:
         try:
-            size = words.parse_bytes(state.value_of(name) or "")
+            size = parse_bytes(state.value_of(name) or "")
         except ValueError as error:
             state.refuse({"title": f"{label} was not changed", "message": str(error)})
             return
@@ -125,11 +128,11 @@ def _size(label: str, name: str, value: int | None, then: Any) -> None:
 
 
 def _capacity(arena: str, size: int | None) -> None:
-    rest = [(name, n) for name, n in state.choice().capacities if name != arena]
-    state.choose(capacities=tuple(sorted([*rest, *([(arena, size)] if size is not None else [])])))
+    rest = {name: n for name, n in state.choice().capacities.items() if name != arena}
+    state.choose(capacities=dict(sorted({**rest, **({} if size is None else {arena: size})}.items())))
 
 
 def _dim(name: str, top: int) -> None:
-    rest = [(other, n) for other, n in state.choice().dims if other != name]
+    rest = {other: n for other, n in state.choice().dims.items() if other != name}
     value = int(state.value_of(f"dim.{name}"))
-    state.choose(dims=tuple(sorted([*rest, *([(name, value)] if value != top else [])])))
+    state.choose(dims=dict(sorted({**rest, **({} if value == top else {name: value})}.items())))

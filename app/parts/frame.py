@@ -9,13 +9,14 @@ import streamlit as st
 from app.parts import focus, gallery, refusals, toolbar
 from app.say import markup, words
 from app.session import opening, planning, state
-from app.session.choice import Choice, options_text
+from app.session.choice import Choice
 from app.session.jobs import Job
 from app.session.opening import Opened
 from app.session.planning import Shown
 from tmmu_core.errors import TmmuError
-from tmmu_core.plan.making.instance import GIVEN
+from tmmu_core.plan.making.request import DEFAULT_PLANNER
 from tmmu_core.planners import PLANNERS
+from tmmu_core.planners.problem import GIVEN
 
 
 def shown() -> Shown:
@@ -33,7 +34,7 @@ def shown() -> Shown:
         toolbar.draw(chosen, opened)
     if not there:
         refusals.draw([])
-        progress(job, f"Planning {opened.name} with {chosen.planner or planning.DEFAULT_PLANNER}")
+        progress(job, f"Planning {opened.name} with {chosen.planner or DEFAULT_PLANNER}")
         st.stop()
     try:
         answer = job.answer()
@@ -47,7 +48,7 @@ def shown() -> Shown:
                 type="primary",
                 help="Each without a limit and with the contract's defaults; change them under Arenas.",
                 on_click=state.choose,
-                kwargs={"arenas": options_text(opening.arenas_named(opened.graph))},
+                kwargs={"arenas": opening.arenas_named(opened.graph)},
             )
         return _last_good(chosen)
     refusals.draw([])
@@ -58,8 +59,9 @@ def shown() -> Shown:
 
 def name_of(shown: Shown) -> str:
     """What is planned, for the pages' titles: the graph, and the rank where a share of it is shown."""
-    rank = shown.choice.rank
-    return shown.opened.name + ("" if rank is None else f", rank {rank:,} of {shown.plan.world_size:,}")
+    if shown.choice.shard_spec is None:
+        return shown.opened.name
+    return f"{shown.opened.name}, rank {shown.choice.rank:,} of {shown.plan.world_size:,}"
 
 
 def _not_there(answer: Shown) -> None:
@@ -84,19 +86,19 @@ def not_there(chosen: Choice, answer: Shown) -> tuple[list[str], dict[str, Any]]
     for name in ("mode", "preset"):
         if opened.problem is not None and getattr(chosen, name):
             missing.append(f"the {name} {getattr(chosen, name)}")
-            changes[name] = ""
+            changes[name] = None
     if opened.graph is not None and chosen.dim and chosen.dim not in opened.graph.dims:
         missing.append(f"the dimension {words.shortened(chosen.dim, 60)}")
         changes["dim"] = ""
-    nowhere = [name for name, _ in chosen.capacities if name not in plan.arena_of]
+    nowhere = [name for name in chosen.capacities if name and name not in plan.arena_of]
     if (
         nowhere
         and opened.plan is None
         and answer.choice.planner != GIVEN
-        and not PLANNERS[answer.choice.planner].across
+        and not PLANNERS[answer.choice.planner or DEFAULT_PLANNER].across
     ):
         missing += [f"a capacity of the arena {words.shortened(name, 60)}" for name in nowhere]
-        changes["capacities"] = tuple(pair for pair in chosen.capacities if pair[0] in plan.arena_of)
+        changes["capacities"] = {name: n for name, n in chosen.capacities.items() if name not in nowhere}
     if chosen.selected and chosen.selected not in plan.row_of:
         missing.append(f"the tensor {words.shortened(chosen.selected, 60)}")
         changes["selected"] = ""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import streamlit as st
 
 from app.session import state
-from app.session.choice import Choice, options_of, options_text
+from app.session.choice import Choice
 from tmmu_core.planners import PLANNERS
 from tmmu_core.planners.greedy import FITS, ORDERS
 
@@ -32,16 +33,16 @@ EXAMPLES = {
 def popover(full: Choice, *, fixed: str = "") -> None:
     """A button that says the options and opens their widgets; ``fixed`` says why they cannot be changed."""
     defaults = dict(PLANNERS[full.planner].options) if full.planner in PLANNERS else {}
-    chosen = options_of(full)
+    chosen = full.options
     why_not = fixed or ("" if defaults else f"The planner {full.planner} has no options.")
     with st.popover(label(chosen), icon=":material/tune:", key="options", disabled=bool(why_not), help=why_not or None):
         for name, default in defaults.items():
             _widget(name, default, chosen.get(name, default))
         if chosen:
-            st.button("Back to the defaults", key="no-options", on_click=state.choose, kwargs={"options": ""})
+            st.button("Back to the defaults", key="no-options", on_click=state.choose, kwargs={"options": {}})
 
 
-def label(chosen: dict[str, Any]) -> str:
+def label(chosen: Mapping[str, Any]) -> str:
     """What the options are, in a few letters."""
     said = [name if name in EXAMPLES else f"{name}={value}" for name, value in chosen.items()]
     return "Options: " + (", ".join(said) or "defaults")
@@ -81,8 +82,8 @@ def _widget(name: str, default: Any, value: Any) -> None:
 
 
 def _set(name: str, value: Any, default: Any) -> None:
-    rest = {key: old for key, old in options_of(state.choice()).items() if key != name}
-    state.choose(options=options_text(rest if value == default else {**rest, name: value}))
+    rest = {key: old for key, old in state.choice().options.items() if key != name}
+    state.choose(options=rest if value == default else {**rest, name: value})
 
 
 def _read(name: str, default: Any) -> None:

@@ -42,14 +42,14 @@ def draw(chosen: Choice, opened: Opened) -> None:
         options.popover(full, fixed=why_not if fixed else "")
         _best(full, fixed)
         arenas.popover(full, opened, fixed=why_not if fixed else "")
-        if full.rank is not None:
+        if full.shard_spec is not None:
             st.button(
                 f"rank {full.rank}",
                 icon=":material/close:",
                 key="whole-graph",
                 help="All pages show this rank's share of the graph. Click for the whole graph.",
                 on_click=state.choose,
-                kwargs={"rank": None},
+                kwargs={"shard_spec": None, "rank": 0},
             )
 
 
@@ -71,13 +71,13 @@ def _best(full: Choice, fixed: bool) -> None:
 def _pick(
     name: str,
     values: tuple[str, ...],
-    value: str,
+    value: str | None,
     *,
     disabled: bool,
     help: str | None,
     then: Callable[[], None] | None = None,
 ) -> None:
-    shown_options = values if value in values else (value, *values)
+    shown_options = values if value in values else (value or "", *values)
     st.selectbox(
         name,
         shown_options,

@@ -16,7 +16,10 @@ from tmmu_core.graph import native
 from tmmu_core.plan.formats import checkpoint, files, trace
 from tmmu_core.plan.formats.render import RenderMemoryPlan, build_render_plan, residency
 from tmmu_core.plan.formats.render_c import c_header, c_prefix, c_source
+from tmmu_core.plan.making.wording import SAID
 from tmmu_core.plan.model import Plan
+
+ARENAS = repeat.FILES["arenas"]
 
 
 def address(here: str, query: dict[str, str]) -> str:
@@ -93,7 +96,7 @@ def entries(shown: Shown, stem: str) -> dict[tuple[str, str], list[Entry]]:
     }
     again: list[Entry] = []
     if graph is not None:
-        share = "" if shown.choice.rank is None else ", this rank's share"
+        share = "" if shown.choice.shard_spec is None else ", this rank's share"
         again.append(
             (
                 "Graph",
@@ -104,18 +107,18 @@ def entries(shown: Shown, stem: str) -> dict[tuple[str, str], list[Entry]]:
             )
         )
     chosen = repeat.files(shown)
-    if repeat.ARENAS not in chosen:
+    if ARENAS not in chosen:
         again.append(
             (
                 "Arenas",
-                repeat.ARENAS,
+                ARENAS,
                 json_,
                 "its arenas, all defaults said: what --arenas reads",
                 _of(repeat.arenas_spelled_out, plan),
             )
         )
     for name, data in chosen.items():
-        reads = "--arenas" if name == repeat.ARENAS else "--shard"
+        reads = SAID[next(field for field, file in repeat.FILES.items() if file == name)].option
         again.append(
             (
                 name.removesuffix(".json").capitalize(),

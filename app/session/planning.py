@@ -10,27 +10,29 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import streamlit as st
 
-from app.session.choice import Choice, arena_config, declared_of, has_defaults, options_of
+from app.session.choice import Choice
 from app.session.jobs import Desk, Job
 from app.session.judging import Judgement, judge_politely
 from app.session.opening import Opened, card_of, content_of, lacks_arenas, open_source, shelf
 from app.session.worlds import spec_of
 from tmmu_core.errors import ArenaTooSmall, TmmuError
 from tmmu_core.graph.model import Graph
-from tmmu_core.liveness.timeline import default_mode, default_preset
 from tmmu_core.plan.formats.compare import Comparison, compare
-from tmmu_core.plan.making.engine import Solution, plan_graph
-from tmmu_core.plan.making.instance import GIVEN, plan_problem
-from tmmu_core.plan.making.ranks import RankPlans, plan_rank
+from tmmu_core.plan.making import configured
+from tmmu_core.plan.making.configured import arena_config
+from tmmu_core.plan.making.engine import Solution
+from tmmu_core.plan.making.make import Made
+from tmmu_core.plan.making.make import make_plan as make_plan_of
+from tmmu_core.plan.making.ranks import RankPlans
+from tmmu_core.plan.making.request import PlanRequest
+from tmmu_core.plan.making.wording import SAID, json_text
 from tmmu_core.plan.model import Plan
 from tmmu_core.planners import PLANNERS
-from tmmu_core.planners.problem import Problem, Progress
+from tmmu_core.planners.problem import GIVEN, PlainInstance, Progress
 from tmmu_core.runtime.shadow import ShadowVerdict, shadow_replay
 
-DEFAULT_PLANNER = "slots"
 PATIENCE = 2.5
 """Seconds that a page waits for an answer before it shows progress instead."""
 
@@ -85,20 +87,19 @@ def take(files: list[tuple[str, bytes]]) -> tuple[list[Opened], list[dict[str, A
     return opened, cards
 
 
+def asked_of(opened: Opened) -> Graph | PlainInstance:
+    """What is planned where something is: a graph, or an instance."""
+    if opened.problem is not None:
+        return PlainInstance(opened.name, opened.problem, opened.packing, opened.told)
+    assert opened.graph is not None
+    return opened.graph
+
+
 def spelled_out(choice: Choice, opened: Opened) -> Choice:
     """The choice with its defaults said, as the core has them (contract §10)."""
     if opened.plan is not None:
         return choice.but(mode=opened.plan.mode, preset=opened.plan.preset, planner=opened.plan.planner)
-    if opened.problem is not None:
-        planner = choice.planner or (GIVEN if opened.packing is not None else DEFAULT_PLANNER)
-        return choice.but(planner=planner)
-    assert opened.graph is not None
-    mode = choice.mode or default_mode(opened.graph)
-    return choice.but(
-        mode=mode,
-        preset=choice.preset or default_preset(mode),  # type: ignore[arg-type]
-        planner=choice.planner or DEFAULT_PLANNER,
-    )
+    return choice.spelled_out(asked_of(opened))
 
 
 def plan_job(choice: Choice) -> Job[Shown]:
@@ -119,49 +120,47 @@ def make_plan(choice: Choice, progress: Progress | None = None) -> Shown:
     full = spelled_out(choice, opened)
     if opened.plan is not None:
         return Shown(full, opened, opened.plan)
+    made = _known_rank(full) or make_plan_of(asked_of(opened), requested(full, opened), progress)
+    return Shown(full, opened, made.plan, made.solution)
+
+
+def requested(full: Choice, opened: Opened) -> PlanRequest:
+    """What is asked of the planner. Capacities that a link gives to arenas not in use are left out (and said)."""
+    request = full.request
     if opened.problem is not None:
-        given = full.planner == GIVEN
-        plan = plan_problem(
-            with_capacity(opened.problem, full),
-            planner=DEFAULT_PLANNER if given else full.planner,
-            options=None if given else options_of(full),
-            name=opened.name,
-            packing=opened.packing if given else None,
-            progress=progress,
-        )
-        return Shown(full, opened, plan)
+        fitting = {name: n for name, n in request.capacities.items() if name in (opened.problem.arena, "")}
+        return request.but(**_NOT_OF_INSTANCES, capacities=fitting)
     assert opened.graph is not None
-    if full.rank is None:
-        solution = plan_graph(opened.graph, **how_to_plan(full, opened), progress=progress)
-    else:
-        solution = _plan_a_rank(choice, opened.graph, full.rank, how_to_plan(full, opened))
-    return Shown(full, opened, solution.plan, solution)
+    if request.is_plain_about_arenas:
+        return request
+    in_use = arenas_in_use(full, opened)
+    capacities = {name: n for name, n in request.capacities.items() if name in in_use}
+    if not capacities and request.but(capacities={}).is_plain_about_arenas:
+        return request.but(capacities={})
+    config = arena_config(opened.graph, request.but(capacities=capacities), in_use)
+    return request.but(arenas=config, alignment=None, capacities={}, page_size=None)
 
 
-def how_to_plan(full: Choice, opened: Opened) -> dict[str, Any]:
-    """The arguments of ``plan_graph`` that a choice with its defaults said makes."""
-    return {
-        "mode": full.mode,
-        "preset": full.preset,
-        "planner": full.planner,
-        "options": options_of(full),
-        "arenas": None if has_defaults(full) else arena_config(full, arenas_in_use(full, opened)),
-        "dims": dict(full.dims) or None,
-        "budget": full.budget,
-    }
+_NOT_OF_INSTANCES = {name: value for name, value in vars(PlanRequest()).items() if SAID[name].of_graphs}
 
 
 def ranks_key(choice: Choice) -> tuple[Any, ...]:
     """What the plans of all ranks depend on."""
-    return ("ranks", *choice.but(rank=None).problem, choice.shard)
+    spec: Any = choice.shard_spec
+    if spec is None:
+        with suppress(TmmuError):  # the job itself tells
+            spec = spec_of(choice.shard)
+    return ("ranks", *choice.of_whole().problem, choice.shard if spec is None else json_text(spec))
 
 
-def _plan_a_rank(choice: Choice, graph: Graph, rank: int, how: dict[str, Any]) -> Solution:
-    known = desk().known(ranks_key(choice))
-    if known is not None and known.worked and rank < known.answer().world_size:  # all ranks are planned: this one too
-        everybody: RankPlans = known.answer()
-        return replace(everybody.solution(rank), plan=everybody.plan(rank))
-    return plan_rank(graph, spec_of(choice.shard), rank, **how)
+def _known_rank(full: Choice) -> Made | None:
+    """The rank's plan where all ranks are planned already."""
+    known = desk().known(ranks_key(full)) if full.shard_spec is not None else None
+    if known is None or not known.worked or full.rank >= known.answer().world_size:
+        return None
+    everybody: RankPlans = known.answer()
+    plan = everybody.plan(full.rank)
+    return Made(full, plan, replace(everybody.solution(full.rank), plan=plan), plan.ir_hash)
 
 
 def baseline_of(choice: Choice) -> Choice | None:
@@ -172,13 +171,13 @@ def baseline_of(choice: Choice) -> Choice | None:
         return choice.under(choice.baseline.removeprefix("planner:"))
     return choice.but(
         source=choice.baseline,
-        **{name: getattr(Choice(), name) for name in ("arenas", "capacities", "dims", "budget", "rank")},
+        **{name: getattr(Choice(), name) for name in ("arenas", "capacities", "dims", "budget", "shard_spec", "rank")},
     )
 
 
-def picking(full: Choice, planner: str) -> dict[str, str]:
+def picking(full: Choice, planner: str | None) -> dict[str, Any]:
     """What changes when a planner is picked: offsets that came with the file become what its plan is compared with."""
-    changes = {"planner": planner}
+    changes: dict[str, Any] = {"planner": planner}
     if full.planner == GIVEN and planner != GIVEN and not full.baseline:
         changes["baseline"] = f"planner:{GIVEN}"
     return changes
@@ -212,7 +211,7 @@ def go_on(choice: Choice) -> None:
 
 
 def _all_key(choice: Choice) -> tuple[Any, ...]:
-    return ("planners", *choice.but(planner="").problem)
+    return ("planners", *choice.but(planner=None).problem)
 
 
 def arenas_in_use(choice: Choice, opened: Opened) -> tuple[str, ...]:
@@ -222,38 +221,23 @@ def arenas_in_use(choice: Choice, opened: Opened) -> tuple[str, ...]:
     if opened.plan is not None:
         return tuple(arena.name for arena in opened.plan.arenas)
     if choice.arenas:
-        return tuple(declared_of(choice))
+        return tuple(choice.arenas)
     planned = desk().known(plan_key(choice))
     if planned is not None and planned.worked:
         solution = planned.answer().solution
-        if solution is not None and choice.rank is None:
+        if solution is not None and choice.shard_spec is None:
             return tuple(solution.liveness.arenas)
     try:
-        return _arena_names(choice.source, choice.mode, choice.preset)
+        return _arenas_in_use(choice.source, str(choice.mode or ""), str(choice.preset or ""))
     except ArenaTooSmall:
         return ()
 
 
 @st.cache_resource(show_spinner=False, max_entries=64)
-def _arena_names(source: str, mode: str, preset: str) -> tuple[str, ...]:
-    from tmmu_core.liveness.analyse import analyse
-    from tmmu_core.liveness.timeline import build_timeline
-
+def _arenas_in_use(source: str, mode: str, preset: str) -> tuple[str, ...]:
     graph = open_source(source).graph
     assert graph is not None
-    return analyse(build_timeline(graph, mode, preset)).arenas  # type: ignore[arg-type]
-
-
-def with_capacity(problem: Problem, choice: Choice) -> Problem:
-    """A plain problem under the chosen capacity and alignment of its one arena."""
-    changes: dict[str, Any] = {}
-    capacity = dict(choice.capacities).get(problem.arena)
-    if capacity is not None:
-        changes["capacity"] = capacity
-    if choice.alignment is not None:
-        changes["arena_alignment"] = choice.alignment
-        changes["alignment"] = np.maximum(problem.alignment, np.uint64(choice.alignment))
-    return replace(problem, **changes) if changes else problem
+    return configured.arenas_in_use(graph, PlanRequest(mode=mode or None, preset=preset or None))  # type: ignore[arg-type]
 
 
 def planners_for(opened: Opened) -> list[str]:
@@ -269,7 +253,7 @@ def planners_for(opened: Opened) -> list[str]:
 def judgement(shown: Shown) -> Job[Judgement]:
     """The job that judges a plan as it is, whoever made it."""
     dims = dict(shown.choice.dims) or None
-    cut_from = shown.plan.ir_hash if shown.choice.rank is not None else None
+    cut_from = shown.plan.ir_hash if shown.choice.shard_spec is not None else None
     file = None
     if shown.opened.kind == "graph" and shown.graph is shown.opened.graph:
         with suppress(TmmuError):  # gone from the shelf: the graph itself is still at hand

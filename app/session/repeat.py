@@ -7,59 +7,54 @@ import shlex
 from typing import Any
 
 from app.say import words
-from app.session.choice import arena_config, has_defaults, options_of
 from app.session.opening import SAMPLES, sample_named, shelf
-from app.session.planning import Shown, arenas_in_use
-from tmmu_core.plan.making.instance import GIVEN
+from app.session.planning import Shown, requested
+from tmmu_core.plan.making.request import PlanRequest
+from tmmu_core.plan.making.wording import SAID, written
 from tmmu_core.plan.model import Plan
+from tmmu_core.planners.problem import GIVEN
 
-ARENAS, SHARDS = "arenas.json", "shards.json"
+FILES = {"arenas": "arenas.json", "order": "order.json", "shard_spec": "shards.json"}
+"""Field of the request → the file that the command reads it from."""
 
 
 def command(shown: Shown) -> str:
     """The command that makes this plan; for a finished plan the one that verifies it."""
-    chosen, opened = shown.choice, shown.opened
     file = file_of(shown)
-    if opened.plan is not None:
+    if shown.opened.plan is not None:
         return shlex.join(["tmmu", "verify", file])
     told = ["tmmu", "plan", file]
-    if chosen.planner != GIVEN:  # offsets that came with the file are taken where no planner is named
-        told += ["--planner", chosen.planner]
-        for name, value in options_of(chosen).items():
-            told += ["--option", f"{name}={_option(value)}"]
-    if opened.graph is not None:
-        told += ["--mode", chosen.mode, "--preset", chosen.preset]
-    if chosen.dims:
-        told += ["--dims", ",".join(f"{name}={n}" for name, n in chosen.dims)]
-    if chosen.rank is not None:
-        told += ["--shard", SHARDS, "--rank", str(chosen.rank)]
-    if chosen.budget is not None:
-        told += ["--budget", str(chosen.budget)]
-    if arenas_file(shown) is not None:
-        told += ["--arenas", ARENAS]
-    return shlex.join([*told, "-o", f"{file_stem(opened.name)}.plan.json"])
+    request = _asked(shown)
+    for name, text in written(request).items():
+        said = SAID[name]
+        if name == "options":
+            for key, value in request.options.items():
+                told += [said.option, f"{key}={_option(value)}"]
+        elif name == "capacities":
+            for part in text.split(","):
+                told += [said.option, part]
+        else:
+            told += [said.option, FILES.get(name, text)]
+    return shlex.join([*told, "-o", f"{file_stem(shown.opened.name)}.plan.json"])
 
 
 def files(shown: Shown) -> dict[str, bytes]:
     """Name → bytes of what the command reads beside the graph."""
-    found = {ARENAS: arenas_file(shown)}
-    if shown.choice.rank is not None:
-        found[SHARDS] = shown.choice.shard.encode()
-    return {name: data for name, data in found.items() if data is not None}
+    if shown.opened.plan is not None:
+        return {}
+    request = _asked(shown)
+    return {
+        file: json.dumps(getattr(request, name), indent=2).encode() + b"\n"
+        for name, file in FILES.items()
+        if name in written(request)
+    }
 
 
-def arenas_file(shown: Shown) -> bytes | None:
-    """The arena configuration as the command reads it; ``None`` where nothing was chosen."""
-    chosen, opened = shown.choice, shown.opened
-    if opened.plan is not None or has_defaults(chosen):
-        return None
-    config: dict[str, dict[str, int]] | None = arena_config(chosen, arenas_in_use(chosen, opened))
-    if config is None:
-        return None
-    if opened.problem is not None:  # here nothing said means the instance's own, not the contract's 128
-        least = opened.problem.arena_alignment if chosen.alignment is None else chosen.alignment
-        config = {name: {"alignment_bytes": least, **arena} for name, arena in config.items()}
-    return json.dumps(config, indent=2).encode() + b"\n"
+def _asked(shown: Shown) -> PlanRequest:
+    """The request as the command says it."""
+    request = requested(shown.choice, shown.opened)
+    # Offsets that came with the file are taken where no planner is named.
+    return request.but(planner=None, options={}) if request.planner == GIVEN else request
 
 
 def arenas_spelled_out(plan: Plan) -> bytes:

@@ -7,13 +7,14 @@ from typing import Any
 from app.session.choice import Choice
 from app.session.jobs import Job
 from app.session.opening import open_source
-from app.session.planning import desk, how_to_plan, ranks_key, spelled_out
+from app.session.planning import desk, ranks_key, requested, spelled_out
 from app.session.worlds import MOST_RANKS, spec_of
 from tmmu_core.errors import TmmuError
 from tmmu_core.graph.model import Graph
 from tmmu_core.graph.sharding import read_spec
 from tmmu_core.plan.making.ranks import RankPlans, plan_ranks
 from tmmu_core.plan.making.replan import DimCurve, PlanAt, ReplanLog, peak_over_dim, replan_session
+from tmmu_core.plan.making.request import PlanRequest
 from tmmu_core.planners.problem import Progress
 
 
@@ -46,8 +47,8 @@ def all_ranks(choice: Choice) -> Job[RankPlans]:
                 raise NotPlanned("planning the ranks was stopped.", "Start it again, or choose another spec.")
             return True
 
-        graph, how = _graph_and_how(choice.but(rank=None))
-        ranks = plan_ranks(graph, spec, progress=told, **how)
+        graph, request = _graph_and_request(choice.of_whole())
+        ranks = plan_ranks(graph, request.but(shard_spec=spec), told)
         _ = ranks.plan_hashes  # a thousand hashes are work too: not when the page is drawn
         return ranks
 
@@ -61,28 +62,28 @@ def start_again(choice: Choice) -> None:
 
 def over_dim(choice: Choice, dim: str) -> Job[DimCurve]:
     """The job that plans along one dimension; the others stand where they are chosen."""
-    others = choice.but(rank=None, dims=tuple((name, n) for name, n in choice.dims if name != dim))
+    others = choice.of_whole().but(dims={name: n for name, n in choice.dims.items() if name != dim})
 
     def run(progress: Progress) -> DimCurve:
-        graph, how = _graph_and_how(others)
-        return peak_over_dim(graph, dim, progress=progress, **how)
+        graph, request = _graph_and_request(others)
+        return peak_over_dim(graph, dim, request=request, progress=progress)
 
     return desk().job(("dim", dim, *others.problem), "planning along the envelope", run)
 
 
 def session(choice: Choice, shapes: tuple[tuple[tuple[str, int], ...], ...], policy: str, at: PlanAt) -> Job[ReplanLog]:
     """The job that runs through a sequence of shapes."""
-    free = choice.but(rank=None, dims=())
+    free = choice.of_whole().but(dims={})
 
     def run(progress: Progress) -> ReplanLog:
-        graph, how = _graph_and_how(free)
-        del how["dims"]
-        return replan_session(graph, [dict(s) for s in shapes], policy=policy, plan_at=at, progress=progress, **how)
+        graph, request = _graph_and_request(free)
+        points = [dict(shape) for shape in shapes]
+        return replan_session(graph, points, policy=policy, plan_at=at, request=request, progress=progress)
 
     return desk().job(("session", shapes, policy, at, *free.problem), "running the session", run)
 
 
-def _graph_and_how(choice: Choice) -> tuple[Graph, dict[str, Any]]:
+def _graph_and_request(choice: Choice) -> tuple[Graph, PlanRequest]:
     opened = open_source(choice.source)
     assert opened.graph is not None
-    return opened.graph, how_to_plan(spelled_out(choice, opened), opened)
+    return opened.graph, requested(spelled_out(choice, opened), opened)

@@ -44,7 +44,7 @@ def choose(**changes: Any) -> None:
     """Change the choice. Another graph or another plan lets go of what was only true of the old one."""
     old = choice()
     if changes.get("planner", old.planner) != old.planner:
-        changes = {"options": "", **changes}
+        changes = {"options": {}, **changes}
     new = old.but(**changes)
     if "source" in changes and new.source != old.source:
         kept = {"source": new.source, "view": old.view, "colour": old.colour}

@@ -9,7 +9,7 @@ from app.parts import drawing, focus, frame, selected, tensors, toolbar, verdict
 from app.say import glossary, markup
 from app.session import state
 from app.session.planning import Shown
-from tmmu_core.plan.making.instance import GIVEN
+from tmmu_core.planners.problem import GIVEN
 
 
 def page() -> None:
@@ -35,11 +35,11 @@ def came_with_the_file(shown: Shown) -> None:
         else:
             said = "The file has offsets of its own."
             again = st.button(f"Compare given → {shown.choice.planner}", key="again")
-            target = shown.choice.planner
+            target = shown.choice.planner or shown.plan.planner
         told = markup.esc("; ".join(shown.opened.told))
         st.html(f'<div class="tm">{said} <span class="soft">{told}</span></div>')
     if again:
-        state.choose(planner=target, options=shown.choice.options if target == shown.choice.planner else "")
+        state.choose(planner=target, options=shown.choice.options if target == shown.choice.planner else {})
         state.choose(baseline=f"planner:{GIVEN}", swapped=False)
         st.switch_page("views/compare.py")
 

@@ -28,7 +28,7 @@ def page() -> None:
         st.html(markup.empty("A rank's share is cut from a graph", "Open the graph that this was made from."))
         return
     asked = state.choice()
-    asked = asked.but(shard=asked.shard or worlds.compact(worlds.presets(graph)[0].text), rank=None)
+    asked = asked.of_whole().but(shard=asked.shard or worlds.compact(worlds.presets(graph)[0].text))
     job = scenarios.all_ranks(asked)
     job.wait(planning.PATIENCE)
     found = job.answer() if job.worked else None
@@ -108,7 +108,7 @@ def _preset(texts: dict[str, str]) -> None:
 
 
 def _spec(text: str) -> None:
-    state.choose(shard=worlds.compact(text), look=None, rank=None)
+    state.choose(shard=worlds.compact(text), look=None, shard_spec=None, rank=0)
 
 
 # --- all ranks ---------------------------------------------------------------------------------------------------
@@ -218,7 +218,7 @@ def opened_rank(asked: Choice, found: RankPlans) -> None:
     chosen = state.choice().look
     if chosen is not None and chosen != look:
         st.caption(f"The link opens rank {chosen:,}, which this mesh does not have: the largest rank is shown.")
-    job = planning.plan_job(asked.but(rank=look))
+    job = planning.plan_job(asked.but(shard_spec=worlds.spec_of(asked.shard), rank=look))
     job.wait(60)
     mine = job.answer()
     st.html(section(f"Rank {look:,} ({worlds.place(found.spec, look)})", [_company(found, look), *verdict.chips(mine)]))
@@ -233,7 +233,8 @@ def opened_rank(asked: Choice, found: RankPlans) -> None:
             width=140,
             help=f"Rank 0 … {found.world_size - 1}",
         )
-        current = state.choice().rank == look
+        now = state.choice()
+        current = now.shard_spec is not None and now.rank == look
         st.button(
             "Make it the current plan",
             icon=":material/check:" if current else ":material/open_in_full:",
@@ -242,10 +243,20 @@ def opened_rank(asked: Choice, found: RankPlans) -> None:
             disabled=current,
             help="All pages show this rank's plan." if current else "Let all pages show this rank's plan.",
             on_click=state.choose,
-            kwargs={"shard": asked.shard, "rank": look, "look": look},
+            kwargs={
+                "shard": asked.shard,
+                "shard_spec": worlds.spec_of(asked.shard),
+                "rank": look,
+                "look": look,
+            },
         )
-        if state.choice().rank is not None:
-            st.button("Back to the whole graph", key="use-whole", on_click=state.choose, kwargs={"rank": None})
+        if now.shard_spec is not None:
+            st.button(
+                "Back to the whole graph",
+                key="use-whole",
+                on_click=state.choose,
+                kwargs={"shard_spec": None, "rank": 0},
+            )
     st.html(markup.strip(mine.plan.arenas, glossary.definitions(), slots=mine.plan.has_slots))
     verdict.findings(mine)
     handle = plan_store(mine.plan, operators=placed.operators(mine.key, mine), key="bytes.rank")

@@ -178,10 +178,10 @@ def point(graph: Graph, dim: str, now: int) -> None:
 
 
 def _set(dim: str, bounds: Dim, value: int | None) -> None:
-    rest = [(name, n) for name, n in state.choice().dims if name != dim]
+    rest = {name: n for name, n in state.choice().dims.items() if name != dim}
     if value is not None and value != bounds.max:
-        rest.append((dim, int(value)))
-    state.choose(dims=tuple(sorted(rest)))
+        rest[dim] = int(value)
+    state.choose(dims=dict(sorted(rest.items())))
 
 
 def _picked(key: str, dim: str, bounds: Dim) -> None:

@@ -1,22 +1,37 @@
 from __future__ import annotations
 
+from dataclasses import fields
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.session.choice import COLOURS, VIEWS, Choice, arena_config, from_query, to_query
+from app.session.choice import COLOURS, VIEWS, Choice, from_query, to_query
+from tmmu_core.errors import InvalidIrShapes
+from tmmu_core.graph.model import Graph
+from tmmu_core.plan.making.configured import arena_config
+from tmmu_core.plan.making.request import PlanRequest
+from tmmu_core.plan.making.wording import SAID
 
 names = st.text(st.characters(exclude_categories=("Cs",), exclude_characters=",="), min_size=1, max_size=12)
 sizes = st.integers(0, 2**64 - 1)
-pairs = st.dictionaries(names, sizes, max_size=3).map(lambda d: tuple(sorted(d.items())))
+trimmed = names.map(str.strip).filter(bool)
+pairs = st.dictionaries(trimmed, sizes, max_size=3)
+objects = st.dictionaries(names, st.integers() | st.text(), max_size=3)
 choices = st.builds(
     Choice,
     source=names.map(lambda n: f"sample:{n}"),
-    mode=st.sampled_from(["", "forward", "backward"]),
+    mode=st.sampled_from([None, "forward", "backward"]),
     planner=names,
     alignment=st.none() | sizes,
     capacities=pairs,
     page_size=st.none() | sizes,
+    options=objects,
+    order=st.none() | st.lists(names, max_size=3).map(tuple),
+    token=st.none() | st.binary(min_size=32, max_size=32),
+    seed=st.none() | sizes,
+    addressing=st.sampled_from(["offsets", "blake3_sparse"]),
+    shard_spec=st.none() | objects,
     dims=pairs,
     swapped=st.booleans(),
     view=st.sampled_from(VIEWS),
@@ -46,20 +61,32 @@ def test_what_a_link_says_wrongly_is_named_and_left_at_its_default(query: dict[s
     assert named in complaints[0]
 
 
+def test_every_field_of_a_request_is_written_somewhere() -> None:
+    assert list(SAID) == [field.name for field in fields(PlanRequest)]
+
+
+def test_a_rank_in_an_older_link_is_a_share_by_the_spec_beside_it() -> None:
+    choice, complaints = from_query({"shard": '{"mesh":{"tp":8}}', "rank": "5"})
+    assert (choice.shard_spec, choice.rank, complaints) == ({"mesh": {"tp": 8}}, 5, ())
+
+
+IN_USE = ("activations", "parameters")
+
+
 def test_nothing_chosen_is_no_arena_configuration() -> None:
-    assert arena_config(Choice(), ("activations", "parameters")) is None
+    assert arena_config(Graph(), PlanRequest(), IN_USE) is None
 
 
 def test_a_chosen_capacity_declares_every_arena_in_use() -> None:
-    choice = Choice(capacities=(("activations", 4096),))
-    assert arena_config(choice, ("activations", "parameters")) == {
-        "activations": {"capacity_bytes": 4096},
-        "parameters": {},
-    }
+    config = arena_config(Graph(), PlanRequest(capacities={"activations": 4096}), IN_USE)
+    assert config == {"activations": {"capacity_bytes": 4096}, "parameters": {}}
 
 
-def test_a_capacity_of_an_arena_that_is_not_used_is_no_configuration() -> None:
-    assert arena_config(Choice(capacities=(("gone", 1),)), ("activations",)) is None
+def test_a_capacity_of_an_arena_that_is_not_used_is_refused_by_name() -> None:
+    with pytest.raises(InvalidIrShapes, match="'gone'") as caught:
+        arena_config(Graph(), PlanRequest(capacities={"gone": 1}), IN_USE)
+    assert caught.value.diagnostics["reason"] == "unknown_arena"
+    assert caught.value.hint == "In use: activations, parameters. Write one as activations=1MiB."
 
 
 def test_what_no_link_says_is_named() -> None:

@@ -11,8 +11,10 @@ import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from app.session import opening, planning, repeat
-from app.session.choice import Choice, arena_config, from_query, options_text, to_query
+from app.session.choice import Choice, from_query, to_query
 from tests.app.test_pages import claim, html, opened
+from tmmu_core.graph.model import Graph
+from tmmu_core.plan.making.configured import arena_config
 
 OWN = json.dumps(
     {
@@ -73,9 +75,9 @@ def test_what_is_not_json_is_told_and_kept_to_be_mended() -> None:
 
 
 def test_a_link_holds_what_is_declared() -> None:
-    chosen = Choice(arenas=options_text({"b": {}, "a": {"capacity_bytes": 8}}), alignment=64)
+    chosen = Choice(arenas={"b": {}, "a": {"capacity_bytes": 8}}, alignment=64)
     assert from_query(to_query(chosen)) == (chosen, ())
-    assert arena_config(chosen, ("a",)) == {
+    assert arena_config(Graph(), chosen, ("a", "b")) == {
         "a": {"capacity_bytes": 8, "alignment_bytes": 64},
         "b": {"alignment_bytes": 64},
     }
@@ -90,6 +92,6 @@ def test_a_link_that_declares_nonsense_is_told(text: str) -> None:
 
 def test_the_command_reads_what_was_declared(tmp_path: Path) -> None:
     source = opening.shelf().put("own.json", OWN)
-    shown = planning.make_plan(Choice(source=source, arenas=options_text({"activations": {}, "flash": {}, "sram": {}})))
+    shown = planning.make_plan(Choice(source=source, arenas={"activations": {}, "flash": {}, "sram": {}}))
     assert "--arenas arenas.json" in repeat.command(shown)
     assert json.loads(repeat.files(shown)["arenas.json"]) == {"activations": {}, "flash": {}, "sram": {}}

@@ -11,7 +11,7 @@ import streamlit as st
 
 from app.say import details
 from app.session import opening, planning
-from app.session.choice import Choice, from_query, options_of, to_query
+from app.session.choice import Choice, from_query, to_query
 from tests.app.test_pages import claim, html, opened
 from tmmu_core.plan.metrics import align_up
 
@@ -70,9 +70,9 @@ def test_options_in_a_link_must_be_a_json_object() -> None:
 
 
 def test_options_come_back_from_a_link() -> None:
-    choice = Choice(planner="search", options='{"iterations":5,"seed":3}')
+    choice = Choice(planner="search", options={"iterations": 5, "seed": 3})
     assert from_query(to_query(choice)) == (choice, ())
-    assert options_of(choice) == {"iterations": 5, "seed": 3}
+    assert choice.options == {"iterations": 5, "seed": 3}
 
 
 def test_the_best_plan_is_one_click_away_and_says_who_made_it() -> None:

@@ -11,11 +11,11 @@ import pytest
 
 from app.cli.main import run
 from app.session import opening, planning, repeat
-from app.session.choice import Choice, options_text
+from app.session.choice import Choice
 from tmmu_core.plan.formats import files
 
 ROOT = Path(__file__).resolve().parents[2]
-MEMORIES = options_text({"memories": [{"name": "DTCM", "max_size": 4096}, {"name": "SRAM"}], "min_alignment": 32})
+MEMORIES = {"memories": [{"name": "DTCM", "max_size": 4096}, {"name": "SRAM"}], "min_alignment": 32}
 
 
 def without_time(plan: bytes) -> dict[str, Any]:
@@ -29,15 +29,15 @@ def without_time(plan: bytes) -> dict[str, Any]:
     [
         Choice(source="sample:training_step"),
         Choice(source="sample:training_step", mode="inference", preset="inference", planner="auto"),
-        Choice(source="sample:mixed_sizes", planner="greedy", options='{"fit":"tightest","order":"area"}'),
+        Choice(source="sample:mixed_sizes", planner="greedy", options={"fit": "tightest", "order": "area"}),
         Choice(source="sample:mixed_sizes", planner="helia", options=MEMORIES),
-        Choice(source="sample:dynamic_batch", dims=(("B", 2),), alignment=64, page_size=4096, budget=2**40),
-        Choice(source="sample:two_arenas", capacities=(("activations", 2**30),)),
-        Choice(source="sample:A", planner="search", options='{"iterations":5,"seed":3}'),
-        Choice(source="sample:iree_first", capacities=(("arena", 2**30),), planner="greedy"),
+        Choice(source="sample:dynamic_batch", dims={"B": 2}, alignment=64, page_size=4096, budget=2**40),
+        Choice(source="sample:two_arenas", capacities={"activations": 2**30}),
+        Choice(source="sample:A", planner="search", options={"iterations": 5, "seed": 3}),
+        Choice(source="sample:iree_first", capacities={"arena": 2**30}, planner="greedy"),
         Choice(source="sample:iree_first"),
         Choice(source="sample:xla_transformer_step", planner="portfolio", alignment=32),
-        Choice(source="sample:dynamic_batch", mode="backward", shard='{"mesh":{"tp":8}}', rank=5, dims=(("B", 3),)),
+        Choice(source="sample:dynamic_batch", mode="backward", shard_spec={"mesh": {"tp": 8}}, rank=5, dims={"B": 3}),
     ],
     ids=lambda choice: f"{choice.source.partition(':')[2]}-{choice.planner or 'default'}",
 )
@@ -55,10 +55,10 @@ def test_the_command_repeats_the_plan(choice: Choice, tmp_path: Path, monkeypatc
 def test_an_opened_file_is_called_by_its_own_name() -> None:
     data = (ROOT / "sample_graphs" / "views.tmmu.json").read_bytes()
     shown = planning.make_plan(Choice(source=opening.shelf().put("mine.json", data)))
-    assert repeat.command(shown).startswith("tmmu plan mine.json --planner slots")
+    assert repeat.command(shown).startswith("tmmu plan mine.json --mode inference --preset inference --planner slots")
 
 
 def test_a_text_option_that_looks_like_json_stays_a_text() -> None:
     shown = planning.make_plan(Choice(source="sample:views", planner="greedy"))
-    object.__setattr__(shown.choice, "options", '{"order":"1"}')
+    object.__setattr__(shown.choice, "options", {"order": "1"})
     assert "--option 'order=\"1\"'" in repeat.command(shown)

@@ -23,6 +23,7 @@ from tmmu_core.plan.formats.reading import read_any
 from tmmu_core.plan.formats.trace import Trace
 from tmmu_core.plan.making.ranks import plan_ranks
 from tmmu_core.plan.making.replan import peak_over_dim
+from tmmu_core.plan.making.request import PlanRequest
 
 DYNAMIC = "sample:dynamic_batch"
 B = {"B": Dim(1, 32)}
@@ -96,7 +97,7 @@ def test_every_preset_can_be_planned(sample: str) -> None:
     whole = opening.open_source(f"sample:{sample}").graph
     assert whole is not None
     for preset in worlds.presets(whole):
-        assert plan_ranks(whole, preset.spec).world_size == read_spec(preset.spec).world_size
+        assert plan_ranks(whole, PlanRequest(shard_spec=preset.spec)).world_size == read_spec(preset.spec).world_size
 
 
 # --- drawings ----------------------------------------------------------------------------------------------------
@@ -127,7 +128,7 @@ def test_each_cell_is_its_ranks_extent() -> None:
         "x",
         "y",
     )
-    ranks = plan_ranks(one, {"mesh": {"tp": 4}, "tensors": {"w": {"axis": 0, "mesh": "tp"}}})
+    ranks = plan_ranks(one, PlanRequest(shard_spec={"mesh": {"tp": 4}, "tensors": {"w": {"axis": 0, "mesh": "tp"}}}))
     figure = heat_map(ranks, ["" for _ in range(4)], look=1)
     cells = next(t for t in figure.data if t.type == "heatmap" and "52 B" in str(t.text))
     assert np.round(cells.z[0] * int(ranks.extents.max())).tolist() == [52, 52, 48, 48]
@@ -245,7 +246,7 @@ def test_the_current_rank_is_the_plan_that_the_command_line_makes() -> None:
     shown = planning.make_plan(chosen)
     whole = opening.open_source(DYNAMIC).graph
     assert whole is not None
-    assert shown.plan.tmmu_plan_hash == plan_ranks(whole, json.loads(COLUMNS)).plan_hashes[2]
+    assert shown.plan.tmmu_plan_hash == plan_ranks(whole, PlanRequest(shard_spec=json.loads(COLUMNS))).plan_hashes[2]
     assert shown.plan.shapes[shown.plan.row_of["w1"]] == (784, 128)
 
 

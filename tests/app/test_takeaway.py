@@ -66,7 +66,7 @@ def test_the_graph_and_the_arenas_make_the_same_layout_again() -> None:
     shown = planning.make_plan(Choice(source="sample:two_arenas"))
     taken = made(shown)
     graph = native.decode(taken["it.tmmu.json"])
-    arenas = json.loads(taken[repeat.ARENAS])
+    arenas = json.loads(taken[takeaway.ARENAS])
     assert plan_graph(graph, arenas=arenas).plan.layout_hash == shown.plan.layout_hash
 
 
@@ -77,7 +77,7 @@ def test_the_checkpoint_is_restored() -> None:
 
 def test_chosen_arenas_are_those_that_the_command_reads() -> None:
     shown = planning.make_plan(Choice(source="sample:two_arenas", alignment=64))
-    assert made(shown)[repeat.ARENAS] == repeat.arenas_file(shown)
+    assert made(shown)[takeaway.ARENAS] == repeat.files(shown)[takeaway.ARENAS]
 
 
 def test_a_packing_problem_is_taken_away_without_what_needs_a_graph() -> None:
@@ -88,7 +88,7 @@ def test_a_packing_problem_is_taken_away_without_what_needs_a_graph() -> None:
 
 def test_a_finished_plan_is_not_planned_again() -> None:
     shown = planning.make_plan(Choice(source=opening.shelf().put("p.json", plan_bytes())))
-    assert not {"it.tmmu.json", repeat.ARENAS} & set(made(shown))
+    assert not {"it.tmmu.json", takeaway.ARENAS} & set(made(shown))
 
 
 def test_nothing_is_made_before_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,7 +105,7 @@ def test_nothing_is_made_before_it_is_asked_for(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_the_link_holds_what_is_chosen_and_opens_on_the_first_page() -> None:
-    chosen = Choice(planner="greedy", selected="a/b:0 é", arena="*", capacities=(("activations", 2**20),))
+    chosen = Choice(planner="greedy", selected="a/b:0 é", arena="*", capacities={"activations": 2**20})
     link = takeaway.address("http://here:8501/sub/report?old=1", {"graph": chosen.source, **to_query(chosen)})
     assert link.startswith("http://here:8501/sub/?graph=sample:resnet50&planner=greedy")
     assert from_query(dict(parse_qsl(urlsplit(link).query))) == (chosen, ())

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.say import words
+from tmmu_core.graph.quantities import parse_bytes
 
 
 @pytest.mark.parametrize(
@@ -59,13 +60,13 @@ def test_a_long_name_keeps_both_ends() -> None:
     [("", None), ("64k", 65536), ("1.5 MiB", 1_572_864), ("1,048,576", 1_048_576), ("0x1000", 4096), ("12B", 12)],
 )
 def test_sizes_are_read_as_people_write_them(text: str, n: int | None) -> None:
-    assert words.parse_bytes(text) == n
+    assert parse_bytes(text) == n
 
 
 @pytest.mark.parametrize("text", ["much", "1.2.3", "-4", "MiB", "4 hours", "12kk", "."])
 def test_what_is_no_size_is_refused_in_a_sentence(text: str) -> None:
     with pytest.raises(ValueError, match="is not a size"):
-        words.parse_bytes(text)
+        parse_bytes(text)
 
 
 @given(st.integers(0, 2**64))

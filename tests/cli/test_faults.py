@@ -225,4 +225,4 @@ def test_a_world_has_a_rank(told: Any) -> None:
 def test_an_order_that_is_not_text_is_refused(told: Any, tmp_path: Path) -> None:
     (tmp_path / "order.json").write_bytes(b'["relu\xff"]')
     code, _, error = told("plan", CHAIN, "--order", str(tmp_path / "order.json"))
-    assert (code, "the order is not a JSON list" in error) == (2, True)
+    assert (code, "the execution order is not text in UTF-8" in error) == (2, True)

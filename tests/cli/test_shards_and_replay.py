@@ -13,6 +13,7 @@ from app.cli.main import run
 from tmmu_core.plan.formats import files
 from tmmu_core.plan.formats.reading import read_any
 from tmmu_core.plan.making.ranks import plan_rank
+from tmmu_core.plan.making.request import PlanRequest
 from tmmu_core.plan.model import Plan
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_graphs"
@@ -51,7 +52,7 @@ def test_a_shard_spec_cuts_the_shapes(told: Told, spec: str) -> None:
 def test_a_rank_planned_by_the_command_is_the_rank_of_the_core(told: Told, spec: str) -> None:
     graph = read_any(Path(DYNAMIC).read_bytes(), DYNAMIC)
     document = json.loads(told("plan", DYNAMIC, "--shard", spec, "--rank", "2", "--mode", "backward", "--json")[1])
-    alone = plan_rank(graph, BY_COLUMNS, 2, mode="backward").plan  # type: ignore[arg-type]
+    alone = plan_rank(graph, PlanRequest(shard_spec=BY_COLUMNS, rank=2, mode="backward")).plan
     assert document["tmmu_plan_hash"] == alone.tmmu_plan_hash.hex()
 
 
@@ -192,7 +193,7 @@ def test_a_sweep_over_the_ranks_has_a_row_for_those_that_run_the_same_graph(told
     rows = json.loads(out)["rows"]
     assert (code, [row["ranks"] for row in rows]) == (0, [[0, 1, 3, 4], [2, 5]])
     graph = read_any(Path(DYNAMIC).read_bytes(), DYNAMIC)
-    alone = plan_rank(graph, uneven, 5).plan  # type: ignore[arg-type]
+    alone = plan_rank(graph, PlanRequest(shard_spec=uneven, rank=5)).plan
     assert rows[1]["arenas"] == {arena.name: arena.extent_bytes for arena in alone.arenas}
     assert rows[1]["layout_hash"] == alone.layout_hash.hex()
 

@@ -11,9 +11,10 @@ from tests.build import graph
 from tmmu_core.graph.importers import read_graph_file
 from tmmu_core.graph.index import index_graph
 from tmmu_core.graph.model import Graph
-from tmmu_core.plan.formats.reading import PlainInstance, read_any
+from tmmu_core.plan.formats.reading import read_any
 from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.plan.model import ArenaSummary
+from tmmu_core.planners.problem import PlainInstance
 
 MIB = 1 << 20
 MADE_HERE = [sample for sample in make.CATALOGUE if sample.make is not None]

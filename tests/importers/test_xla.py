@@ -9,8 +9,9 @@ import pytest
 from app.cli.options import open_any
 from tmmu_core.errors import UnreadableInput
 from tmmu_core.graph.importers.xla import Buffer, companion, read
-from tmmu_core.plan.formats.reading import PlainInstance, read_any
+from tmmu_core.plan.formats.reading import read_any
 from tmmu_core.plan.making.instance import plan_problem
+from tmmu_core.planners.problem import PlainInstance
 
 SAMPLE = Path(__file__).parents[2] / "sample_graphs" / "instances" / "xla_transformer_step.txt"
 

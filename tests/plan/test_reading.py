@@ -11,10 +11,11 @@ from tmmu_core.graph import document, native
 from tmmu_core.graph.model import Graph
 from tmmu_core.plan.formats import files, trace
 from tmmu_core.plan.formats.checkpoint import checkpoint
-from tmmu_core.plan.formats.reading import FORMATS, PlainInstance, endings, read_any
+from tmmu_core.plan.formats.reading import FORMATS, endings, read_any
 from tmmu_core.plan.formats.trace import Trace
 from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.plan.model import Plan
+from tmmu_core.planners.problem import PlainInstance
 
 
 def _checkpoint() -> bytes:

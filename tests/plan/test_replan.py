@@ -15,6 +15,7 @@ from tmmu_core.plan.formats.checkpoint import restore
 from tmmu_core.plan.formats.trace import read_trace, to_json_lines
 from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.plan.making.replan import CURVE_POINTS, envelope_hash, peak_over_dim, replan_session, sample_points
+from tmmu_core.plan.making.request import PlanRequest
 from tmmu_core.runtime.shadow import shadow_replay
 
 
@@ -148,8 +149,8 @@ def test_under_abort_a_shape_larger_than_the_plan_ends_the_session():
 
 def test_another_mode_or_arena_configuration_is_another_key():
     plain = run([4]).iterations[0].key
-    assert run([4], mode="backward").iterations[0].key != plain
-    assert run([4], arenas={"activations": {}, "parameters": {}}).iterations[0].key != plain
+    assert run([4], request=PlanRequest(mode="backward")).iterations[0].key != plain
+    assert run([4], request=PlanRequest(arenas={"activations": {}, "parameters": {}})).iterations[0].key != plain
 
 
 # --- laws
@@ -206,7 +207,7 @@ def test_a_curve_is_what_plans_at_its_points_say():
 
 
 def test_a_point_that_does_not_fit_is_told_in_the_curve():
-    curve = peak_over_dim(batched(), "B", arenas={"activations": {"capacity_bytes": 1100}, "parameters": {}})
+    curve = peak_over_dim(batched(), "B", request=PlanRequest(capacities={"activations": 1100}))
     assert (curve.values.tolist(), [value for value, _ in curve.refused]) == ([1, 2], [3, 4])
 
 

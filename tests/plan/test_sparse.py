@@ -7,8 +7,8 @@ from tests.plan.examples import chain_plan, views_graph
 from tmmu_core.errors import AddressCollision
 from tmmu_core.plan.canonical import plan_digests
 from tmmu_core.plan.formats.files import from_document, to_json
-from tmmu_core.plan.formats.sparse import sparse_address, with_sparse_addresses
 from tmmu_core.plan.making.engine import plan_graph
+from tmmu_core.plan.making.sparse import sparse_address, with_sparse_addresses
 
 TOKEN = bytes(range(32))
 

@@ -78,6 +78,21 @@ class Packing:
     """What the planner tells about its run: scalars only, deterministic (nodes, restarts, order and fit chosen …)."""
 
 
+GIVEN = "given"
+"""The planner's name in a plan whose offsets came with the instance."""
+
+
+@dataclass(frozen=True, eq=False)
+class PlainInstance:
+    """A packing problem without a graph, and its finished plan where the file gave every offset."""
+
+    name: str
+    problem: Problem
+    packing: Packing | None = None
+    told: tuple[str, ...] = ()
+    """What the reader has to say about the file."""
+
+
 ArenaPlanner = Callable[[Problem, Mapping[str, Any], Progress | None], Packing]
 """A planner that packs one arena at a time: ``(problem, options, progress) -> packing``. Raises ``ArenaTooSmall`` only
 when it has *proven* that nothing fits; otherwise it gives its best and the caller compares it with the capacity."""

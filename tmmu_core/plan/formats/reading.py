@@ -20,20 +20,9 @@ from tmmu_core.plan.formats import checkpoint, files, trace
 from tmmu_core.plan.formats.trace import Trace
 from tmmu_core.plan.model import PLAN_SCHEMA, Plan
 from tmmu_core.planners import instances
-from tmmu_core.planners.problem import Packing, Problem
+from tmmu_core.planners.problem import Packing, PlainInstance, Problem
 
 PARQUET_MAGIC = b"PAR1"
-
-
-@dataclass(frozen=True, eq=False)
-class PlainInstance:
-    """A packing problem without a graph, and its finished plan where the file gave every offset."""
-
-    name: str
-    problem: Problem
-    packing: Packing | None = None
-    told: tuple[str, ...] = ()
-    """What the reader has to say about the file."""
 
 
 Opened = Graph | PlainInstance | Plan | Trace

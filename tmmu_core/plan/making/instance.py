@@ -16,11 +16,8 @@ from tmmu_core.plan.making.rows import PlanColumns, numbered_by_offset, storage_
 from tmmu_core.plan.making.summary import check_capacity, summarise
 from tmmu_core.plan.model import Plan
 from tmmu_core.planners import planner_named
-from tmmu_core.planners.problem import Packing, Problem, Progress
+from tmmu_core.planners.problem import GIVEN, Packing, Problem, Progress
 from tmmu_core.planners.slots import slot_sizes
-
-GIVEN = "given"
-"""The planner's name in a plan whose offsets came with the instance."""
 
 
 def plan_problem(

@@ -10,7 +10,6 @@ its own::
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -22,9 +21,11 @@ from tmmu_core.errors import ContractError
 from tmmu_core.graph.model import Graph
 from tmmu_core.graph.sharding import Sharding, ShardSpec, check_world, local_graph_of, read_spec, shard
 from tmmu_core.liveness.model import Timeline
-from tmmu_core.liveness.timeline import build_timeline, default_mode, default_preset
+from tmmu_core.liveness.timeline import build_timeline
 from tmmu_core.plan import canonical
-from tmmu_core.plan.making.engine import Solution, plan_graph
+from tmmu_core.plan.making.configured import settled
+from tmmu_core.plan.making.engine import Solution, solve
+from tmmu_core.plan.making.request import PlanRequest
 from tmmu_core.plan.model import Plan
 from tmmu_core.planners.problem import Progress
 
@@ -95,63 +96,59 @@ class RankPlans:
         return tuple(hashes)
 
 
-def plan_ranks(
-    graph: Graph,
-    spec: Mapping[str, Any],
-    world_size: int | None = None,
-    *,
-    progress: Progress | None = None,
-    **how: Any,
-) -> RankPlans:
-    """Plan every rank of ``graph`` under a shard spec (see ``graph/sharding.py``).
+def plan_ranks(graph: Graph, request: PlanRequest, progress: Progress | None = None) -> RankPlans:
+    """Plan every rank of ``graph`` under the request's shard spec (see ``graph/sharding.py``).
 
-    ``world_size`` must be the mesh's, whose it is by default. ``how`` are further arguments of :func:`plan_graph`
-    (``mode``, ``preset``, ``planner``, ``options``, ``arenas``, ``order``, ``token``, ``seed``, ``dims``, ``budget``).
-    Raises what :func:`plan_graph` and the sharding raise, with the first rank concerned in the record.
+    Its ``world_size`` must be the mesh's, whose it is by default; its ``rank`` is passed over. Raises what planning and
+    the sharding raise, with the first rank concerned in the record.
     """
-    read = read_spec(spec)
-    world = check_world(read, world_size)
-    timeline, sharding = _sharded(graph, read, how)
-    how = {**how, "ir_hash": canonical.ir_hash(graph)}
+    share = _Share.of(graph, request)
     members: dict[tuple[int, ...], list[int]] = {}
-    for rank in range(world):
-        members.setdefault(sharding.class_of(rank), []).append(rank)
-    class_of = np.zeros(world, np.int64)
+    for rank in range(share.world_size):
+        members.setdefault(share.sharding.class_of(rank), []).append(rank)
+    class_of = np.zeros(share.world_size, np.int64)
     classes = []
     for number, ranks in enumerate(members.values()):
         class_of[ranks] = number
         if progress is not None:
             progress("rank classes", number, len(members))
-        classes.append(RankClass(tuple(ranks), _plan(timeline, sharding, spec, ranks[0], world, how)))
-    return RankPlans(graph, read, tuple(classes), class_of)
+        classes.append(RankClass(tuple(ranks), share.plan(ranks[0])))
+    return RankPlans(graph, share.spec, tuple(classes), class_of)
 
 
-def plan_rank(graph: Graph, spec: Mapping[str, Any], rank: int, world_size: int | None = None, **how: Any) -> Solution:
-    """Plan one rank; the same plan as ``plan_ranks(…).plan(rank)``."""
-    read = read_spec(spec)
-    world = check_world(read, world_size, rank)
-    timeline, sharding = _sharded(graph, read, how)
-    return _plan(timeline, sharding, spec, rank, world, {**how, "ir_hash": canonical.ir_hash(graph)})
+def plan_rank(graph: Graph, request: PlanRequest) -> Solution:
+    """Plan the request's rank; the same plan as ``plan_ranks(…).plan(rank)``."""
+    return _Share.of(graph, request, request.rank).plan(request.rank)
 
 
-def _sharded(graph: Graph, spec: ShardSpec, how: Mapping[str, Any]) -> tuple[Timeline, Sharding]:
-    """The global graph as run, and its splits."""
-    mode = how.get("mode") or default_mode(graph)
-    preset = how.get("preset") or default_preset(mode)
-    timeline = build_timeline(graph, mode, preset, order=how.get("order"), dims=how.get("dims"))
-    return timeline, shard(timeline.graph, spec, how.get("dims"))
+@dataclass(frozen=True, eq=False)
+class _Share:
+    """The global graph as run, and how it is split."""
 
+    request: PlanRequest
+    spec: ShardSpec
+    world_size: int
+    timeline: Timeline
+    sharding: Sharding
+    ir_hash: bytes
 
-def _plan(
-    timeline: Timeline, sharding: Sharding, spec: Mapping[str, Any], rank: int, world: int, how: Mapping[str, Any]
-) -> Solution:
-    try:
-        local = local_graph_of(sharding, rank)
-    except ContractError as error:
-        error.fill(rank=rank)
-        raise
-    fixed = {"mode": timeline.mode, "preset": timeline.preset, "order": timeline.order}
-    return plan_graph(local, **{**how, **fixed}, rank=rank, world_size=world, shard_spec=spec)
+    @classmethod
+    def of(cls, graph: Graph, request: PlanRequest, rank: int = 0) -> _Share:
+        spec = read_spec(request.shard_spec or {})
+        world = check_world(spec, request.world_size, rank)
+        said = settled(graph, request.spelled_out(graph))
+        timeline = build_timeline(graph, said.mode, said.preset, order=said.order, dims=said.dims)  # type: ignore[arg-type]
+        return cls(said, spec, world, timeline, shard(timeline.graph, spec, said.dims), canonical.ir_hash(graph))
+
+    def plan(self, rank: int) -> Solution:
+        """One rank's plan."""
+        try:
+            local = local_graph_of(self.sharding, rank)
+        except ContractError as error:
+            error.fill(rank=rank)
+            raise
+        own = self.request.but(order=self.timeline.order, rank=rank, world_size=self.world_size)
+        return solve(local, own, ir_hash=self.ir_hash)
 
 
 def _tables(plan: Plan) -> bytes:

@@ -34,7 +34,9 @@ from tmmu_core.graph.model import Dim, Graph
 from tmmu_core.liveness.timeline import default_mode
 from tmmu_core.plan import canonical
 from tmmu_core.plan.formats.checkpoint import checkpoint
-from tmmu_core.plan.making.engine import Solution, plan_graph
+from tmmu_core.plan.making.configured import settled
+from tmmu_core.plan.making.engine import Solution, solve
+from tmmu_core.plan.making.request import PlanRequest
 from tmmu_core.planners.problem import Progress
 
 I64 = NDArray[np.int64]
@@ -102,17 +104,17 @@ def replan_session(
     *,
     plan_at: PlanAt = "upper",
     policy: str | None = None,
+    request: PlanRequest | None = None,
     progress: Progress | None = None,
-    **how: Any,
 ) -> ReplanLog:
     """Run through ``shapes``, one mapping of dimensions per iteration; those not named stand at their upper end.
 
-    ``policy`` overrides the graph's. ``how`` are arguments of :func:`plan_graph` but for ``dims``. A shape that the
+    ``policy`` overrides the graph's; the ``dims`` of ``request`` are passed over. A shape that the
     policy refuses ends the session: the error is the log's, reason ``dim_out_of_envelope``, or ``no_safepoint`` where a
     replan is allowed and the graph declares no place for it. Raises what planning the first shape raises, and
     ``InvalidIrShapes`` for an unknown dimension, a negative size, or an unknown policy.
     """
-    session = _Session(graph, _policy(policy or graph.replan_policy), plan_at, how)
+    session = _Session(graph, _policy(policy or graph.replan_policy), plan_at, settled(graph, request or PlanRequest()))
     for number, shape in enumerate(shapes):
         if progress is not None and not progress("iterations", number, len(shapes)):
             break
@@ -142,7 +144,7 @@ class _Session:
     graph: Graph
     policy: str
     plan_at: PlanAt
-    how: Mapping[str, Any]
+    request: PlanRequest
     cache: dict[tuple[ReplanKey, Point], Solution] = field(default_factory=dict)
     iterations: list[Iteration] = field(default_factory=list)
     replans: list[dict[str, Any]] = field(default_factory=list)
@@ -150,9 +152,9 @@ class _Session:
     def __post_init__(self) -> None:
         checks.resolve_dims(self.graph, None)
         self.dims = dict(self.graph.dims)
-        self.ir_hash = self.how.get("ir_hash") or canonical.ir_hash(self.graph)
-        self.mode = self.how.get("mode") or default_mode(self.graph)
-        self.arenas_hash = canonical.arena_config_hash(as_given(self.how.get("arenas")))
+        self.ir_hash = canonical.ir_hash(self.graph)
+        self.mode = self.request.mode or default_mode(self.graph)
+        self.arenas_hash = canonical.arena_config_hash(as_given(self.request.arenas))
 
     def log(self, aborted: ContractError | None = None) -> ReplanLog:
         return ReplanLog(self.graph, tuple(self.iterations), tuple(self.replans), len(self.cache), aborted)
@@ -190,8 +192,8 @@ class _Session:
         if not cached:
             wide = msgspec.structs.replace(self.graph, dims=dims)
             # The program is the one that was given; what changed is the envelope, which the replan key holds.
-            how = {**self.how, "dims": dict(wanted), "ir_hash": self.ir_hash}
-            self.cache[key, wanted] = plan_graph(wide, **how)
+            at = self.request.but(dims=dict(wanted))
+            self.cache[key, wanted] = solve(wide, at, ir_hash=self.ir_hash)
         return Iteration(number, point, wanted, key, self.cache[key, wanted], replanned, cached)
 
     def _outside(self, shape: Mapping[str, int]) -> list[str]:
@@ -304,17 +306,16 @@ def peak_over_dim(
     dim: str,
     *,
     values: Sequence[int] | None = None,
-    dims: Mapping[str, int] | None = None,
+    request: PlanRequest | None = None,
     progress: Progress | None = None,
-    **how: Any,
 ) -> DimCurve:
-    """The peak as a function of ``dim`` over its envelope, the others standing at ``dims`` or at their upper ends.
+    """The peak as a function of ``dim`` over its envelope, the others as the request says, or at their upper ends.
 
-    ``values`` are the points; by default all sizes of the envelope, or ``CURVE_POINTS`` of them. ``how`` are arguments
-    of :func:`plan_graph`. Raises ``InvalidIrShapes`` (``unknown_dim``, ``dim_out_of_envelope``); a point that cannot be
-    planned is told in the curve.
+    ``values`` are the points; by default all sizes of the envelope, or ``CURVE_POINTS`` of them. Raises
+    ``InvalidIrShapes`` (``unknown_dim``, ``dim_out_of_envelope``); a point that cannot be planned is told in the curve.
     """
-    point = checks.resolve_dims(graph, {**(dims or {}), **({dim: values[0]} if values else {})})
+    request = settled(graph, request or PlanRequest())
+    point = checks.resolve_dims(graph, {**request.dims, **({dim: values[0]} if values else {})})
     if dim not in point:
         checks.resolve_dims(graph, {dim: 0})
     chosen = sorted(set(values)) if values else sample_points(graph.dims[dim])
@@ -322,9 +323,9 @@ def peak_over_dim(
     for number, value in enumerate(chosen):
         if progress is not None and not progress(dim, number, len(chosen)):
             break
-        at = checks.resolve_dims(graph, {**(dims or {}), dim: value})
+        at = checks.resolve_dims(graph, {**request.dims, dim: value})
         try:
-            plans.append(plan_graph(graph, dims=at, **how).plan)
+            plans.append(solve(graph, request.but(dims=at)).plan)
             done.append(value)
         except ContractError as error:
             refused.append((value, error))

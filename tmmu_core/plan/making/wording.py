@@ -1,0 +1,267 @@
+"""How each part of a request is written: as an option, in a link, in a file, in a cache's key. One table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tmmu_core.errors import U64_MAX, UnreadableInput
+from tmmu_core.graph.model import MODES, PRESETS, Arena
+from tmmu_core.graph.quantities import parse_bytes
+from tmmu_core.plan.making.request import ADDRESSINGS, ANY_ARENA, PlanRequest
+
+
+@dataclass(frozen=True)
+class Said:
+    """How a field is written: as an option, in a link, in a file."""
+
+    option: str
+    """``--dims``."""
+    metavar: str
+    about: str
+    """One sentence of help, its default in brackets."""
+    read: Callable[[str], Any]
+    """Text → value. Raises ``ValueError`` with a sentence; ``UnreadableInput`` where the text is a file's."""
+    write: Callable[[Any], str]
+    link: str = ""
+    """Its key in a link; the field's name where it is empty."""
+    choices: tuple[str, ...] = ()
+    many: bool = False
+    """Given several times, one ``KEY=VALUE`` each; a link and :attr:`read` take them as one text."""
+    file: str = ""
+    """What the file holds, where the option names a file; the text is its content."""
+    of_graphs: bool = False
+    """Without a meaning for an instance, which has no graph."""
+    alias: tuple[str, ...] = ()
+
+
+# --- how values are written --------------------------------------------------------------------------------------
+
+
+def _same(text: str) -> str:
+    return text
+
+
+def _whole(text: str) -> int:
+    word = text.strip()
+    if not word.isascii() or not word.removeprefix("-").isdigit() or len(word) > 20:
+        raise ValueError(f"{text[:80]!r} is no whole number.")
+    return _at_most_64_bits(int(word))
+
+
+def _bytes(text: str) -> int:
+    value = parse_bytes(text)
+    if value is None:
+        raise ValueError("a number is missing.")
+    return _at_most_64_bits(value)
+
+
+def _at_most_64_bits(value: int) -> int:
+    if not 0 <= value <= U64_MAX:
+        raise ValueError(f"{value} is not between 0 and 2^64 − 1.")
+    return value
+
+
+def _token(text: str) -> bytes:
+    try:
+        token = bytes.fromhex(text)
+    except ValueError:
+        token = b""
+    if len(token) != 32:
+        raise ValueError(f"the token {text[:80]!r} is not 64 hexadecimal digits.")
+    return token
+
+
+def _addressing(text: str) -> str:
+    if text not in ADDRESSINGS:
+        raise ValueError(f"there is no addressing {text!r}. Choose offsets or blake3_sparse.")
+    return text
+
+
+def _pairs(text: str) -> list[tuple[str, str]]:
+    found = []
+    for part in filter(None, map(str.strip, text.split(","))):
+        key, separator, value = part.rpartition("=")
+        if not separator or not key.strip():
+            raise ValueError(f"{part[:80]!r} is not of the form KEY=VALUE.")
+        found.append((key.strip(), value.strip()))
+    return found
+
+
+def _dims(text: str) -> dict[str, int]:
+    point: dict[str, int] = {}
+    for name, value in _pairs(text):
+        try:
+            point[name] = _whole(value)
+        except ValueError:
+            raise ValueError(f"the dimension {name!r} is set to {value[:80]!r}, not a whole number.") from None
+    return dict(sorted(point.items()))
+
+
+def _capacities(text: str) -> dict[str, int]:
+    parts = [part if "=" in part else f"{ANY_ARENA}={part}" for part in filter(None, map(str.strip, text.split(",")))]
+    return dict(sorted((name.strip(), _bytes(value)) for name, _, value in (part.rpartition("=") for part in parts)))
+
+
+def _write_pairs(pairs: Mapping[str, int]) -> str:
+    return ",".join(f"{name}={n}" if name else str(n) for name, n in sorted(pairs.items()))
+
+
+def read_json_object(text: str, what: str) -> dict[str, Any]:
+    """A JSON object whose keys stand once. Raises ``UnreadableInput``."""
+
+    def once(items: list[tuple[str, Any]]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for key, value in items:
+            if key in found:
+                raise UnreadableInput(f"the {what} says {key!r} twice.", place=f"$.{key}", hint="Say it once.")
+            found[key] = value
+        return found
+
+    try:
+        value = json.loads(text, object_pairs_hook=once)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise UnreadableInput(f"the {what} is not JSON: {error}.") from error
+    if not isinstance(value, dict):
+        raise UnreadableInput(f"the {what} is not a JSON object.", place="$")
+    return value
+
+
+def read_arenas_text(text: str) -> dict[str, Any]:
+    """An arena configuration: an object per arena. Raises ``UnreadableInput``."""
+    config = read_json_object(text, "arena configuration")
+    bad = next((name for name, arena in config.items() if not isinstance(arena, dict)), None)
+    if bad is not None:
+        raise UnreadableInput(
+            "an arena is not a JSON object.",
+            place=f"$.{bad}",
+            hint='Write it as {"capacity_bytes": 1048576, "alignment_bytes": 128, "page_size": 4096}.',
+        )
+    return config
+
+
+def _order(text: str) -> tuple[str, ...]:
+    if text.lstrip()[:1] != "[":
+        return tuple(line.strip() for line in text.splitlines() if line.strip())
+    try:
+        listed = json.loads(text)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise UnreadableInput(f"the order is not a JSON list of node ids: {error}.") from error
+    odd = next((i for i, node in enumerate(listed) if not isinstance(node, str)), None)
+    if odd is not None:
+        raise UnreadableInput("the order is not a JSON list of node ids.", place=f"$[{odd}]")
+    return tuple(listed)
+
+
+def _shard_spec(text: str) -> dict[str, Any]:
+    return read_json_object(text, "shard spec")
+
+
+def _options(text: str) -> dict[str, Any]:
+    return read_json_object(text, "planner's options")
+
+
+def json_text(value: Any) -> str:
+    """JSON in one line, keys in order; Arena values as mappings."""
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Arena):
+        return {name: getattr(value, name) for name in ("capacity_bytes", "alignment_bytes", "page_size")}
+    raise TypeError(f"no JSON: {type(value).__name__}")
+
+
+def option_pairs(texts: list[str]) -> dict[str, Any]:
+    """``["budget=100", "fit=tightest"]`` to the planner's options: each value as JSON, or as the text it is."""
+    found: dict[str, Any] = {}
+    for text in texts:
+        key, separator, value = text.partition("=")
+        if not separator or not key.strip():
+            raise ValueError(f"{text[:80]!r} is not of the form KEY=VALUE. Write a name, =, and a value.")
+        try:
+            found[key.strip()] = json.loads(value.strip())
+        except (json.JSONDecodeError, RecursionError):
+            found[key.strip()] = value.strip()
+    return found
+
+
+SAID: Mapping[str, Said] = {
+    "mode": Said(
+        *("--mode", "M", "forward, backward or inference [backward where the graph has such nodes].", _same, str),
+        choices=MODES,
+        of_graphs=True,
+    ),
+    "preset": Said(
+        *("--preset", "P", "train_full, inference or remat_enabled [by the mode].", _same, str),
+        choices=PRESETS,
+        of_graphs=True,
+    ),
+    "planner": Said("--planner", "NAME", "The planner [slots].", _same, str),
+    "options": Said(
+        *("--option", "KEY=VALUE", "An option of the planner, as JSON; repeatable.", _options, json_text),
+        alias=("--planner-option",),
+        many=True,
+    ),
+    "arenas": Said(
+        *("--arenas", "FILE", "The arena configuration: JSON, name → capacity, alignment, page."),
+        *(read_arenas_text, json_text),
+        file="arena configuration",
+    ),
+    "alignment": Said("--alignment", "BYTES", "The alignment of every arena in use [128].", _bytes, str),
+    "capacities": Said(
+        *("--capacity", "[ARENA=]BYTES", "The capacity of an arena in use [unlimited]; repeatable."),
+        *(_capacities, _write_pairs),
+        link="capacity",
+        many=True,
+    ),
+    "page_size": Said(
+        *("--page-size", "BYTES", "The page of every arena in use [none].", _bytes, str), link="page", of_graphs=True
+    ),
+    "order": Said(
+        *("--order", "FILE", "The execution order: a JSON list of node ids, or one a line.", _order, json_text),
+        file="execution order",
+        of_graphs=True,
+    ),
+    "token": Said("--token", "HEX", "The replay token, 64 hexadecimal digits.", _token, bytes.hex),
+    "seed": Said("--seed", "N", "Make the replay token from this seed [0].", _whole, str),
+    "rank": Said("--rank", "R", "This rank [0].", _whole, str),
+    "world_size": Said("--world-size", "W", "How many ranks there are [the mesh's, or 1].", _whole, str, link="world"),
+    "shard_spec": Said(
+        *("--shard", "FILE", "The shard spec, JSON: the plan is the rank's share of the graph."),
+        *(_shard_spec, json_text),
+        file="shard spec",
+        of_graphs=True,
+    ),
+    "dims": Said(
+        *("--dims", "B=8,T=512", "A point for the named dimensions [their upper bounds].", _dims, _write_pairs),
+        of_graphs=True,
+    ),
+    "budget": Said(
+        *("--budget", "BYTES", "The quota over all arenas, such as 1048576 or 1MiB.", _bytes, str), of_graphs=True
+    ),
+    "addressing": Said(
+        *("--addressing", "HOW", "offsets, or blake3_sparse for the superseded draft's addresses [offsets]."),
+        *(_addressing, str),
+        choices=ADDRESSINGS,
+        of_graphs=True,
+    ),
+}
+"""Field of a :class:`PlanRequest` → how it is written, in the order of the fields."""
+
+
+def written(request: PlanRequest) -> dict[str, str]:
+    """Field → its text, for the fields that differ from their defaults; in the order of the fields."""
+    plain = PlanRequest()
+    return {
+        name: said.write(getattr(request, name))
+        for name, said in SAID.items()
+        if getattr(request, name) != getattr(plain, name)
+    }
+
+
+def key_of(request: PlanRequest) -> tuple[tuple[str, str], ...]:
+    """What names a request in a cache: hashable, and equal for equal requests."""
+    return tuple(written(request).items())
