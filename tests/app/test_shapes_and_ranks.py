@@ -242,7 +242,7 @@ def test_a_rank_becomes_the_current_plan_and_the_whole_graph_comes_back() -> Non
 
 
 def test_the_current_rank_is_the_plan_that_the_command_line_makes() -> None:
-    chosen = Choice(source=DYNAMIC, shard=COLUMNS, rank=2)
+    chosen = Choice(source=DYNAMIC, shard_spec=json.loads(COLUMNS), rank=2)
     shown = planning.make_plan(chosen)
     whole = opening.open_source(DYNAMIC).graph
     assert whole is not None
