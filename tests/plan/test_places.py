@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from tmmu_core.plan.making.sparse import with_sparse_addresses
 
 from tests.judge.faults import changed, refigured, rehashed
 from tests.plan.examples import chain_plan, problem_of, views_graph
@@ -15,7 +16,6 @@ from tmmu_core.errors import UnreadableInput
 from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.plan.formats import files, trace
 from tmmu_core.plan.formats.checkpoint import checkpoint, restore
-from tmmu_core.plan.formats.sparse import with_sparse_addresses
 from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.plan.making.instance import plan_problem
 from tmmu_core.plan.model import UNSAID, Plan
