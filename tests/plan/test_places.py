@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from tmmu_core.plan.making.sparse import with_sparse_addresses
 
 from tests.judge.faults import changed, refigured, rehashed
 from tests.plan.examples import chain_plan, problem_of, views_graph
@@ -18,6 +17,7 @@ from tmmu_core.plan.formats import files, trace
 from tmmu_core.plan.formats.checkpoint import checkpoint, restore
 from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.plan.making.instance import plan_problem
+from tmmu_core.plan.making.sparse import with_sparse_addresses
 from tmmu_core.plan.model import UNSAID, Plan
 from tmmu_core.planners.problem import Packing
 
