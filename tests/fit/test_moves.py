@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from tests.build import chain, graph, node, tensor
 from tmmu_core.fit.applying import applied
-from tmmu_core.fit.asking import OFFLOAD_ARENA, Candidate, Question, ask
+from tmmu_core.fit.asking import Candidate, Question, ask
 from tmmu_core.fit.moves import FLOPS_PER_MOVED_BYTE, Cost, Move
+from tmmu_core.graph.model import OFFLOAD_ARENA
 from tmmu_core.judge.verifier import verify_plan
 
 
@@ -32,5 +33,5 @@ def test_a_move_to_another_order_writes_the_order_into_the_graph() -> None:
 
 def test_what_lies_in_another_memory_is_not_counted() -> None:
     away = graph([tensor("x", role="input"), tensor("a", 64, arena=OFFLOAD_ARENA)], [node("n", "x", "a")], "x")
-    question = Question(away, arenas={"activations": {}, OFFLOAD_ARENA: {}})
+    question = Question(away, arenas={"activations": {}})
     assert Candidate(question, (), ask(question)).extent_bytes == 16

@@ -75,6 +75,7 @@ graphs = st.builds(
     replan_policy=st.sampled_from(["ABORT", "REPLAN_AT_SAFEPOINT"]),
     safepoints=st.lists(ids, max_size=2).map(tuple),
     execution_order=st.none() | st.lists(ids, max_size=2).map(tuple),
+    planner=st.sampled_from(["", "auto"]),
 )
 
 

@@ -11,12 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tmmu_core.fit.moves import Cost, Move
-from tmmu_core.graph.model import Arena, Graph
+from tmmu_core.graph.model import OFFLOAD_ARENA, Arena, Graph
 from tmmu_core.plan.making.engine import Solution, plan_graph
 from tmmu_core.plan.model import Plan
-
-OFFLOAD_ARENA = "offload"
-"""The arena of what was moved to another memory. No capacity of this memory counts it."""
 
 
 @dataclass(frozen=True, eq=False)

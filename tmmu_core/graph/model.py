@@ -124,6 +124,8 @@ class Graph(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
     replan_policy: Literal["ABORT", "REPLAN_AT_SAFEPOINT"] = "ABORT"
     safepoints: tuple[str, ...] = ()
     execution_order: tuple[str, ...] | None = None
+    planner: str = ""
+    """The planner that this graph was fitted with, asked where nobody names one; empty: the default one."""
 
 
 class Arena(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -136,5 +138,8 @@ class Arena(msgspec.Struct, frozen=True, omit_defaults=True):
 
 ArenaConfig = dict[str, Arena]
 """Arena name → arena. An empty one stands for the three default arenas, unlimited."""
+
+OFFLOAD_ARENA = "offload"
+"""Another memory, to which tensors are copied while they are idle. It is there without being declared."""
 
 DEFAULT_ARENAS: tuple[str, ...] = ("activations", "gradients", "parameters")

@@ -90,6 +90,7 @@ def ir_object(graph: Graph) -> dict[str, Any]:
         nodes=([_node(node) for node in graph.nodes], []),
         inputs=(list(graph.inputs), []),
         outputs=(list(graph.outputs), []),
+        planner=(graph.planner, ""),
         execution_order=(None if graph.execution_order is None else list(graph.execution_order), None),
     )
 

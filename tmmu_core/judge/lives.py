@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, KeysView, Mapping
 from dataclasses import dataclass
 
 from tmmu_core.errors import AlignmentViolation, ArenaTooSmall, InvalidIrShapes
-from tmmu_core.graph.model import DEFAULT_ARENAS, Node, Tensor
+from tmmu_core.graph.model import DEFAULT_ARENAS, OFFLOAD_ARENA, Node, Tensor
 from tmmu_core.judge.steps import Run
 from tmmu_core.judge.whole import element_bytes, refuse
 
@@ -327,7 +327,7 @@ def arena_of(tensor: Tensor, declared: frozenset[str]) -> str:
 def refuse_undeclared(arena: Mapping[str, str], declared: frozenset[str]) -> None:
     """A needed arena that is not declared → ``ARENA_TOO_SMALL``, capacity 0."""
     for name, needed in arena.items():
-        if needed not in (declared or DEFAULT_ARENAS):
+        if needed not in (declared or DEFAULT_ARENAS) and needed != OFFLOAD_ARENA:
             raise ArenaTooSmall(f"{name} needs {needed}.", arena=needed, capacity=0, required="unknown")
 
 

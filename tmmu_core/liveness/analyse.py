@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from tmmu_core.errors import AlignmentViolation, ArenaTooSmall, InvalidIrShapes
 from tmmu_core.graph.dtypes import itemsize
-from tmmu_core.graph.model import DEFAULT_ARENAS, Arena
+from tmmu_core.graph.model import DEFAULT_ARENAS, OFFLOAD_ARENA, Arena
 from tmmu_core.liveness.groups import Groups, storage_groups
 from tmmu_core.liveness.handoffs import decide_handoffs
 from tmmu_core.liveness.model import Liveness, Storages, Timeline
@@ -103,7 +103,7 @@ def _arenas(
     heads = np.flatnonzero(is_head)
     own = [tensor.arena or by_role[tensor.role] for tensor in map(tensors.__getitem__, heads.tolist())]
     used = set(own)
-    missing = sorted(used - set(arenas or DEFAULT_ARENAS))
+    missing = sorted(used - set(arenas or DEFAULT_ARENAS) - {OFFLOAD_ARENA})
     if missing:
         tensor = min(tensors[i].id for i, name in zip(heads.tolist(), own, strict=True) if name == missing[0])
         raise ArenaTooSmall(
