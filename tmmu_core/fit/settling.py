@@ -1,7 +1,8 @@
 """A graph written out: what a mode, a preset, an order and a point of its sizes make of it, as a graph without them.
 
 Planning the settled graph with nothing further said gives every storage the range that the asked one gives it (a test
-says so for all nine pairs of mode and preset), so moves need to know nothing of modes, and a fitted file needs no flags.
+says so for all nine pairs of mode and preset), so moves need to know nothing of modes, and a fitted file needs no
+flags.
 """
 
 from __future__ import annotations
@@ -74,11 +75,17 @@ def _held_to_the_end(timeline: Timeline) -> list[str]:
     roots, _ = view_roots(timeline.index)
     marked = [i for i, tensor in enumerate(timeline.graph.tensors) if tensor.saved_for_backward]
     ids = timeline.index.tensor_ids
-    return list(dict.fromkeys(ids[k] for i in marked for k in (i, int(roots[i])) if not timeline.index.is_persistent[k]))
+    return list(
+        dict.fromkeys(ids[k] for i in marked for k in (i, int(roots[i])) if not timeline.index.is_persistent[k])
+    )
 
 
 def _settled(tensor: Tensor, gone: set[str], kept: bool) -> Tensor:
-    if not (tensor.saved_for_backward and not kept) and not tensor.remat and not gone.intersection(tensor.must_not_alias):
+    if (
+        not (tensor.saved_for_backward and not kept)
+        and not tensor.remat
+        and not gone.intersection(tensor.must_not_alias)
+    ):
         return tensor
     return msgspec.structs.replace(
         tensor,

@@ -21,7 +21,7 @@ from tmmu_core.graph.model import GRAPH_SCHEMA, Graph, Tensor
 
 WRITTEN_ORDER = (
     *("ir_schema", "name", "dims", "replan_policy", "safepoints"),
-    *("inputs", "outputs", "execution_order", "tensors", "nodes"),
+    *("inputs", "outputs", "execution_order", "planner", "tensors", "nodes"),
 )
 _EMPTY = Graph()
 SCHEMA_FILE = Path(__file__).with_name("native.schema.json")
