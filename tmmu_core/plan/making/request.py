@@ -82,4 +82,4 @@ class PlanRequest:
             return self.but(planner=self.planner or (DEFAULT_PLANNER if asked.packing is None else GIVEN))
         mode = self.mode or default_mode(asked)
         preset = self.preset or (default_preset(mode) if mode in MODES else None)
-        return self.but(mode=mode, preset=preset, planner=self.planner or DEFAULT_PLANNER)
+        return self.but(mode=mode, preset=preset, planner=self.planner or asked.planner or DEFAULT_PLANNER)
