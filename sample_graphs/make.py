@@ -17,7 +17,7 @@ import onnx
 
 from sample_graphs import lessons, mobilenet
 from tmmu_core.graph import native
-from tmmu_core.graph.importers import read_graph_file
+from tmmu_core.plan.formats.reading import read_graph_file
 from tmmu_core.graph.model import Graph
 
 HERE = Path(__file__).parent

@@ -15,12 +15,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from tests.golden import SAMPLES, sample_files
 from tmmu_core.errors import ContractError
-from tmmu_core.graph.importers import read_graph_file
 from tmmu_core.graph.model import MODES, PRESETS, Graph, Mode, Preset
 from tmmu_core.judge.canonical import token_from_seed
 from tmmu_core.judge.equivalence import differences
 from tmmu_core.judge.simulator import simulate
 from tmmu_core.plan.canonical import ir_hash
+from tmmu_core.plan.formats.reading import read_graph_file
 from tmmu_core.plan.making.engine import plan_graph
 
 SEEDS = range(10)

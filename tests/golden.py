@@ -10,8 +10,8 @@ from pathlib import Path
 
 import msgspec
 
-from tmmu_core.graph.importers import read_graph_file
 from tmmu_core.liveness.timeline import default_mode
+from tmmu_core.plan.formats.reading import read_graph_file
 from tmmu_core.plan.formats.trace import to_json_lines
 from tmmu_core.plan.making.engine import plan_graph
 

@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 from tests.runtime import faults
-from tmmu_core.graph.importers import read_graph_file
 from tmmu_core.graph.model import MODES, PRESETS
+from tmmu_core.plan.formats.reading import read_graph_file
 from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.runtime.shadow import shadow_replay
 

@@ -10,8 +10,8 @@ from app.cli.console import FINE, STREAM, UsageFault, note, read_input, write_ou
 from app.cli.options import AsJson, Out, Source, open_any
 from app.say import words
 from tmmu_core.graph import native
-from tmmu_core.graph.importers import read_within
 from tmmu_core.graph.model import Dim, Graph
+from tmmu_core.plan.formats.reading import read_within
 
 Envelopes = Annotated[
     str | None,

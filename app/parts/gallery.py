@@ -6,7 +6,7 @@ import streamlit as st
 
 from app.say import markup
 from app.session import opening, planning, state
-from tmmu_core.plan.formats.reading import FORMATS
+from tmmu_core.plan.formats.reading import READERS
 
 GROUPS = {
     "model": "Networks",
@@ -27,7 +27,7 @@ def draw() -> None:
         on_change=_uploaded,
         args=(key,),
     )
-    st.caption("What is read: " + ", ".join(f.title for f in FORMATS) + ". Two at once are compared.")
+    st.caption("What is read: " + ", ".join(f.title for f in READERS) + ". Two at once are compared.")
     listed = opening.samples()
     if opening.shelf().names():
         st.html(markup.heading("Opened on this server"))

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tmmu_core.graph.importers import READERS
-from tmmu_core.plan.formats.reading import FORMATS
+from tmmu_core.plan.formats.reading import GRAPH_READERS, READERS
 
 Tried = Sequence[tuple[str, str]]
 """``(reader, reason)``, in the order in which they were asked."""
 
-_GRAPHS = {reader.name for reader in READERS}
+_GRAPHS = {reader.name for reader in GRAPH_READERS}
 
 
 def nearest(tried: Tried, message: str, source: str) -> tuple[str, str] | None:
@@ -23,7 +22,7 @@ def nearest(tried: Tried, message: str, source: str) -> tuple[str, str] | None:
     if took:
         return took[-1]
     name = source.lower().removesuffix(".gz")
-    endings = {format_.name: format_.endings for format_ in FORMATS}
+    endings = {reader.name: reader.endings for reader in READERS}
     named = [row for row in tried if any(name.endswith(end) for end in endings.get(row[0], ()) if end != ".gz")]
     return min(named, key=lambda row: row[0] not in _GRAPHS, default=None)
 

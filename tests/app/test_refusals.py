@@ -14,7 +14,7 @@ from app.say import markup, refused
 from app.session.choice import from_query
 from tests.app.test_pages import BROKEN, claim, html, opened
 from tmmu_core.errors import UnreadableInput
-from tmmu_core.plan.formats.reading import FORMATS, read_any
+from tmmu_core.plan.formats.reading import READERS, read_any
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -60,7 +60,7 @@ def test_every_reader_is_told_once() -> None:
     near = refused.nearest(error.tried, error.message, error.source)
     assert near is not None
     rest = [name for readers, _ in refused.others(error.tried, near) for name in readers.split(", ")]
-    assert sorted([near[0], *rest]) == sorted(format_.name for format_ in FORMATS)
+    assert sorted([near[0], *rest]) == sorted(reader.name for reader in READERS)
 
 
 def test_the_other_readers_and_the_record_are_folded() -> None:

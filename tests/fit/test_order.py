@@ -17,8 +17,8 @@ from tmmu_core.fit.order.hills import hills_and_valleys
 from tmmu_core.fit.order.kernels import measure
 from tmmu_core.fit.order.searching import best_order
 from tmmu_core.fit.order.windows import improved
-from tmmu_core.graph.importers import read_graph_file
 from tmmu_core.graph.model import Graph
+from tmmu_core.plan.formats.reading import read_graph_file
 
 SAMPLES = Path(__file__).parents[2] / "sample_graphs"
 

@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 
 from tmmu_core.errors import ContractError, TmmuError, UnreadableInput
-from tmmu_core.graph.importers import READERS, read_graph_file
 from tmmu_core.liveness.timeline import build_timeline
-from tmmu_core.plan.formats.reading import read_any
+from tmmu_core.plan.formats.reading import GRAPH_READERS, read_any, read_graph_file
 
 BROKEN = Path(__file__).parent.parent / "data" / "broken"
 EXPECTED: dict[str, dict[str, Any]] = json.loads((BROKEN / "expected.json").read_text(encoding="utf-8"))
@@ -67,7 +66,7 @@ UNREADABLE = [name for name, expected in EXPECTED.items() if expected["error"] =
 def test_a_file_that_cannot_be_read_names_every_reader_with_its_reason(name: str) -> None:
     error = refusal(name)
     assert isinstance(error, UnreadableInput)
-    assert [reader for reader, _ in error.tried] == [reader.name for reader in READERS]
+    assert [reader for reader, _ in error.tried] == [reader.name for reader in GRAPH_READERS]
     assert all(reason for _, reason in error.tried)
 
 

@@ -6,9 +6,9 @@ import pytest
 
 from tests.golden import SAMPLES
 from tmmu_core.graph.flops import Flops, graph_flops, operations, plain_name
-from tmmu_core.graph.importers import read_graph_file
 from tmmu_core.graph.index import index_graph
 from tmmu_core.graph.model import Graph, Node, Tensor
+from tmmu_core.plan.formats.reading import read_graph_file
 
 Shape = tuple[int, ...]
 

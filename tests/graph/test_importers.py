@@ -12,9 +12,9 @@ import pytest
 
 from tmmu_core.errors import InvalidIrShapes, UnreadableInput
 from tmmu_core.graph import native
-from tmmu_core.graph.importers import READERS, read_graph, read_graph_file
 from tmmu_core.graph.index import index_graph
 from tmmu_core.graph.model import GRAPH_SCHEMA, Dim, Graph, Node, Tensor, View
+from tmmu_core.plan.formats.reading import GRAPH_READERS, read_graph, read_graph_file
 
 SAMPLES = Path(__file__).parents[2] / "sample_graphs"
 
@@ -37,7 +37,7 @@ def read(document: dict[str, Any]) -> Graph:
 
 
 def test_each_reader_has_its_own_name() -> None:
-    assert len({reader.name for reader in READERS}) == len(READERS)
+    assert len({reader.name for reader in GRAPH_READERS}) == len(GRAPH_READERS)
 
 
 @pytest.mark.parametrize("name", ["views.tmmu.json", "squeezenet.tmmu.json.gz", "node_centric.json"])
@@ -49,7 +49,7 @@ def test_a_file_is_known_by_its_content_not_by_its_name(name: str) -> None:
 @pytest.mark.parametrize("name", ["views.tmmu.json", "node_centric.json"])
 def test_no_two_readers_take_the_same_file(name: str) -> None:
     data = (SAMPLES / name).read_bytes()
-    assert len([reader.name for reader in READERS if not reader.refuses(data)]) == 1
+    assert len([reader.name for reader in GRAPH_READERS if not reader.refuses(data)]) == 1
 
 
 def test_any_format_may_be_gzipped() -> None:
@@ -61,7 +61,7 @@ def test_a_refusal_is_ready_for_json() -> None:
     with pytest.raises(UnreadableInput) as caught:
         read_graph(b"hello", "note.onnx")
     record = json.loads(json.dumps(caught.value.record()))
-    assert [entry["reader"] for entry in record["tried"]] == [reader.name for reader in READERS]
+    assert [entry["reader"] for entry in record["tried"]] == [reader.name for reader in GRAPH_READERS]
     assert record["source"] == "note.onnx"
 
 

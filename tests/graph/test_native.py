@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from tests.build import graph, node, tensor
 from tmmu_core.errors import InvalidIrShapes, UnreadableInput
 from tmmu_core.graph import document, native
-from tmmu_core.graph.importers import read_graph
 from tmmu_core.graph.model import GRAPH_SCHEMA, PHASES, ROLES, Dim, Graph, Node, Shard, Tensor, View
+from tmmu_core.plan.formats.reading import read_graph
 
 SAMPLES = sorted((Path(__file__).parents[2] / "sample_graphs").glob("*.tmmu.json*"))
 BROKEN = Path(__file__).parents[1] / "data" / "broken"

@@ -13,9 +13,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 from tmmu_core.errors import InvalidIrShapes, UnreadableInput
 from tmmu_core.graph.importers import onnx as importer
-from tmmu_core.graph.importers import read_graph, read_graph_file, read_within
 from tmmu_core.graph.index import index_graph
 from tmmu_core.graph.model import Dim, Graph, Node, Tensor
+from tmmu_core.plan.formats.reading import read_graph, read_graph_file, read_within
 
 LIGHT = sorted((Path(onnx.__file__).parent / "backend" / "test" / "data" / "light").glob("*.onnx"))
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64

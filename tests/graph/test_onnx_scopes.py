@@ -22,10 +22,10 @@ from onnx.backend.test.case.node import collect_testcases
 from tests.graph.nested_run import Feeds, NestedRun, reference
 from tests.graph.test_onnx import model, nodes, op, read, tensors, value
 from tmmu_core.errors import InvalidIrShapes, UnreadableInput
-from tmmu_core.graph.importers import read_graph
 from tmmu_core.graph.index import index_graph
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.verifier import verify_plan
+from tmmu_core.plan.formats.reading import read_graph
 from tmmu_core.plan.making.engine import plan_graph
 
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL

@@ -8,10 +8,9 @@ import pytest
 
 from sample_graphs import lessons, make, mobilenet
 from tests.build import graph
-from tmmu_core.graph.importers import read_graph_file
 from tmmu_core.graph.index import index_graph
 from tmmu_core.graph.model import Graph
-from tmmu_core.plan.formats.reading import read_any
+from tmmu_core.plan.formats.reading import read_any, read_graph_file
 from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.plan.model import ArenaSummary
 from tmmu_core.planners.problem import PlainInstance

@@ -19,11 +19,12 @@ import pytest
 from app.session.opening import read_bytes
 from tmmu_core import limits
 from tmmu_core.errors import UnreadableInput
-from tmmu_core.graph.importers import fx_child, pt2_operators, pt2_program, pt2_sizes, read_graph
+from tmmu_core.graph.importers import fx_child, pt2_operators, pt2_program, pt2_sizes
 from tmmu_core.graph.importers.layouts import Lies
 from tmmu_core.graph.importers.pt2_graph import as_saved
 from tmmu_core.graph.model import Graph, Node, Tensor
 from tmmu_core.judge.verifier import verify_plan
+from tmmu_core.plan.formats.reading import read_graph
 from tmmu_core.plan.making.engine import plan_graph
 
 ROOT = Path(__file__).parents[2]

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from tmmu_core.errors import InvalidIrShapes, UnreadableInput
-from tmmu_core.graph.importers import read_graph, read_graph_file
 from tmmu_core.graph.importers.tflite import read
 from tmmu_core.graph.index import index_graph
 from tmmu_core.graph.model import Graph
+from tmmu_core.plan.formats.reading import read_graph, read_graph_file
 from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.plan.model import ArenaSummary
 

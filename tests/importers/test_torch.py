@@ -13,10 +13,11 @@ from torch import nn
 
 from tests.importers.test_pt2 import HOSTILE, with_pickles
 from tmmu_core.errors import InvalidIrShapes, UnreadableInput
-from tmmu_core.graph.importers import pt2_operators, read_graph, read_graph_file, step_checks
+from tmmu_core.graph.importers import pt2_operators, step_checks
 from tmmu_core.graph.importers.torch import fake_tensors, import_torch
 from tmmu_core.graph.index import index_graph
 from tmmu_core.graph.model import Graph, Node, Tensor
+from tmmu_core.plan.formats.reading import read_graph, read_graph_file
 from tmmu_core.plan.making.engine import plan_graph
 
 SAVED_PROGRAM = Path(__file__).parent.parent / "data" / "torch" / "two_layers.pt2"

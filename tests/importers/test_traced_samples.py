@@ -10,11 +10,12 @@ import pytest
 
 from sample_graphs import make
 from tmmu_core.errors import UnreadableInput
-from tmmu_core.graph.importers import read_graph, read_graph_file, step_checks
+from tmmu_core.graph.importers import step_checks
 from tmmu_core.graph.importers.torch import import_torch
 from tmmu_core.graph.model import Graph
 from tmmu_core.liveness.analyse import analyse
 from tmmu_core.liveness.timeline import build_timeline
+from tmmu_core.plan.formats.reading import read_graph, read_graph_file
 from tmmu_core.plan.making.engine import plan_graph
 
 SAVED_PROGRAM = Path(__file__).parent.parent / "data" / "torch" / "two_layers.pt2"

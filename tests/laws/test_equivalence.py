@@ -16,12 +16,12 @@ from tests.equivalence import disagreement
 from tests.golden import SAMPLES, sample_files
 from tests.strategies import Case, cases, plannable_cases
 from tmmu_core.errors import ContractError
-from tmmu_core.graph.importers import read_graph_file
 from tmmu_core.graph.model import MODES, PRESETS, Mode, Preset
 from tmmu_core.judge.canonical import token_from_seed
 from tmmu_core.judge.equivalence import differences
 from tmmu_core.judge.simulator import SimulatedPlan, simulate
 from tmmu_core.judge.verifier import verify_plan
+from tmmu_core.plan.formats.reading import read_graph_file
 from tmmu_core.plan.making.engine import Solution, plan_graph
 from tmmu_core.plan.metrics import live_bytes
 from tmmu_core.plan.waste import waste_ledger
@@ -134,7 +134,7 @@ HASHES_OF_SAMPLES = """
 import sys
 from tests.golden import SAMPLES
 from tests.strategies import Case
-from tmmu_core.graph.importers import read_graph_file
+from tmmu_core.plan.formats.reading import read_graph_file
 from tmmu_core.plan.making.engine import plan_graph
 for file in sys.argv[1:]:
     for mode in ("inference", "backward"):

@@ -13,8 +13,8 @@ from tests.golden import SAMPLES
 from tests.judge.faults import IN_CONTENT, IN_HASHES, rehashed
 from tests.strategies import Case, cases, plannable_cases
 from tmmu_core.errors import ContractError
-from tmmu_core.graph.importers import read_graph_file
 from tmmu_core.judge.verifier import verify_plan
+from tmmu_core.plan.formats.reading import read_graph_file
 from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.plan.model import Plan
 

@@ -11,7 +11,7 @@ from tmmu_core.graph import document, native
 from tmmu_core.graph.model import Graph
 from tmmu_core.plan.formats import files, trace
 from tmmu_core.plan.formats.checkpoint import checkpoint
-from tmmu_core.plan.formats.reading import FORMATS, endings, read_any
+from tmmu_core.plan.formats.reading import READERS, endings, read_any
 from tmmu_core.plan.formats.trace import Trace
 from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.plan.model import Plan
@@ -57,7 +57,7 @@ def test_a_finished_instance_brings_its_packing() -> None:
 def test_what_nobody_reads_is_refused_by_everybody(data: bytes) -> None:
     with pytest.raises(UnreadableInput) as refused:
         read_any(data, "model.onnx")
-    assert [reader for reader, _ in refused.value.tried] == [format_.name for format_ in FORMATS]
+    assert [reader for reader, _ in refused.value.tried] == [reader.name for reader in READERS]
     assert all(reason for _, reason in refused.value.tried)
     assert refused.value.source == "model.onnx"
     assert refused.value.hint

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from tests.golden import SAMPLES, sample_files
 from tests.planners.packings import problems
-from tmmu_core.graph.importers import read_graph_file
 from tmmu_core.judge.verifier import verify_plan
+from tmmu_core.plan.formats.reading import read_graph_file
 from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.plan.making.instance import plan_problem
 from tmmu_core.planners import PLANNERS

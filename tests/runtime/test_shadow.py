@@ -8,8 +8,8 @@ import pytest
 from tests.build import chain, graph, node, residual, tensor, view
 from tests.runtime import faults
 from tests.runtime.faults import changed
-from tmmu_core.graph.importers import read_graph_file
 from tmmu_core.graph.model import MODES, PRESETS
+from tmmu_core.plan.formats.reading import read_graph_file
 from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.plan.making.instance import plan_problem
 from tmmu_core.planners import PLANNERS

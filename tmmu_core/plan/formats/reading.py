@@ -1,108 +1,61 @@
 """Any file that can be opened, by content: a graph, a plain instance, a plan, a trace, a checkpoint.
 
-The one place where the command line and the explorer open files. Each format is asked in turn why the bytes are *not*
-its own; the first with nothing to say reads them, and when all have something to say, the refusal names them all.
+``READERS`` is the one table, for the command line, the explorer and the library alike. Each reader is asked in turn why
+the bytes are *not* its own; the first with nothing to say reads them, and when all have something to say, the refusal
+names them all. To add a format, write a module with a function ``(bytes, name) -> what it holds`` and a line here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
 
 import msgspec
 import numpy as np
 
-from tmmu_core.errors import UnreadableInput
-from tmmu_core.graph import document
-from tmmu_core.graph.importers import READERS, xla
-from tmmu_core.graph.model import Graph
+from tmmu_core.errors import InvalidIrShapes, UnreadableInput
+from tmmu_core.graph import document, native
+from tmmu_core.graph.importers import node_centric, sniff, torch, xla
+from tmmu_core.graph.model import Dim, Graph
 from tmmu_core.plan.formats import checkpoint, files, trace
+from tmmu_core.plan.formats.sniff import not_checkpoint, not_instance, not_parquet, not_plan, not_trace
 from tmmu_core.plan.formats.trace import Trace
-from tmmu_core.plan.model import PLAN_SCHEMA, Plan
+from tmmu_core.plan.model import Plan
 from tmmu_core.planners import instances
 from tmmu_core.planners.problem import Packing, PlainInstance, Problem
-
-PARQUET_MAGIC = b"PAR1"
-
 
 Opened = Graph | PlainInstance | Plan | Trace
 
 
 @dataclass(frozen=True)
-class Format:
+class Reader:
     """One format: how it is told from the others, and how it is read."""
 
     name: str
+    """A word for tables and errors."""
     title: str
+    """What a person calls the format."""
+    holds: Literal["graph", "instance", "plan"]
     endings: tuple[str, ...]
+    """Usual endings of a file name, for upload dialogs only."""
     refuses: Callable[[bytes], str]
     """Why these (unpacked) bytes are not of this format; ``""`` when they are."""
     read: Callable[[bytes, str], Opened]
+    """``(unpacked bytes, file name) -> what it holds``; raises ``TmmuError``."""
 
 
-def _not_trace(data: bytes) -> str:
-    no_header = 'its first record is no "allocation_header"'
-    kind = document.kind(data)
-    if not kind:
-        return "it begins neither like a JSON object nor like a CBOR map" if data else "the file is empty"
-    if kind == "cbor":
-        if b"allocation_header" not in data[:4096]:
-            return no_header
-    elif b"allocation_header" not in data[: data.find(b"\n") + 1 or len(data)]:
-        return no_header
-    try:
-        return "" if trace.is_trace(data) else no_header
-    except UnreadableInput:
-        # Damaged in its first record, which says what it was meant to be: let the reader name the place.
-        return "" if b"allocation_header" in data[:256] else no_header
+def _read_onnx(data: bytes, name: str, envelopes: Mapping[str, Dim] | None = None) -> Graph:
+    from tmmu_core.graph.importers import onnx  # the onnx package takes a while to load, so only for those who need it
+
+    return onnx.read(data, name, envelopes)
 
 
-def _not_plan(data: bytes) -> str:
-    if document.kind(data) == "":
-        return "it begins neither like a JSON object nor like a CBOR map" if data else "the file is empty"
-    no_schema = f'its "schema" is not "{PLAN_SCHEMA}"'
-    if b"tmmu_plan/" not in data:
-        return no_schema
-    try:
-        return "" if files.is_plan(data) else no_schema
-    except (UnreadableInput, msgspec.DecodeError):
-        # Damaged, but it says what it was meant to be near its beginning: let the reader name the place.
-        return "" if b"tmmu_plan/" in data[:256] else no_schema
+def _read_tflite(data: bytes, name: str) -> Graph:
+    from tmmu_core.graph.importers.tflite import read
 
-
-def _not_checkpoint(data: bytes) -> str:
-    if document.kind(data) != "cbor":
-        return "it does not begin like a CBOR map" if data else "the file is empty"
-    no_schema = f'its "schema" is not "{checkpoint.CHECKPOINT_SCHEMA}"'
-    if b"tmmu_checkpoint/" not in data:
-        return no_schema
-    try:
-        return "" if checkpoint.is_checkpoint(data) else no_schema
-    except UnreadableInput:
-        # The schema is the last key of a checkpoint: a damaged one is still recognised by it.
-        return "" if b"tmmu_checkpoint/" in data[-256:] else no_schema
-
-
-def _not_parquet(data: bytes) -> str:
-    return "" if data[:4] == PARQUET_MAGIC else f"it does not begin with {PARQUET_MAGIC.decode()}"
-
-
-def _not_instance(data: bytes) -> str:
-    if not data:
-        return "the file is empty"
-    if document.kind(data):
-        return "it begins like a JSON object or a CBOR map"
-    line = data.removeprefix(document.BYTE_ORDER_MARK).lstrip(b"\r\n").split(b"\n", 1)[0][:4096]
-    try:
-        cells = [cell.strip().strip('"').lower() for cell in line.decode().split(",")]
-    except UnicodeDecodeError:
-        return "it is not text"
-    if cells[:3] == ["tensor_id", "arena", "logical_slot"]:
-        return "it holds the rows of a plan without its head, which cannot be read back; keep plans as JSON or CBOR"
-    known = {instances.NAMES[cell] for cell in cells if cell in instances.NAMES}
-    if len(known) < 2:
-        return f"its first line does not name the columns {', '.join(instances.NEEDED)}"
-    return ""
+    return read(data, name)
 
 
 def _stem(name: str) -> str:
@@ -137,48 +90,101 @@ def _read_xla(data: bytes, name: str) -> PlainInstance:
     return PlainInstance(_stem(name).removesuffix(".txt"), problem, packing, dump.told)
 
 
-FORMATS: tuple[Format, ...] = (
-    Format("trace", "trace", (".jsonl", ".cborseq", ".gz"), _not_trace, trace.read_trace),
-    Format("plan", "plan file", (".json", ".cbor", ".gz"), _not_plan, files.from_document),
-    Format("checkpoint", "checkpoint", (".cbor", ".gz"), _not_checkpoint, checkpoint.restore),
-    Format("parquet", "plan as parquet", (".parquet",), _not_parquet, files.from_parquet),
-    *(Format(r.name, r.title, r.endings, r.refuses, r.read) for r in READERS if r.name != "onnx"),
-    Format("xla", "XLA buffer assignment with its live ranges", (".txt", ".gz"), xla.refuses, _read_xla),
-    Format("instance", "packing instance", (".csv", ".gz"), _not_instance, _read_instance),
+_GRAPH = (".json", ".cbor", ".gz")
+
+READERS: tuple[Reader, ...] = (
+    Reader("trace", "trace", "plan", (".jsonl", ".cborseq", ".gz"), not_trace, trace.read_trace),
+    Reader("plan", "plan file", "plan", _GRAPH, not_plan, files.from_document),
+    Reader("checkpoint", "checkpoint", "plan", (".cbor", ".gz"), not_checkpoint, checkpoint.restore),
+    Reader("parquet", "plan as parquet", "plan", (".parquet",), not_parquet, files.from_parquet),
+    Reader("native", "TMMU graph", "graph", _GRAPH, sniff.not_native, native.decode),
+    Reader("node-centric", "UML_Model_IR, node-centric", "graph", _GRAPH, sniff.not_ports, node_centric.decode),
+    Reader("torch", "PyTorch exported program", "graph", (".pt2",), torch.refuses, torch.read),
+    Reader("tflite", "TensorFlow Lite model", "graph", (".tflite",), sniff.not_tflite, _read_tflite),
+    Reader("xla", "XLA buffer assignment with its live ranges", "instance", (".txt", ".gz"), xla.refuses, _read_xla),
+    Reader("instance", "packing instance", "instance", (".csv", ".gz"), not_instance, _read_instance),
     # Last: its protobuf begins like many a text.
-    *(Format(r.name, r.title, r.endings, r.refuses, r.read) for r in READERS if r.name == "onnx"),
+    Reader("onnx", "ONNX model", "graph", (".onnx",), sniff.not_onnx, _read_onnx),
 )
 """Every format, in the order in which they are asked."""
+GRAPH_READERS = tuple(reader for reader in READERS if reader.holds == "graph")
 
 
 def endings() -> tuple[str, ...]:
     """The usual endings of all formats, each once, for upload dialogs."""
-    return tuple(dict.fromkeys(ending for format_ in FORMATS for ending in format_.endings))
+    return tuple(dict.fromkeys(ending for reader in READERS for ending in reader.endings))
 
 
-def read_any(data: bytes, name: str = "") -> Opened:
+def read_any(data: bytes, name: str = "", readers: Sequence[Reader] = READERS) -> Opened:
     """What a file's bytes hold, gzipped or not; ``name`` is the file's, for errors and for what has no name itself.
 
     Gives a :class:`Graph`, a :class:`PlainInstance`, a :class:`Plan` (from a plan file or a checkpoint) or a
     :class:`Trace`. Raises ``UnreadableInput`` naming every reader tried with its reason, and what the reader that
-    takes the bytes raises.
+    takes the bytes raises (``InvalidIrShapes`` and its kin).
     """
     plain = document.unpack(data, name)
     tried: list[tuple[str, str]] = []
-    for format_ in FORMATS:
-        reason = format_.refuses(plain)
+    for k, reader in enumerate(readers):
+        reason = reader.refuses(plain)
         if reason:
-            tried.append((format_.name, reason))
+            tried.append((reader.name, reason))
             continue
         try:
-            return format_.read(plain, name)
+            return reader.read(plain, name)
         except UnreadableInput as error:
             error.source = error.source or name
-            error.tried = error.tried or (*tried, (format_.name, error.message))
+            later = [(other.name, other.refuses(plain) or "another reader took it") for other in readers[k + 1 :]]
+            error.tried = error.tried or (*tried, (reader.name, error.message), *later)
             raise
     raise UnreadableInput(
         "the file is empty." if not plain else "no reader knows this content.",
         source=name,
         tried=tuple(tried),
-        hint="Give one of: " + ", ".join(format_.title for format_ in FORMATS) + ".",
+        hint="Give one of: " + ", ".join(reader.title for reader in readers) + ".",
     )
+
+
+def read_graph(data: bytes, name: str = "") -> Graph:
+    """The graph in a file's bytes, gzipped or not. Raises as :func:`read_any` does."""
+    graph = read_any(data, name, GRAPH_READERS)
+    assert isinstance(graph, Graph)
+    return graph
+
+
+def read_within(data: bytes, envelopes: Mapping[str, Dim], name: str = "") -> Graph:
+    """The graph in a file's bytes, its named dimensions within ``envelopes`` instead of those it comes with.
+
+    Only for a model of a format that gives no bounds of its own is that more than other numbers: its sizes are told
+    from the bounds. Raises as :func:`read_graph`, and ``InvalidIrShapes`` (reason ``unknown_dim``) for a name that the
+    graph does not have.
+    """
+    plain = document.unpack(data, name)
+    foreign = next((reader for reader in GRAPH_READERS if not reader.refuses(plain)), None)
+    if foreign is not None and foreign.name == "onnx":
+        graph = _read_onnx(plain, name, envelopes)
+    else:
+        graph = read_graph(data, name)
+    unknown = next((dim for dim in envelopes if dim not in graph.dims), None)
+    if unknown is not None:
+        raise InvalidIrShapes(
+            f'the graph names no dimension "{unknown}".',
+            hint=f"It names {', '.join(sorted(graph.dims))}." if graph.dims else "All its shapes are fixed.",
+            reason="unknown_dim",
+            path=f"$.dims.{unknown}",
+            node_id="",
+        )
+    return msgspec.structs.replace(graph, dims={**graph.dims, **envelopes})
+
+
+def read_graph_file(path: str | Path) -> Graph:
+    """The graph in the file at ``path``; errors as :func:`read_graph`, and ``UnreadableInput`` for a missing file."""
+    path = Path(path)
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UnreadableInput(
+            f"the file cannot be opened: {(error.strerror or str(error)).lower()}.",
+            source=str(path),
+            hint="Check the name and the rights.",
+        ) from error
+    return read_graph(data, path.name)
