@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from tmmu_core.errors import AlignmentViolation, AllocationFailure, ArenaTooSmall, InvalidIrShapes
 from tmmu_core.graph.model import PERSISTENT_ROLES, Graph
 from tmmu_core.plan.canonical import cbor_canonical
+from tmmu_core.plan.making.sparse import in_memory
 from tmmu_core.plan.metrics import ResourceLedger, resource_ledger
 from tmmu_core.plan.model import Plan
 from tmmu_core.runtime import philox
@@ -54,7 +55,7 @@ class Bound:
     alignment: int
     lifetime: tuple[int, int]
     address: int
-    """Base pointer + offset."""
+    """Base pointer + offset; of a draft-era plan, + the offset of the memory that its hashed address is mapped to."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,12 +100,12 @@ class Applied:
     def pointer(self, tensor_id: str) -> int:
         """Base pointer + offset. Raises ``InvalidIrShapes`` (reason ``unbound_tensor``)."""
         row = self._row(tensor_id)
-        return self.arenas[self.plan.arenas[self.plan.arena[row]].name].base_ptr + int(self.plan.offset[row])
+        return self.arenas[self.plan.arenas[self.plan.arena[row]].name].base_ptr + int(self.placed.offset[row])
 
     def array(self, tensor_id: str) -> NDArray[np.uint8]:
         """The tensor's bytes in the arena, writable. Raises ``InvalidIrShapes`` (reason ``unbound_tensor``)."""
         row = self._row(tensor_id)
-        start = int(self.plan.offset[row])
+        start = int(self.placed.offset[row])
         return self._memory(int(self.plan.arena[row]))[start : start + int(self.plan.size[row])]
 
     def view(self, tensor_id: str) -> memoryview:
@@ -125,7 +126,7 @@ class Applied:
             size=told.size_bytes,
             alignment=told.alignment,
             lifetime=(told.birth, told.death),
-            address=self.arenas[told.arena].base_ptr + told.offset_bytes,
+            address=self.arenas[told.arena].base_ptr + int(self.placed.offset[row]),
         )
 
     def _row(self, tensor_id: str) -> int:
@@ -159,7 +160,7 @@ class Applied:
     def zero_tensor(self, tensor_id: str) -> None:
         """``ZeroTensor_v1``: literal zeros over the tensor's bytes."""
         row = self._row(tensor_id)
-        self._zero(int(self.plan.arena[row]), int(self.plan.offset[row]), int(self.plan.size[row]))
+        self._zero(int(self.plan.arena[row]), int(self.placed.offset[row]), int(self.plan.size[row]))
 
     def debug_fill(self, tensor_id: str, pattern_seed: int) -> None:
         """``DebugFillTensor_v1``: a Philox pattern over the tensor's bytes, for finding who reads what was not written.
@@ -211,14 +212,19 @@ class Applied:
     # --- what there is
 
     @cached_property
+    def placed(self) -> Plan:
+        """The plan with its offsets in memory, which are its own but for hashed addresses."""
+        return in_memory(self.plan)
+
+    @cached_property
     def blocks(self) -> StorageBlocks:
         """The storages' blocks, from the plan alone."""
-        return storage_blocks(self.plan)
+        return storage_blocks(self.placed)
 
     @cached_property
     def ledger(self) -> ResourceLedger:
         """The resource ledger per step (seed II.J)."""
-        return resource_ledger(self.plan)
+        return resource_ledger(self.placed)
 
 
 def apply_plan(plan: Plan, handles: Mapping[str, ArenaHandle] | None = None, *, security: str = "standard") -> Applied:
@@ -238,7 +244,8 @@ def apply_plan(plan: Plan, handles: Mapping[str, ArenaHandle] | None = None, *, 
         )
     given = handles or {}
     arenas: dict[str, ArenaHandle] = {}
-    for arena in plan.arenas:
+    placed = in_memory(plan)
+    for arena in placed.arenas:
         handle = given.get(arena.name)
         if handle is None:
             handle = map_arena(arena.name, arena.extent_bytes, arena.alignment_bytes, arena.page_size)
@@ -254,7 +261,7 @@ def apply_plan(plan: Plan, handles: Mapping[str, ArenaHandle] | None = None, *, 
                 hint="Hand over a larger block, or let apply_plan map the arena.",
             )
         arenas[arena.name] = handle
-    _check_addresses(plan, arenas)
+    _check_addresses(placed, arenas)
 
     applied = Applied(plan, arenas, security)
     written = np.array([not arenas[arena.name].fresh for arena in plan.arenas] or [False])[plan.arena]
