@@ -18,6 +18,7 @@ from tmmu_core.errors import TmmuError
 
 COMMANDS = (
     "plan",
+    "fit",
     "trace",
     "compare",
     "lint",

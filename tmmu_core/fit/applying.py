@@ -33,6 +33,8 @@ def change_order(question: Question, move: Move) -> Question:
 APPLYING: dict[Kind, Applying | tuple[str, str]] = {
     "planner": change_planner,
     "order": change_order,
+    "inplace": ("tmmu_core.fit.inplace", "apply_inplace"),
+    "sizes": ("tmmu_core.fit.sizes", "apply_sizes"),
     "recompute": ("tmmu_core.fit.recompute", "apply_recompute"),
     "offload": ("tmmu_core.fit.offload", "apply_offload"),
 }

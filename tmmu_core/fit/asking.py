@@ -10,10 +10,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from tmmu_core.fit.moves import Cost, Move
+from tmmu_core.fit.settling import written_out
+from tmmu_core.graph.arenas import as_given, read_arenas
 from tmmu_core.graph.model import OFFLOAD_ARENA, Arena, Graph
-from tmmu_core.plan.making.engine import Solution, plan_graph
+from tmmu_core.liveness.analyse import analyse
+from tmmu_core.liveness.timeline import build_timeline, default_mode, default_preset
+from tmmu_core.plan.making.configured import arena_config
+from tmmu_core.plan.making.engine import Solution, solve
+from tmmu_core.plan.making.make import make_plan
+from tmmu_core.plan.making.problems import arena_problems
+from tmmu_core.plan.making.request import DEFAULT_PLANNER, PlanRequest
+from tmmu_core.plan.making.rows import as_used
 from tmmu_core.plan.model import Plan
+from tmmu_core.planners import planner_named
+from tmmu_core.planners.problem import Progress
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,17 +63,59 @@ class Candidate:
     @property
     def extent_bytes(self) -> int:
         """Bytes over all arenas of this memory."""
-        return sum(arena.extent_bytes for arena in self.plan.arenas if arena.name != OFFLOAD_ARENA)
+        return sum(extents(self.plan).values())
+
+    @property
+    def fitted_graph(self) -> Graph:
+        """The graph that gives this plan with no further flags: it names its planner where that is not the default."""
+        planner = "" if self.question.planner == DEFAULT_PLANNER else self.question.planner
+        return msgspec.structs.replace(self.question.graph, planner=planner)
+
+    @property
+    def key(self) -> tuple[int, int, int, int]:
+        """Sort key: cheapest first, then the fewest bytes, then the fewest moves."""
+        return (*self.cost.key, self.extent_bytes, len(self.moves))
 
 
-def ask(question: Question) -> Solution:
-    """Plan it. Raises ``ContractError`` as the engine does."""
-    return plan_graph(
-        question.graph,
-        planner=question.planner,
-        options=question.options,
-        arenas=_unlimited(question.arenas),
+def question_of(graph: Graph, request: PlanRequest, progress: Progress | None = None) -> Candidate:
+    """Today's plan: what ``request`` makes of ``graph``, written out, without capacities and quota, and planned.
+
+    Under a shard spec it is the rank's share. Raises ``ContractError`` as planning does.
+    """
+    open_ended = request.but(capacities={}, budget=None, arenas=_unlimited(request.arenas), token=None, seed=None)
+    made = make_plan(graph, open_ended, progress)
+    assert made.solution is not None
+    arenas = arena_config(graph, open_ended, tuple(arena.name for arena in made.plan.arenas))
+    assert made.request.planner is not None
+    question = Question(
+        written_out(made.solution.liveness.timeline, request.dims), made.request.planner, request.options, arenas
     )
+    return Candidate(question, (), ask(question))
+
+
+def ask(question: Question, progress: Progress | None = None) -> Solution:
+    """Plan it. Raises ``ContractError`` as the engine does."""
+    request = PlanRequest(planner=question.planner, options=question.options, arenas=_unlimited(question.arenas))
+    return solve(question.graph, request, progress=progress)
+
+
+def extents_of(question: Question) -> dict[str, int]:
+    """Arena → extent in bytes, this memory's arenas alone: planned for real, without the columns of a plan."""
+    entry = planner_named(question.planner)
+    if entry.across:
+        return extents(ask(question).plan)
+    config = read_arenas(_unlimited(question.arenas))
+    mode = default_mode(question.graph)
+    liveness = analyse(build_timeline(question.graph, mode, default_preset(mode)), config)
+    problems = arena_problems(liveness, config)
+    options = entry.checked_options(question.options)
+    placement = as_used(liveness, problems, [entry.pack(problem, options, None) for problem in problems])
+    return {name: extent for name, extent in placement.extent.items() if name != OFFLOAD_ARENA}
+
+
+def extents(plan: Plan) -> dict[str, int]:
+    """Arena → extent in bytes, this memory's arenas alone."""
+    return {arena.name: arena.extent_bytes for arena in plan.arenas if arena.name != OFFLOAD_ARENA}
 
 
 def _unlimited(arenas: Mapping[str, Arena | Mapping[str, Any]] | None) -> dict[str, Any] | None:
@@ -68,9 +123,6 @@ def _unlimited(arenas: Mapping[str, Arena | Mapping[str, Any]] | None) -> dict[s
     if arenas is None:
         return None
     return {
-        name: {
-            "alignment_bytes": arena.alignment_bytes if isinstance(arena, Arena) else arena.get("alignment_bytes", 128),
-            "page_size": arena.page_size if isinstance(arena, Arena) else arena.get("page_size", 0),
-        }
-        for name, arena in arenas.items()
+        name: {key: value for key, value in said.items() if key != "capacity_bytes"}
+        for name, said in as_given(arenas).items()
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tmmu_core.fit.asking import extents
 from tmmu_core.graph.model import OFFLOAD_ARENA
 from tmmu_core.plan.model import Plan
 
@@ -31,11 +32,6 @@ class Capacity:
     def fits(self, plan: Plan) -> bool:
         """Whether the plan's extents do."""
         return self.over(extents(plan)) == 0
-
-
-def extents(plan: Plan) -> dict[str, int]:
-    """Arena → extent in bytes, this memory's arenas alone."""
-    return {arena.name: arena.extent_bytes for arena in plan.arenas if arena.name != OFFLOAD_ARENA}
 
 
 def bounds(plan: Plan) -> dict[str, int]:

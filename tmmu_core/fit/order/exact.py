@@ -14,7 +14,7 @@ left out.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
@@ -229,6 +229,43 @@ def walk_best_first(
                 heap, (total, -then.bit_count(), len(ways) - 1, then, ready_after(walk, unit, then, ready), top, left)
             )
     return Proof(None, upper, steps)
+
+
+def orders_within(walk: Walk, limit: int, most: int, tries: int = 20_000) -> Iterator[tuple[int, ...]]:
+    """Orders whose sum of peaks, constants included, is at most ``limit``: the first ``most`` in the order of units.
+
+    ``tries`` counts units tried; no set from which nothing was found is entered twice with peaks as high.
+    """
+    peaks, live = walk.start()
+    ready = sum(1 << unit for unit, before in enumerate(walk.before) if not before)
+    dead: dict[int, list[Peaks]] = {}
+    # A frame is a set and what is left to try from it; ``found`` counts the orders given before it was entered.
+    stack = [(0, ready, peaks, live, bits(ready), 0)]
+    path: list[int] = []
+    found = tried = 0
+    while stack:
+        done, ready, peaks, live, left, before = stack[-1]
+        if done == walk.all:
+            found += 1
+            yield tuple(path)
+        if done == walk.all or not left or found >= most or tried >= tries:
+            stack.pop()
+            if path:
+                path.pop()
+            if found == before and tried < tries:
+                dead.setdefault(done, []).append(peaks)
+            continue
+        unit = left.pop(0)
+        tried += 1
+        during, after = walk.adds(unit, done)
+        top = tuple(max(p, b + d) for p, b, d in zip(peaks, live, during, strict=True))
+        then = done | 1 << unit
+        worse = any(all(map(int.__le__, row, top)) for row in dead.get(then, ()))
+        if sum(top) + walk.constant > limit or worse:
+            continue
+        now = ready_after(walk, unit, then, ready)
+        path.append(unit)
+        stack.append((then, now, top, tuple(map(int.__add__, live, after)), bits(now), found))
 
 
 def ready_after(walk: Walk, unit: int, done: int, ready: int) -> int:

@@ -47,6 +47,8 @@ class Ordered:
     method: str
     tried: dict[str, int]
     """Method → the sum of peaks it came to."""
+    others: tuple[tuple[int, I64], ...] = ()
+    """Every order found, as (sum of peaks, units), the lowest first, each once."""
 
     @property
     def optimal(self) -> bool:
@@ -60,6 +62,7 @@ def best_order(model: OrderModel, report: Report | None = None, *, proof: int = 
     given = np.arange(len(model), dtype=np.int64)
     best, peak, method = given, measure(model, given).total, "given"
     tried = {"given": peak}
+    orders = [(peak, given)]
     if not len(model):
         return Ordered(best, peak, peak, method, tried)
 
@@ -67,6 +70,7 @@ def best_order(model: OrderModel, report: Report | None = None, *, proof: int = 
         nonlocal best, peak, method
         total = measure(model, order).total
         tried[name] = total
+        orders.append((total, order))
         if total < peak:
             best, peak, method = order, total, name
 
@@ -76,7 +80,7 @@ def best_order(model: OrderModel, report: Report | None = None, *, proof: int = 
     for name, order in _simple(model, given):
         take(name, order)
         if peak == bound or not telling.goes_on("orders"):
-            return Ordered(best, peak, bound, method, tried)
+            return Ordered(best, peak, bound, method, tried, _distinct(orders))
     for name, order in _settled(model, best):
         take(f"{method}, {name}", order)
     take("stretches", improved(model, best, lambda: telling.goes_on("stretches")))
@@ -91,7 +95,12 @@ def best_order(model: OrderModel, report: Report | None = None, *, proof: int = 
         if proven.order is not None:
             take("proof", as_array(proven.order))
         bound = max(bound, proven.bound)
-    return Ordered(best, peak, bound, method, tried)
+    return Ordered(best, peak, bound, method, tried, _distinct(orders))
+
+
+def _distinct(orders: list[tuple[int, I64]]) -> tuple[tuple[int, I64], ...]:
+    known = {order.tobytes(): (total, order) for total, order in orders}
+    return tuple(sorted(known.values(), key=lambda each: each[0]))
 
 
 def _simple(model: OrderModel, given: I64) -> Iterator[tuple[str, I64]]:

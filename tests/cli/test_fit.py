@@ -1,0 +1,125 @@
+"""``tmmu fit``: what it says and writes, and how it ends (contract §11)."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.cli.main import run
+from tests.cli.test_commands import SAMPLES, told
+from tests.fit.test_order import two_branches
+from tmmu_core.graph import native
+
+__all__ = ["told"]
+TRAINING = str(SAMPLES / "training_step.tmmu.json")
+BATCH = str(SAMPLES / "dynamic_batch.tmmu.json")
+
+
+@pytest.fixture
+def branches(tmp_path: Path) -> str:
+    """Two branches that need 408 bytes in the best order and 804 as given."""
+    path = tmp_path / "branches.tmmu.json"
+    path.write_bytes(native.encode(two_branches(), path.name))
+    return str(path)
+
+
+def fitted(told: Any, *arguments: str) -> tuple[int, dict[str, Any]]:
+    code, out, err = told("fit", *arguments, "--json")
+    assert err == ""
+    return code, json.loads(out)
+
+
+def test_what_fits_ends_with_0_and_says_what_contract_11_asks_for(told: Any, branches: str) -> None:
+    code, answer = fitted(told, branches, "--alignment", "4", "--capacity", "408")
+    assert code == 0
+    assert {"answer", "capacity", "extent_bytes", "lower_bound_bytes", "cost", "moves"} <= answer.keys()
+    assert (answer["answer"], answer["extent_bytes"]) == ("fits", 408)
+    assert answer["cost"] == {"extra_flops": 0, "extra_flops_percent": 0.0, "moved_bytes": 0, "extra_steps": 0}
+    assert {"kind", "what", "bytes", "extra_flops", "moved_bytes"} <= answer["moves"][0].keys()
+
+
+def test_what_cannot_ends_with_1_and_names_the_step(told: Any, branches: str) -> None:
+    code, out, _ = told("fit", branches, "--alignment", "4", "--capacity", "0")
+    assert code == 1
+    assert "cannot fit" in out
+    assert "_a'" in out
+    assert "'biga'" in out
+
+
+def test_what_is_open_ends_with_3(told: Any, branches: str) -> None:
+    code, answer = fitted(told, branches, "--planner", "naive", "--capacity", "1000", "--allow", "order")
+    assert (code, answer["answer"]) == (3, "open")
+    assert answer["lower_bound_bytes"] < 1000 < answer["extent_bytes"]
+
+
+def test_the_fitted_file_gives_the_plan_with_no_further_flags(told: Any, branches: str, tmp_path: Path) -> None:
+    out = str(tmp_path / "fitted.tmmu.cbor.gz")
+    code, answer = fitted(told, branches, "--planner", "naive", "--capacity", "1KiB")
+    assert run(["fit", branches, "--planner", "naive", "--capacity", "1KiB", "-o", out]) == code == 0
+    _, text, _ = told("plan", out, "--json")
+    plan = json.loads(text)
+    assert sum(arena["extent_bytes"] for arena in plan["arenas"].values()) == answer["extent_bytes"] <= 1024
+
+
+def test_a_recipe_lists_the_moves(told: Any, branches: str, tmp_path: Path) -> None:
+    path = tmp_path / "recipe.json"
+    assert told("fit", branches, "--alignment", "4", "--capacity", "408", "--recipe", str(path))[0] == 0
+    assert [move["kind"] for move in json.loads(path.read_bytes())["moves"]] == ["order"]
+
+
+def test_an_arena_may_have_its_own_capacity(told: Any) -> None:
+    code, answer = fitted(told, TRAINING, "--capacity", "gradients=1GiB", "--capacity", "activations=1GiB")
+    assert (code, answer["capacity"]) == (0, {"activations": 1 << 30, "gradients": 1 << 30})
+
+
+def test_the_largest_size_is_told(told: Any) -> None:
+    code, answer = fitted(told, BATCH, "--capacity", "1700KiB", "--largest", "B")
+    assert code == 0
+    assert 1 <= answer["largest"]["B"] < 32
+    bigger = fitted(told, BATCH, "--capacity", "1700KiB", "--dims", f"B={answer['largest']['B'] + 1}")
+    assert bigger[1]["answer"] != "fits"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "--capacity"),
+        (("--capacity", "1MiB", "--allow", "magic"), "magic"),
+        (("--capacity", "1MiB", "--max-cost", "lots"), "lots"),
+        (("--capacity", "1MiB", "--max-cost", "-1"), "-1"),
+        (("--capacity", "sram=1MiB"), "sram"),
+        (("--capacity", "1MiB", "--largest", "Q"), "Q"),
+    ],
+)
+def test_bad_options_are_refused_by_name(told: Any, arguments: tuple[str, ...], said: str) -> None:
+    code, out, err = told("fit", TRAINING, *arguments)
+    assert (code, out) == (2, "")
+    assert said in err
+
+
+def test_a_plan_is_no_graph(told: Any, tmp_path: Path) -> None:
+    path = str(tmp_path / "plan.json")
+    assert run(["plan", TRAINING, "-o", path]) == 0
+    assert told("fit", path, "--capacity", "1MiB")[0] == 2
+
+
+def test_an_interruption_keeps_the_best(told: Any, branches: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from app.cli import fit as module
+
+    planned = module.question_of
+
+    def interrupted(*given: Any) -> Any:
+        start = planned(*given)
+        os.kill(os.getpid(), signal.SIGINT)
+        return start
+
+    monkeypatch.setattr(module, "question_of", interrupted)
+    code, out, err = told("fit", branches, "--alignment", "4", "--capacity", "408")
+    assert code == 3
+    assert "stopped early" in out
+    assert "best so far" in err

@@ -1,0 +1,236 @@
+"""``fit`` answers: it fits, and the plan is there; it cannot, and that is true; or how far apart the two are."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.build import chain, graph, node, tensor
+from tests.fit.random_graphs import all_orders, drawn, model_of
+from tests.fit.test_order import two_branches
+from tmmu_core.errors import InvalidIrShapes
+from tmmu_core.fit.applying import applied
+from tmmu_core.fit.asking import Candidate, ask, extents, extents_of, question_of
+from tmmu_core.fit.bounds import lower_bound
+from tmmu_core.fit.capacity import Capacity
+from tmmu_core.fit.fitting import ALLOWED, Allowed, Fitted, fit
+from tmmu_core.fit.moves import KINDS
+from tmmu_core.fit.recipe import moves_of, recipe
+from tmmu_core.fit.sizes import largest_that_fits
+from tmmu_core.graph.model import Dim, Graph, Tensor
+from tmmu_core.judge.verifier import verify_plan
+from tmmu_core.plan.formats.reading import read_graph_file
+from tmmu_core.plan.making.engine import plan_graph
+from tmmu_core.plan.making.request import PlanRequest
+from tmmu_core.runtime.shadow import shadow_replay
+
+SAMPLES = Path(__file__).parents[2] / "sample_graphs"
+FREE = Allowed(frozenset({"planner", "order", "inplace"}))
+
+
+def started(ir: Graph, **asked: object) -> Candidate:
+    return question_of(ir, PlanRequest(**asked))  # type: ignore[arg-type]
+
+
+def shown(fitted: Fitted) -> Fitted:
+    """The same, its plan verified, executed on symbols and made again from its graph with nothing said."""
+    best = fitted.best
+    assert verify_plan(best.plan, best.question.graph).ok
+    assert shadow_replay(best.solution).ok
+    again = plan_graph(best.fitted_graph, arenas=best.question.arenas)
+    assert extents(again.plan) == extents(best.plan)
+    assert again.plan.layout_hash == best.plan.layout_hash
+    if fitted.answer == "fits":
+        assert fitted.capacity.fits(best.plan)
+    assert fitted.lower_bound_bytes <= best.extent_bytes
+    return fitted
+
+
+def test_what_fits_already_needs_no_move() -> None:
+    start = started(chain(4, "none"))
+    fitted = shown(fit(start, Capacity(start.extent_bytes)))
+    assert (fitted.answer, fitted.best.moves) == ("fits", ())
+
+
+def test_another_order_makes_two_branches_fit() -> None:
+    start = started(two_branches(), alignment=4)
+    fitted = shown(fit(start, Capacity(4 * 102), FREE))
+    assert (fitted.answer, [move.kind for move in fitted.best.moves]) == ("fits", ["order"])
+    assert fitted.best.cost.weight == 0
+
+
+def test_a_byte_less_than_every_order_needs_cannot_be() -> None:
+    start = started(two_branches(), alignment=4)
+    assert shown(fit(start, Capacity(4 * 102 - 1), FREE)).answer == "cannot"
+
+
+def test_without_that_move_the_order_stays() -> None:
+    start = started(two_branches(), alignment=4)
+    assert fit(start, Capacity(4 * 102), Allowed(frozenset({"planner"}))).answer == "cannot"
+
+
+def test_no_move_allowed_is_an_answer() -> None:
+    start = started(two_branches())
+    fitted = fit(start, Capacity(start.extent_bytes - 1), Allowed(frozenset()))
+    assert (fitted.answer, fitted.lower_bound_bytes) == ("cannot", start.extent_bytes)
+
+
+def test_a_capacity_of_nothing_names_the_step_and_its_tensors() -> None:
+    fitted = shown(fit(started(two_branches(), alignment=4), Capacity(0)))
+    need = fitted.bound.hardest(fitted.capacity)
+    assert fitted.answer == "cannot"
+    assert (need.step, set(need.tensors)) in (("grow_a", {"x", "biga"}), ("shrink_a", {"biga", "a"}))
+
+
+def test_a_capacity_of_one_arena_binds_that_arena_alone() -> None:
+    tensors = [tensor("x", 8, role="input"), tensor("a", 8), tensor("w", 800, role="parameter")]
+    ir = graph(tensors, [node("n", "x w", "a", inplace="none")], "x", "a")
+    start = started(ir, alignment=4)
+    assert fit(start, Capacity(arenas={"activations": 64})).answer == "fits"
+    assert fit(start, Capacity(arenas={"activations": 63})).answer == "cannot"
+    assert fit(start, Capacity(64)).answer == "cannot"
+
+
+@pytest.mark.parametrize(("kind", "arena"), [("nonsense", {}), ("order", {"sram": 1})])
+def test_kinds_and_arenas_that_there_are_not_are_refused_by_name(kind: str, arena: dict[str, int]) -> None:
+    with pytest.raises(InvalidIrShapes) as refused:
+        fit(started(chain(2)), Capacity(1, arena), Allowed(frozenset({kind})))  # type: ignore[arg-type]
+    assert refused.value.diagnostics["reason"] == "fit"
+    assert ("nonsense" if kind == "nonsense" else "sram") in str(refused.value)
+
+
+def test_a_permission_that_the_definition_gives_is_added() -> None:
+    ir = chain(4, "none", floats=64)
+    start = started(ir, alignment=4)
+    fitted = shown(fit(start, Capacity(256), Allowed(frozenset({"inplace"}))))
+    assert (fitted.answer, [move.kind for move in fitted.best.moves]) == ("fits", ["inplace"])
+
+
+def test_no_permission_is_added_to_what_is_not_elementwise() -> None:
+    ir = chain(4, "none", floats=64)
+    ir = msgspec.structs.replace(ir, nodes=tuple(msgspec.structs.replace(n, instr="MATMUL") for n in ir.nodes))
+    fitted = fit(started(ir, alignment=4), Capacity(256), Allowed(frozenset({"inplace"})))
+    assert fitted.answer != "fits"
+    assert fitted.best.moves == ()
+
+
+def test_the_largest_size_that_fits_is_found() -> None:
+    tensors = (
+        Tensor("x", ("B", 16), role="input"),
+        Tensor("a", ("B", 16)),
+        Tensor("b", ("B", 16)),
+    )
+    nodes = (node("n", "x", "a", inplace="none"), node("m", "a", "b", inplace="none"))
+    ir = Graph(tensors, nodes, ("x",), ("b",), dims={"B": Dim(1, 64)})
+    found = largest_that_fits(started(ir, alignment=64), "B", Capacity(2 * 64 * 10 + 63), FREE)
+    assert (found.size, shown(found.fitted).answer) == (10, "fits")
+    assert found.fitted.best.question.graph.dims["B"].max == 10
+    none = largest_that_fits(started(ir, alignment=64), "B", Capacity(100), FREE)
+    assert (none.size, none.fitted.answer) == (None, "cannot")
+    sizes = fit(started(ir, alignment=64), Capacity(2 * 64 * 10), replace(FREE, kinds=FREE.kinds | {"sizes"}))
+    assert (sizes.answer, sizes.best.question.graph.dims["B"].max) == ("fits", 10)
+    with pytest.raises(InvalidIrShapes, match="names no dimension 'C'"):
+        largest_that_fits(started(ir), "C", Capacity(1), FREE)
+
+
+def test_told_to_stop_it_gives_what_it_has() -> None:
+    start = started(two_branches(), alignment=4)
+    fitted = shown(fit(start, Capacity(4 * 102), FREE, progress=lambda what, done, of: False))
+    assert (fitted.answer, fitted.stopped) == ("open", True)
+
+
+def test_better_candidates_are_told_as_they_are_found() -> None:
+    told: list[Candidate] = []
+    fitted = fit(started(two_branches(), alignment=4), Capacity(4 * 102), FREE, found=told.append)
+    assert told[-1] is fitted.best
+
+
+def test_the_curve_falls_as_it_gets_dearer() -> None:
+    fitted = fit(started(two_branches(), planner="naive"), Capacity(1))
+    sizes = [candidate.extent_bytes for candidate in fitted.curve]
+    assert sizes == sorted(sizes, reverse=True)
+
+
+def test_a_recipe_makes_the_same_plan_again() -> None:
+    start = started(two_branches(), alignment=4, planner="naive")
+    fitted = fit(start, Capacity(4 * 102), FREE)
+    written = msgspec.json.encode(recipe(fitted.best.moves, b"\x00"))
+    again = ask(applied(start.question, moves_of(written)))
+    assert again.plan.layout_hash == fitted.best.plan.layout_hash
+
+
+def test_brute_force_over_all_orders_agrees_with_the_answer() -> None:
+    rng = random.Random(20)
+    allowed = Allowed(frozenset({"planner", "order"}))
+    answers = []
+    for _ in range(36):
+        ir = drawn(rng, rng.randint(2, 6))
+        model = model_of(ir)
+        orders = [order for _, order in zip(range(13), all_orders(model), strict=False)]
+        if len(orders) > 12:
+            continue
+        start = started(ir, planner="exact", alignment=4)
+        question = start.question
+        least = min(
+            sum(extents_of(replace(question, graph=_ordered(question.graph, model.ids_of(o.tolist())))).values())
+            for o in orders
+        )
+        assert shown(fit(start, Capacity(least), allowed)).answer == "fits"
+        below = fit(start, Capacity(least - 1), allowed).answer
+        assert below in ("cannot", "open")
+        answers.append(below)
+    assert len(answers) > 8
+    assert answers.count("cannot") > 0.8 * len(answers)
+
+
+def _ordered(ir: Graph, order: tuple[str, ...]) -> Graph:
+    return msgspec.structs.replace(ir, execution_order=order)
+
+
+def test_the_bound_of_every_move_is_below_every_plan_with_recomputed_tensors() -> None:
+    rng = random.Random(21)
+    for _ in range(40):
+        ir = drawn(rng, rng.randint(2, 6))
+        start = started(ir, planner="exact", alignment=4)
+        bound = lower_bound(start.question, start.solution, KINDS).bytes
+        for chosen in range(1 << min(4, len(ir.nodes))):
+            again = recomputed(start.question.graph, {k for k in range(4) if chosen >> k & 1})
+            assert sum(extents_of(replace(start.question, graph=again)).values()) >= bound
+
+
+def recomputed(ir: Graph, chosen: set[int]) -> Graph:
+    """Every later reader of what the chosen nodes write reads a copy that is made right before it."""
+    order = [n for name in ir.execution_order or () for n in ir.nodes if n.node_id == name]
+    tensors, nodes, read = list(ir.tensors), [], set()
+    maker = {name: n for k, n in enumerate(order) if k in chosen for name in n.outputs if name not in ir.outputs}
+    by_id = {t.id: t for t in ir.tensors}
+    for n in order:
+        swap = {}
+        for x in dict.fromkeys(n.inputs):
+            if x in maker and x in read:
+                made = maker[x]
+                names = {y: f"{y}@{n.node_id}.{x}" for y in made.outputs}
+                tensors += [msgspec.structs.replace(by_id[y], id=new) for y, new in names.items()]
+                outputs = tuple(names.values())
+                fresh = f"{made.node_id}@{n.node_id}.{x}"
+                nodes.append(msgspec.structs.replace(made, node_id=fresh, outputs=outputs, inplace="none"))
+                swap[x] = names[x]
+            read.add(x)
+        nodes.append(msgspec.structs.replace(n, inputs=tuple(swap.get(x, x) for x in n.inputs)))
+    order_ids = tuple(n.node_id for n in nodes)
+    return msgspec.structs.replace(ir, tensors=tuple(tensors), nodes=tuple(nodes), execution_order=order_ids)
+
+
+@pytest.mark.parametrize("name", ["shufflenet", "training_step", "loop"])
+def test_samples_are_fitted_to_what_their_best_order_needs(name: str) -> None:
+    start = started(read_graph_file(next(SAMPLES.glob(f"{name}.tmmu.*"))))
+    lowest = shown(fit(start, Capacity(1), replace(FREE, kinds=FREE.kinds - {"inplace"})))
+    assert lowest.answer == "cannot"
+    fitted = shown(fit(start, Capacity(lowest.curve[-1].extent_bytes), FREE))
+    assert fitted.answer == "fits"
+    assert fitted.best.extent_bytes <= start.extent_bytes
+    assert set(ALLOWED) < set(KINDS)
