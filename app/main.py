@@ -16,18 +16,7 @@ if str(HERE.parent) not in sys.path:  # run as a script, the packages beside it 
 
 from app.say import style  # noqa: E402
 from app.session import planning, state  # noqa: E402
-
-PAGES = (
-    ("plan", "Plan"),
-    ("peak", "Peak"),
-    ("fragmentation", "Fragmentation"),
-    ("compare", "Compare"),
-    ("planners", "Planners"),
-    ("shapes", "Shapes"),
-    ("ranks", "Ranks"),
-    ("graph", "Graph"),
-    ("report", "Report"),
-)
+from app.session.pages import FIRST, PAGES  # noqa: E402
 
 
 @st.cache_resource(show_spinner=False)
@@ -57,7 +46,7 @@ if state.begin(brought()[0]):
         state.refuse(dict(refusal))
 page = st.navigation(
     [
-        st.Page(HERE / "views" / f"{name}.py", title=title, url_path=name, default=name == "plan")
+        st.Page(HERE / "views" / f"{name}.py", title=title, url_path=name, default=name == FIRST)
         for name, title in PAGES
     ],
     position="top",

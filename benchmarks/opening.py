@@ -14,13 +14,14 @@ from typing import Any
 from playwright.sync_api import Browser, Page
 
 from app.cli.explore import arguments
+from app.session import pages
 from app.session.opening import SAMPLES, Sample, read_catalogue
 from benchmarks.serving import ROOT, chromium, served
 from tmmu_core.graph.model import Graph
 from tmmu_core.plan.formats.reading import read_any
 from tmmu_core.planners.problem import PlainInstance
 
-PAGES = ("Peak", "Fragmentation", "Compare", "Planners", "Graph", "Report", "Plan")
+TITLES = (*(title for name, title in pages.PAGES if name not in ("plan", "shapes", "ranks")), "Plan")
 LARGE = 5_000
 """Tensors from which every page of a sample is timed."""
 
@@ -91,7 +92,7 @@ def measure(browser: Browser, address: str, sample: Sample) -> dict[str, Any]:
     page.wait_for_timeout(500)
     row["here"], row["card"] = page.evaluate(_CLICK)
     page.wait_for_timeout(500)
-    for title in PAGES if tensors >= LARGE else ():
+    for title in TITLES if tensors >= LARGE else ():
         row[title] = visited(page, title)
     page.close()
     return row
@@ -135,11 +136,11 @@ def document(rows: list[dict[str, Any]], version: str) -> str:
         "",
         "From the click on the page's name to the page at rest, its canvases painted, on the best plan.",
         "",
-        f"| sample | {' | '.join(PAGES)} |",
-        "|---|" + "---:|" * len(PAGES),
+        f"| sample | {' | '.join(TITLES)} |",
+        "|---|" + "---:|" * len(TITLES),
     ]
-    large = [r for r in rows if PAGES[0] in r]
-    lines += [f"| {r['name']} | {' | '.join(_seconds(r[title]) for title in PAGES)} |" for r in large]
+    large = [r for r in rows if TITLES[0] in r]
+    lines += [f"| {r['name']} | {' | '.join(_seconds(r[title]) for title in TITLES)} |" for r in large]
     return "\n".join([*lines, ""])
 
 

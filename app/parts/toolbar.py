@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import streamlit as st
 
-from app.parts import arenas, gallery, options
+from app.parts import arenas, gallery, more, options
 from app.say import words
 from app.session import planning, state
 from app.session.choice import Choice
@@ -42,6 +42,7 @@ def draw(chosen: Choice, opened: Opened) -> None:
         options.popover(full, fixed=why_not if fixed else "")
         _best(full, fixed)
         arenas.popover(full, opened, fixed=why_not if fixed else "")
+        more.popover(full, of_graph=opened.graph is not None, fixed=why_not if fixed else "")
         if full.shard_spec is not None:
             st.button(
                 f"rank {full.rank}",

@@ -12,13 +12,13 @@ import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
-from app.session import opening, placed, planning
+from app.session import opening, pages, placed, planning
 from app.session.choice import Choice
 from tmmu_core.plan.metrics import live_bytes
 
 ROOT = Path(__file__).resolve().parents[2]
 BROKEN = ROOT / "tests" / "data" / "broken"
-PAGES = ("plan", "peak", "fragmentation", "compare", "planners", "graph", "report")
+PAGES = tuple(name for name, _ in pages.PAGES)
 
 
 @pytest.fixture(scope="module", autouse=True)

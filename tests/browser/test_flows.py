@@ -10,6 +10,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from app.session import opening
+from app.session.pages import PAGES
 from tests.browser.conftest import Visit, download, open_files, pixel_of, rest
 
 pytestmark = pytest.mark.browser
@@ -131,10 +132,7 @@ def test_what_a_code_generator_takes_is_downloaded(visit: Visit, tmp_path: Path)
     )
 
 
-PAGES = ("", "peak", "fragmentation", "compare", "planners", "shapes", "ranks", "graph", "report")
-
-
-@pytest.mark.parametrize("path", PAGES)
+@pytest.mark.parametrize("path", ["", *(name for name, _ in PAGES[1:])])
 def test_no_page_scrolls_sideways_on_a_phone(visit: Visit, path: str) -> None:
     page = visit(path, graph="sample:dynamic_batch", baseline="planner:greedy", tensor="h1")
     page.set_viewport_size({"width": 420, "height": 900})

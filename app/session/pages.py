@@ -1,0 +1,18 @@
+"""The pages, in the order of the navigation: the one list of them."""
+
+from __future__ import annotations
+
+PAGES: tuple[tuple[str, str], ...] = (
+    ("plan", "Plan"),
+    ("peak", "Peak"),
+    ("fragmentation", "Fragmentation"),
+    ("compare", "Compare"),
+    ("planners", "Planners"),
+    ("shapes", "Shapes"),
+    ("ranks", "Ranks"),
+    ("graph", "Graph"),
+    ("report", "Report"),
+)
+"""``(name, title)``: a page's file in ``views/`` and its address; its title. The first is where a session begins."""
+
+FIRST = PAGES[0][0]

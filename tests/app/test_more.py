@@ -1,0 +1,54 @@
+"""Order, token, seed and addresses on the page: what a request can ask for can be asked for there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import streamlit as st
+
+from app.parts import more
+from tests.app.test_pages import html, opened
+from tmmu_core.plan.making.wording import SAID
+
+CHAIN = {"graph": "sample:fan_out_fan_in"}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _fresh() -> Iterator[None]:
+    st.cache_resource.clear()
+    yield
+    st.cache_resource.clear()
+
+
+def test_every_field_of_a_request_has_its_place_on_the_page() -> None:
+    assert set(SAID) == more.ELSEWHERE | set(more.HERE)
+
+
+def test_a_token_is_in_the_link_and_takes_the_place_of_a_seed() -> None:
+    at = opened(**CHAIN, seed="7")
+    at.text_input(key="w.more.token").input("ab" * 32).run()
+    assert at.query_params["token"] == "ab" * 32
+    assert "seed" not in at.query_params
+
+
+def test_a_token_that_is_none_is_told_and_kept_to_be_mended() -> None:
+    at = opened(**CHAIN)
+    at.text_input(key="w.more.token").input("zz").run()
+    assert "not 64 hexadecimal digits" in html(at)
+    assert at.text_input(key="w.more.token").value == "zz"
+    assert "token" not in at.query_params
+
+
+def test_an_order_is_taken_a_node_a_line() -> None:
+    at = opened(**CHAIN)
+    at.text_area(key="w.more.order").input("n0\nnowhere").run()
+    assert at.query_params["order"] == '["n0","nowhere"]'
+    assert "is not a node of the graph" in html(at)
+
+
+def test_addresses_of_the_draft_can_be_asked_for() -> None:
+    at = opened(**CHAIN)
+    at.selectbox(key="w.more.addressing").select("blake3_sparse").run()
+    assert at.query_params["addressing"] == "blake3_sparse"
+    assert not at.exception
