@@ -33,7 +33,7 @@ check: $(VENV)/.dev ## format, lint and types, of Python and of the canvas
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/oxlint --deny-warnings app/canvas/js
+	$(BIN)/oxlint --deny-warnings app
 
 format: $(VENV)/.dev ## let the formatter and the linter mend what they can
 	$(BIN)/ruff check --fix --quiet . || true

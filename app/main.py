@@ -14,6 +14,7 @@ HERE = Path(__file__).resolve().parent
 if str(HERE.parent) not in sys.path:  # run as a script, the packages beside it must be found
     sys.path.insert(0, str(HERE.parent))
 
+from app.parts import address  # noqa: E402
 from app.say import style  # noqa: E402
 from app.session import planning, state  # noqa: E402
 from app.session.pages import FIRST, PAGES  # noqa: E402
@@ -44,6 +45,7 @@ style.apply()
 if state.begin(brought()[0]):
     for refusal in brought()[1]:
         state.refuse(dict(refusal))
+state.follow_history()
 page = st.navigation(
     [
         st.Page(HERE / "views" / f"{name}.py", title=title, url_path=name, default=name == FIRST)
@@ -51,5 +53,6 @@ page = st.navigation(
     ],
     position="top",
 )
+address.follow()
 page.run()
 state.write_link()

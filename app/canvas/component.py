@@ -83,6 +83,7 @@ def plan_canvas(
     strip: bool = True,
     heading: bool = True,
     reach: int = 0,
+    zoom: Sequence[float] | None = None,
     link: str = "page",
     on_select: Callable[[Selection], None] | None = None,
     on_step: Callable[[int | None], None] | None = None,
@@ -91,6 +92,7 @@ def plan_canvas(
     on_view: Callable[[str], None] | None = None,
     on_colour: Callable[[str | None], None] | None = None,
     on_arena: Callable[[str | None], None] | None = None,
+    on_zoom: Callable[[Sequence[float] | None], None] | None = None,
 ) -> None:
     """Draw a plan. Nothing is returned: what a person does comes in the callbacks, before the next run.
 
@@ -105,6 +107,7 @@ def plan_canvas(
     the baseline instead of the plan (for two canvases side by side). ``strip``: the curve of live bytes above.
     ``heading``: the claim above and the legend below. ``reach``: bytes that the map shows at least, so that several
     small ones stand on one scale.
+    ``zoom``: the part that is looked at, ``(t0, t1, v0, v1)`` in steps and in bytes, slots or rows; ``None`` for all.
     ``link``: canvases with the same word share selection, chosen step and window of steps at once, without a server
     trip; an empty one stands alone.
     ``on_window`` asks the canvas to report its half-open window of steps (debounced); ``on_search`` likewise.
@@ -125,6 +128,7 @@ def plan_canvas(
     listen("view", on_view, str)
     listen("colour", on_colour, lambda v: v or None)
     listen("arena", on_arena, lambda v: v or None)
+    listen("zoom", on_zoom, lambda v: v)
     told = {
         "plan": plan.token,
         "plan_index": 1 if draw_baseline_itself and plan.baseline is not None else 0,
@@ -143,6 +147,7 @@ def plan_canvas(
         "strip": strip,
         "heading": heading,
         "reach": reach,
+        "zoom": None if zoom is None else list(zoom),
         "link": link,
         "report_window": on_window is not None,
         "events": sorted(listeners),

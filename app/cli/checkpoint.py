@@ -25,7 +25,7 @@ def command(graph: Source, request: PlanRequest, output: To, of: AgainstGraph = 
             f"{graph} does not say which node makes a tensor.", "Give the graph, or the plan's graph by --graph."
         )
     solved = solved_like(found, against, request)
-    if found.plan.ir_hash != solved.plan.ir_hash:
+    if found.plan.ir_hash != (found.cut_from or solved.plan.ir_hash):
         raise UsageFault(f"{graph} is not a plan of {of}: their ir_hash differs.", "Give the graph it was made from.")
     data = checkpoint(whole(found), solved.liveness)
     write_output(output, document.pack(data) if output.endswith(".gz") else data, "the checkpoint")

@@ -13,7 +13,7 @@ from tmmu_core.fit.order.searching import best_order
 from tmmu_core.graph.model import Graph, Node, Tensor
 from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.plan.waste import waste_ledger
-from tmmu_core.planners import PLANNERS
+from tmmu_core.planners import ARENA_PLANNERS
 from tmmu_core.planners.problem import Problem
 from tmmu_core.runtime.shadow import shadow_replay
 
@@ -45,7 +45,7 @@ def chain(length: int) -> Graph:
 
 def main() -> None:
     """Run each compiled loop."""
-    PLANNERS["exact"].pack(ring(), {}, None)
+    ARENA_PLANNERS["exact"].pack(ring(), {}, None)
     solution = plan_graph(chain(LARGE), planner="greedy")
     waste_ledger(solution.plan, solution.plan.arenas[0].name)
     shadow_replay(solution)

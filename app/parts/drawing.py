@@ -7,7 +7,7 @@ from typing import Any, cast
 from app.canvas.component import PlanHandle, Selection, plan_canvas, plan_store
 from app.parts import certificate, focus
 from app.session import state
-from app.session.choice import COLOURS, VIEWS
+from app.session.choice import COLOURS, VIEWS, zoom_of, zoom_text
 from app.session.placed import operators
 from app.session.planning import Shown
 
@@ -23,7 +23,7 @@ def store(shown: Shown, baseline: Shown | None = None, key: str = "plan-bytes") 
 
 
 def canvas(handle: PlanHandle, *, key: str = "map", height: int = 560, **more: Any) -> None:
-    """One canvas that shows the choice and changes it."""
+    """One canvas that shows the choice and changes it; its zoom is part of the choice."""
     chosen = state.choice()
     known = handle.plan.row_of
     plan_canvas(
@@ -36,8 +36,10 @@ def canvas(handle: PlanHandle, *, key: str = "map", height: int = 560, **more: A
         colour=cast(Any, more.pop("colour", chosen.colour or None)),
         step=chosen.step if chosen.step is not None and chosen.step < handle.plan.steps else None,
         arena=more.pop("arena", focus.drawn(handle.plan)),
+        zoom=zoom_of(chosen.zoom),
         height=height,
         on_select=_selected,
+        on_zoom=lambda edges: state.choose(zoom=zoom_text(edges)),
         on_step=lambda step: state.choose(step=step),
         on_search=lambda text: state.choose(search=text.strip(), marked=""),
         on_view=lambda view: state.choose(view=view) if view in VIEWS else None,

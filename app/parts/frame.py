@@ -15,7 +15,7 @@ from app.session.opening import Opened
 from app.session.planning import Shown
 from tmmu_core.errors import TmmuError
 from tmmu_core.plan.making.request import DEFAULT_PLANNER
-from tmmu_core.planners import PLANNERS
+from tmmu_core.planners import PLANNERS, MemoryPlannerEntry
 from tmmu_core.planners.problem import GIVEN
 
 
@@ -95,7 +95,7 @@ def not_there(chosen: Choice, answer: Shown) -> tuple[list[str], dict[str, Any]]
         nowhere
         and opened.plan is None
         and answer.choice.planner != GIVEN
-        and not PLANNERS[answer.choice.planner or DEFAULT_PLANNER].across
+        and not isinstance(PLANNERS[answer.choice.planner or DEFAULT_PLANNER], MemoryPlannerEntry)
     ):
         missing += [f"a capacity of the arena {words.shortened(name, 60)}" for name in nowhere]
         changes["capacities"] = {name: n for name, n in chosen.capacities.items() if name not in nowhere}

@@ -1,12 +1,12 @@
 """What a person has chosen, as one value; and the same as the query of a link.
 
 A link holds everything that makes the screen: which graph, how it is planned, what is selected and how it is shown.
-Defaults are left out, so that the first screen has a bare address. Pure.
+Defaults are left out, but the graph always stands in it: what is shown first differs from server to server. Pure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
@@ -43,6 +43,9 @@ class Choice(PlanRequest):
     marked: str = ""
     """``witness`` where the tensors that make the lower bound are marked."""
     step: int | None = None
+    zoom: str = ""
+    """The part of the drawing that is looked at, as ``t0~t1~v0~v1`` in steps and in what stands across them (bytes,
+    slots or rows); empty for all of it."""
     arena: str = ""
     """The arena looked at; ``*`` for all at once where they are drawn; empty for the one in which most is planned."""
     shard: str = ""
@@ -97,7 +100,7 @@ def to_query(choice: Choice) -> dict[str, str]:
     query = {_NAMES.get(name, name): text for name, text in written(choice).items()}
     for field in _VIEWED:
         value = getattr(choice, field.name)
-        if value != field.default:
+        if value != field.default or field.name == "source":
             query[_NAMES.get(field.name, field.name)] = "1" if value is True else str(value)
     return query
 
@@ -134,7 +137,24 @@ def _read(name: str, text: str) -> Any:
         return SAID[name].read(text)
     if name == "swapped":
         return text == "1"
+    if name == "zoom":
+        return zoom_text(zoom_of(text))
     return _count(text) if name in _NUMBERS else text
+
+
+def zoom_of(text: str) -> tuple[float, ...] | None:
+    """``(t0, t1, v0, v1)`` of a zoom as a choice holds it; ``None`` for the whole drawing. ``ValueError`` otherwise."""
+    if not text:
+        return None
+    edges = tuple(float(part) for part in text.split("~") if part.replace(".", "", 1).isdigit() and part.isascii())
+    if len(edges) != 4 or edges[0] >= edges[1] or edges[2] >= edges[3]:
+        raise ValueError("a part of a drawing is t0~t1~v0~v1, in whole numbers or decimals that rise.")
+    return edges
+
+
+def zoom_text(edges: Sequence[float] | None) -> str:
+    """The text that a choice holds: three decimals at most, ``""`` for the whole drawing."""
+    return "~".join(f"{max(0.0, edge):.3f}".rstrip("0").rstrip(".") for edge in edges) if edges else ""
 
 
 def _count(text: str) -> int:

@@ -6,14 +6,16 @@ the address bar follows it. So a click anywhere selects everywhere, and a link c
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 import streamlit as st
+from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from app.session.choice import Choice, from_query, to_query
 
 _CHOICE, _GOOD, _REFUSALS, _EPOCH = "tmmu.choice", "tmmu.good", "tmmu.refusals", "tmmu.epoch"
-_LINK, _ASIDE, _BROUGHT = "tmmu.link", "tmmu.aside", "tmmu.brought"
+_LINK, _ASIDE = "tmmu.link", "tmmu.aside"
 
 
 def begin(brought: tuple[str, ...] = ()) -> bool:
@@ -29,7 +31,7 @@ def begin(brought: tuple[str, ...] = ()) -> bool:
     if brought and "graph" not in query:
         choice = choice.but(source=brought[0], baseline=brought[1] if len(brought) > 1 else choice.baseline)
     st.session_state[_CHOICE] = choice
-    st.session_state[_LINK], st.session_state[_BROUGHT] = bool(query), bool(brought)
+    st.session_state[_LINK] = bool(query)
     st.session_state[_REFUSALS] = [{"title": "A part of the link was left out", "message": c} for c in complaints]
     return True
 
@@ -58,11 +60,23 @@ def choose(**changes: Any) -> None:
     st.session_state[_CHOICE] = new
 
 
+def follow_history() -> None:
+    """Take up the address where Back or Forward led to it: the step is undone or done again.
+
+    An address that names no graph was written by nobody's step; there the choice stays.
+    """
+    context = get_script_run_ctx()
+    query = st.query_params.to_dict()
+    if context is None or not context.is_history_navigation or "graph" not in query:
+        return
+    chosen, _ = from_query(query)
+    if chosen != choice():
+        choose(**{field.name: getattr(chosen, field.name) for field in fields(Choice)})
+
+
 def write_link() -> None:
     """Let the address bar say what is chosen."""
     query = to_query(choice())
-    if st.session_state.get(_BROUGHT):  # there, a link that names no graph opens the first file of the command line
-        query = {"graph": choice().source, **query}
     if st.query_params.to_dict() != query:
         st.query_params.from_dict(query)
 

@@ -11,7 +11,7 @@ from app.say import details, markup, words
 from app.session import placed, planning, state
 from app.session.planning import Shown
 from tmmu_core.errors import TmmuError
-from tmmu_core.planners import PLANNERS
+from tmmu_core.planners import PLANNERS, MemoryPlannerEntry
 
 MOST_DRAWN = 20_000
 """Tensors up to which every planner's map is drawn."""
@@ -128,7 +128,7 @@ def remarks(shown: Shown, answers: dict[str, Shown], refusals: dict[str, TmmuErr
     """What stands in the place of figures: planners with arenas of their own, and planners that gave no plan."""
     told = {name: elsewhere(answer, arena) for name, answer in answers.items() if arena not in answer.plan.arena_of}
     for name, error in refusals.items():
-        if shown.opened.problem is not None and name in PLANNERS and PLANNERS[name].across:
+        if shown.opened.problem is not None and isinstance(PLANNERS.get(name), MemoryPlannerEntry):
             told[name] = "needs a graph: it spreads tensors over memories by their roles"
         else:
             told[name] = " ".join(filter(None, (f"gave no plan: {getattr(error, 'message', error)}", error.hint)))

@@ -94,7 +94,7 @@ def link(shown: Shown) -> None:
     """The address of what is chosen, to copy."""
     st.html(markup.heading("A link to what is chosen", "graph, settings, view and selection; it opens on Plan"))
     st.code(
-        takeaway.address(st.context.url or "", {"graph": shown.opened.source, **to_query(state.choice())}),
+        takeaway.address(st.context.url or "", to_query(state.choice())),
         language=None,
         wrap_lines=True,
     )

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.session.choice import COLOURS, VIEWS, Choice, from_query, to_query
+from app.session.choice import COLOURS, VIEWS, Choice, from_query, to_query, zoom_text
 from tmmu_core.errors import InvalidIrShapes
 from tmmu_core.graph.model import Graph
 from tmmu_core.plan.making.configured import arena_config
@@ -46,8 +46,20 @@ def test_a_link_holds_the_whole_choice(choice: Choice) -> None:
     assert from_query(to_query(choice)) == (choice, ())
 
 
-def test_the_first_screen_has_a_bare_address() -> None:
-    assert to_query(Choice()) == {}
+def test_a_link_always_names_its_graph_and_leaves_other_defaults_out() -> None:
+    assert to_query(Choice()) == {"graph": "sample:resnet50"}
+
+
+def test_a_zoom_is_read_as_it_was_written() -> None:
+    chosen = Choice(zoom=zoom_text((3.0, 17.25, 0.0, 1048576.0)))
+    assert chosen.zoom == "3~17.25~0~1048576"
+    assert from_query(to_query(chosen)) == (chosen, ())
+
+
+@pytest.mark.parametrize("zoom", ["1~2~3", "2~1~0~8", "a~b~c~d", "nan~1~0~1", "-1~2~0~4"])
+def test_a_zoom_that_is_none_is_named(zoom: str) -> None:
+    choice, complaints = from_query({"zoom": zoom})
+    assert (choice.zoom, len(complaints)) == ("", 1)
 
 
 @pytest.mark.parametrize(

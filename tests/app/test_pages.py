@@ -211,7 +211,7 @@ def test_a_chosen_step_is_kept_from_page_to_page() -> None:
 
 def test_the_report_page_says_the_command_that_repeats_the_plan() -> None:
     at = opened("report", planner="greedy")
-    assert at.code[0].value.startswith("tmmu plan sample_graphs/resnet50.tmmu.json.gz --planner greedy")
+    assert at.code[0].value.startswith("tmmu plan sample_graphs/resnet50.tmmu.json.gz --mode inference")
 
 
 @pytest.mark.parametrize("sample", ["views", "alias_group", "in_place", "gpt2_small_train_b1_s1024"])

@@ -84,6 +84,24 @@ def test_a_ranks_plan_is_verified_against_its_share_of_the_graph(told: Told, spe
     assert told("lint", DYNAMIC, "--shard", spec, "--rank", "3")[0] == 0
 
 
+@pytest.mark.parametrize("addressing", ["offsets", "blake3_sparse"])
+def test_a_ranks_plan_is_kept_as_a_checkpoint_with_its_shard_spec(
+    told: Told, spec: str, tmp_path: Path, addressing: str
+) -> None:
+    plan, kept = str(tmp_path / "rank.json"), str(tmp_path / "rank.cbor")
+    assert told("plan", DYNAMIC, "--shard", spec, "--addressing", addressing, "-o", plan)[0] == 0
+    assert told("checkpoint", plan, "--graph", DYNAMIC, "--shard", spec, "-o", kept)[0] == 0
+    assert told("compare", plan, kept)[0] == 0
+
+
+@pytest.mark.parametrize("command", ["verify", "lint", "apply"])
+def test_hashed_addresses_are_judged_and_applied_by_their_own_rules(told: Told, command: str, tmp_path: Path) -> None:
+    plan = str(tmp_path / "sparse.json")
+    assert told("plan", CHAIN, "--addressing", "blake3_sparse", "-o", plan)[0] == 0
+    assert told(command, plan, "--graph", CHAIN)[0] == 0
+    assert told(command, CHAIN, "--addressing", "blake3_sparse")[0] == 0
+
+
 def test_a_ranks_plan_does_not_pass_for_one_of_the_whole_graph(told: Told, spec: str, tmp_path: Path) -> None:
     path = str(tmp_path / "rank.json")
     assert told("plan", DYNAMIC, "--shard", spec, "-o", path)[0] == 0

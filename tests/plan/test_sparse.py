@@ -5,10 +5,14 @@ from blake3 import blake3
 
 from tests.plan.examples import chain_plan, views_graph
 from tmmu_core.errors import AddressCollision
+from tmmu_core.judge.lint import lint_verdict
+from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.plan.canonical import plan_digests
 from tmmu_core.plan.formats.files import from_document, to_json
 from tmmu_core.plan.making.engine import plan_graph
-from tmmu_core.plan.making.sparse import sparse_address, with_sparse_addresses
+from tmmu_core.plan.making.sparse import in_memory, sparse_address, with_sparse_addresses
+from tmmu_core.runtime.apply import apply_plan
+from tmmu_core.runtime.shadow import shadow_replay
 
 TOKEN = bytes(range(32))
 
@@ -53,6 +57,28 @@ def test_a_collision_is_found_when_bits_are_few() -> None:
     record = refused.value.record()
     assert (record["numeric_code"], record["severity"]) == (1307, "FATAL")
     assert {"arena", "logical_slot"} <= set(record["diagnostics"])
+
+
+def test_in_memory_the_slots_lie_where_the_contract_puts_them() -> None:
+    plan = plan_graph(views_graph()).plan
+    placed = in_memory(with_sparse_addresses(plan))
+    assert placed.offset.tolist() == plan.offset.tolist()
+    assert in_memory(plan) is plan
+
+
+def test_a_plan_of_that_era_is_verified_linted_executed_and_applied() -> None:
+    solution = plan_graph(views_graph())
+    sparse = with_sparse_addresses(solution.plan)
+    assert verify_plan(sparse, views_graph()).ok
+    assert lint_verdict(sparse, views_graph()).ok
+    assert shadow_replay(sparse, solution.liveness.timeline).ok
+    applied = apply_plan(sparse)
+    bound = applied.tensor_map()["right"]
+    assert bound.logical_address == ("activations", int(sparse.offset[sparse.row_of["right"]]))
+    assert bound.address == applied.pointer("h") + 16
+    assert applied.enter(0) == 32
+    applied.debug_fill("h", 1)
+    assert applied.array("left").any()
 
 
 def test_a_plan_of_that_era_is_read_back() -> None:

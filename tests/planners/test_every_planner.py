@@ -12,11 +12,11 @@ from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.plan.formats.reading import read_graph_file
 from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.plan.making.instance import plan_problem
-from tmmu_core.planners import PLANNERS
+from tmmu_core.planners import ARENA_PLANNERS, PLANNERS
 from tmmu_core.planners.problem import Problem
 from tmmu_core.runtime.shadow import shadow_replay
 
-OF_ONE_ARENA = sorted(name for name, entry in PLANNERS.items() if not entry.across)
+OF_ONE_ARENA = sorted(ARENA_PLANNERS)
 SMALL = [file for file in sample_files() if (SAMPLES / file).stat().st_size < 25_000]
 OPTIONS = {
     "greedy": st.fixed_dictionaries(

@@ -9,10 +9,11 @@ from tests.build import chain, graph, node, tensor, view
 from tmmu_core.errors import AlignmentViolation, AllocationFailure, ArenaTooSmall, InvalidIrShapes
 from tmmu_core.graph.model import Arena
 from tmmu_core.plan.making.engine import plan_graph
-from tmmu_core.runtime.apply import apply_plan, prepare_memory
+from tmmu_core.runtime.apply import apply_plan
 from tmmu_core.runtime.arena import PAGE, handle_of, map_arena
 from tmmu_core.runtime.commit import commit_execution
 from tmmu_core.runtime.philox import pattern
+from tmmu_core.runtime.prepare import prepare_memory
 
 
 def weighted():

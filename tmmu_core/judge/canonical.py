@@ -11,6 +11,8 @@ import struct
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import cbor2
+
 from tmmu_core.graph.dtypes import canonical as one_name
 from tmmu_core.graph.model import GRAPH_SCHEMA, Arena, Dim, Graph, Node, Tensor
 
@@ -175,11 +177,22 @@ def plan_hash(
         *map(encode, header),
         _head(4, 2),
         encode(token),
-        encode(list(slot_rows)),
-        encode(list(address_rows)),
+        table(slot_rows),
+        table(address_rows),
     )
 
 
 def layout_hash(slot_rows: Iterable[SlotRow], address_rows: Iterable[AddressRow]) -> bytes:
     """``H(["tmmu_layout_v1", [slot rows, address rows]])``: both tables without the token."""
-    return hash_of(["tmmu_layout_v1", [list(slot_rows), list(address_rows)]])
+    return sha(_head(4, 2), encode("tmmu_layout_v1"), _head(4, 2), table(slot_rows), table(address_rows))
+
+
+def order_hash(order: Iterable[str]) -> bytes:
+    """``execution_order_hash``."""
+    return sha(table(order))
+
+
+def table(rows: Iterable[str | SlotRow | AddressRow]) -> bytes:
+    """What :func:`encode` gives for long lists of texts and counts, where cbor2's own encoding is canonical already."""
+    encoded: bytes = cbor2.dumps(list(rows))
+    return encoded

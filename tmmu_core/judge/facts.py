@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
@@ -161,17 +162,11 @@ class PlanFacts:
     def peak_live_bytes(self, arena: int) -> int:
         """The most bytes of the arena alive together, in exact integers."""
         here = np.flatnonzero(self.arena == arena)
-        change: dict[int, int] = {}
-        for birth, death, size in zip(
-            self.birth[here].tolist(), self.death[here].tolist(), self.size[here].tolist(), strict=True
-        ):
-            change[birth] = change.get(birth, 0) + size
-            change[death] = change.get(death, 0) - size
-        live = peak = 0
-        for step in sorted(change):
-            live += change[step]
-            peak = max(peak, live)
-        return peak
+        # At one step what ends goes before what begins, and Python's integers never wrap.
+        events = [*zip(self.death[here].tolist(), (-size for size in self.size[here].tolist()), strict=True)]
+        events += zip(self.birth[here].tolist(), self.size[here].tolist(), strict=True)
+        events.sort()
+        return max(accumulate((change for _, change in events), initial=0))
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,8 +17,8 @@ from blake3 import blake3
 from tmmu_core.errors import U64_MAX
 from tmmu_core.graph.model import PERSISTENT_ROLES, Arena, Graph
 from tmmu_core.judge import against_graph
-from tmmu_core.judge.canonical import arena_config_object, hash_of, layout_hash, plan_hash
-from tmmu_core.judge.facts import U64, PlanFacts
+from tmmu_core.judge.canonical import arena_config_object, hash_of, layout_hash, order_hash, plan_hash
+from tmmu_core.judge.facts import I64, U64, Mask, PlanFacts
 from tmmu_core.judge.finding import Finding, Verdict, shortened
 from tmmu_core.judge.lives import Groups
 from tmmu_core.judge.sweep import Box, overlapping
@@ -272,24 +272,41 @@ def check_storages(facts: PlanFacts) -> Iterator[Finding]:
     for i, group in enumerate(plan.alias_group_ids):
         if group is not None and group_storage.setdefault(group, int(storage[i])) != storage[i]:
             yield _error("storage", f'alias group "{group}" lies in two storages.', tensor=plan.tensor_ids[i])
-    for i, base in enumerate(plan.base_tensor_uids):
-        j = row_of.get(base) if base is not None else None
-        if j is None:
-            continue
-        inside = plan.offset[j] <= plan.offset[i] and plan.offset[i] + plan.size[i] <= plan.offset[j] + plan.size[j]
-        if storage[i] != storage[j] or plan.arena[i] != plan.arena[j] or not inside:
-            yield _error(
-                "storage",
-                f'"{plan.tensor_ids[i]}" is a view of "{base}" and does not lie inside it.',
-                tensor=plan.tensor_ids[i],
-                other=plan.tensor_ids[j],
-            )
-    shared = np.bincount(storage, minlength=facts.storages)[storage] > 1
+    base = np.array([-1 if name is None else row_of.get(name, -1) for name in plan.base_tensor_uids], np.int64)
+    at, of = np.flatnonzero(base >= 0), base[base >= 0]
+    inside = (plan.offset[of] <= plan.offset[at]) & (plan.offset[at] + plan.size[at] <= plan.offset[of] + plan.size[of])
+    astray = (storage[at] != storage[of]) | (plan.arena[at] != plan.arena[of]) | ~inside
+    for k in np.flatnonzero(astray).tolist():
+        view, its_base = plan.tensor_ids[at[k]], plan.tensor_ids[of[k]]
+        message = f'"{view}" is a view of "{its_base}" and does not lie inside it.'
+        yield _error("storage", message, tensor=view, other=its_base)
     members: dict[int, list[int]] = {}
-    for i in np.flatnonzero(shared).tolist():
-        members.setdefault(int(storage[i]), []).append(i)
+    for row in np.flatnonzero(~_linked_by_views(facts, base)[storage]).tolist():
+        members.setdefault(int(storage[row]), []).append(row)
     for rows in members.values():
         yield from _unlinked(plan, rows)
+
+
+def _linked_by_views(facts: PlanFacts, base: I64) -> Mask:
+    """Per storage: whether its rows lie in one slot and are one tensor and its views. ``base``: a row's, or −1.
+
+    These are nearly all of them; the others are looked at one by one.
+    """
+    plan, storage = facts.plan, facts.plan.storage
+    root = np.arange(len(plan))
+    mine = (base >= 0) & (storage[base] == storage)
+    root[mine] = base[mine]
+    for _ in range(len(plan).bit_length()):  # along all bases at once, twice as far every time
+        root = root[root]
+    first = np.full(facts.storages, len(plan), np.int64)
+    np.minimum.at(first, storage, np.arange(len(plan)))
+    head = first[storage]
+    apart = (root != root[head]) | mine[root]  # two tensors; a circle of views has no end
+    for column in (plan.arena, plan.logical_slot, plan.generation):
+        apart |= column != column[head]
+    linked = np.ones(facts.storages, np.bool_)
+    linked[storage[apart]] = False
+    return linked
 
 
 def _unlinked(plan: Plan, rows: list[int]) -> Iterator[Finding]:
@@ -632,7 +649,7 @@ def check_hashes(facts: PlanFacts, arenas: Mapping[str, Arena | Mapping[str, Any
     for name in ("ir_hash", "shard_spec_hash", "arena_config_hash", "replay_token"):
         if len(getattr(plan, name)) != 32:
             yield _error("hash", f"{name} has {len(getattr(plan, name))} bytes, not 32.")
-    if plan.execution_order_hash != hash_of(list(plan.execution_order)):
+    if plan.execution_order_hash != order_hash(plan.execution_order):
         yield _error("hash", "the execution order hash is not that of the execution order.")
     names = [arena.name for arena in plan.arenas]
     slot_rows = [

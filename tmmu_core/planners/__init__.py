@@ -21,15 +21,12 @@ class PlannerEntry:
     function: str
     options: Mapping[str, Any] = field(default_factory=dict)
     """Option → default."""
-    has_slots: bool = False
-    across: bool = False
-    """Whether it spreads storages over memories of its own instead of packing one arena at a time."""
 
     @property
-    def pack(self) -> ArenaPlanner:
-        """The planner itself."""
-        planner: Callable[..., Packing] = getattr(import_module(self.module), self.function)
-        return planner
+    def call(self) -> Callable[..., Any]:
+        """The function itself."""
+        function: Callable[..., Any] = getattr(import_module(self.module), self.function)
+        return function
 
     def checked_options(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """The defaults with ``given`` laid over them; an option that the planner does not have is refused by name."""
@@ -45,66 +42,87 @@ class PlannerEntry:
         return {**self.options, **given}
 
 
+@dataclass(frozen=True)
+class ArenaPlannerEntry(PlannerEntry):
+    """A planner that packs one arena at a time."""
+
+    has_slots: bool = False
+
+    @property
+    def pack(self) -> ArenaPlanner:
+        """The planner itself."""
+        return self.call
+
+
+@dataclass(frozen=True)
+class MemoryPlannerEntry(PlannerEntry):
+    """A planner that spreads a graph's storages over memories of its own, by rules and roles (``helia``)."""
+
+    @property
+    def place(self) -> Callable[..., Any]:
+        """The planner itself."""
+        return self.call
+
+
 _HERE = "tmmu_core.planners"
-PLANNERS: dict[str, PlannerEntry] = {
+PLANNERS: dict[str, ArenaPlannerEntry | MemoryPlannerEntry] = {
     entry.name: entry
     for entry in (
-        PlannerEntry(
+        ArenaPlannerEntry(
             "slots",
             "the normative planner: the fewest slots, each as large as its largest tenant",
             f"{_HERE}.slots",
             "plan_slots",
             has_slots=True,
         ),
-        PlannerEntry(
+        ArenaPlannerEntry(
             "naive",
             "no reuse: a slot for each storage, the honest baseline",
             f"{_HERE}.slots",
             "plan_naive",
             has_slots=True,
         ),
-        PlannerEntry(
+        ArenaPlannerEntry(
             "ffd",
             "r10: first-fit decreasing over whole regions",
             f"{_HERE}.ffd",
             "ffd",
         ),
-        PlannerEntry(
+        MemoryPlannerEntry(
             "helia",
             "memories with rules and roles, first fit in lifetime order, spills with reasons",
             f"{_HERE}.helia",
             "place",
             {"memories": None, "rules": None, "min_alignment": 16},
-            across=True,
         ),
-        PlannerEntry(
+        ArenaPlannerEntry(
             "greedy",
             "one placement loop: an order and a fit",
             f"{_HERE}.greedy",
             "greedy",
             {"order": "size", "fit": "lowest"},
         ),
-        PlannerEntry(
+        ArenaPlannerEntry(
             "portfolio",
             "every greedy order with every fit, the best kept",
             f"{_HERE}.portfolio",
             "portfolio",
         ),
-        PlannerEntry(
+        ArenaPlannerEntry(
             "search",
             "local search on the order that greedy places in",
             f"{_HERE}.search",
             "search",
             {"iterations": 400, "seed": 0},
         ),
-        PlannerEntry(
+        ArenaPlannerEntry(
             "exact",
             "branch and bound over canonical packings: any time, minimising, with a proven bound",
             f"{_HERE}.exact",
             "exact",
             {"budget": 4_000_000},
         ),
-        PlannerEntry(
+        ArenaPlannerEntry(
             "auto",
             "picks by size, and says what it picked and why",
             f"{_HERE}.auto",
@@ -114,7 +132,13 @@ PLANNERS: dict[str, PlannerEntry] = {
 }
 
 
-def planner_named(name: str) -> PlannerEntry:
+ARENA_PLANNERS: dict[str, ArenaPlannerEntry] = {
+    name: entry for name, entry in PLANNERS.items() if isinstance(entry, ArenaPlannerEntry)
+}
+"""Those that pack one arena at a time, which is all that an instance has."""
+
+
+def planner_named(name: str) -> ArenaPlannerEntry | MemoryPlannerEntry:
     """The entry called ``name``; raises ``InvalidIrShapes`` (reason ``unknown_planner``) with the names there are."""
     if name not in PLANNERS:
         raise InvalidIrShapes(
@@ -126,4 +150,13 @@ def planner_named(name: str) -> PlannerEntry:
     return PLANNERS[name]
 
 
-__all__ = ["PLANNERS", "Packing", "PlannerEntry", "Problem", "Progress", "planner_named"]
+__all__ = [
+    "PLANNERS",
+    "ArenaPlannerEntry",
+    "MemoryPlannerEntry",
+    "Packing",
+    "PlannerEntry",
+    "Problem",
+    "Progress",
+    "planner_named",
+]

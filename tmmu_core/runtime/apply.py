@@ -1,4 +1,4 @@
-"""``ApplyPlan_v1``: a plan onto real memory, and ``PrepareMemory_v2``, which plans first (seed §5).
+"""``ApplyPlan_v1``: a plan onto real memory (seed §5).
 
 When bytes become zero (``ZeroTensor_v1``):
 
@@ -15,24 +15,21 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tmmu_core.errors import AlignmentViolation, AllocationFailure, ArenaTooSmall, InvalidIrShapes
-from tmmu_core.graph.model import PERSISTENT_ROLES, Graph
+from tmmu_core.errors import AlignmentViolation, ArenaTooSmall, InvalidIrShapes
+from tmmu_core.graph.model import PERSISTENT_ROLES
 from tmmu_core.plan.canonical import cbor_canonical
+from tmmu_core.plan.making.sparse import in_memory
 from tmmu_core.plan.metrics import ResourceLedger, resource_ledger
 from tmmu_core.plan.model import Plan
 from tmmu_core.runtime import philox
 from tmmu_core.runtime.arena import ArenaHandle, check_base, map_arena
-
-if TYPE_CHECKING:
-    from tmmu_core.plan.making.engine import Solution
-    from tmmu_core.runtime.commit import TmmuState
 
 I64 = NDArray[np.int64]
 
@@ -54,7 +51,7 @@ class Bound:
     alignment: int
     lifetime: tuple[int, int]
     address: int
-    """Base pointer + offset."""
+    """Base pointer + offset; of a draft-era plan, + the offset of the memory that its hashed address is mapped to."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +69,20 @@ class StorageBlocks:
     """The storages to zero at birth, by (birth, the least id of their rows)."""
     first: I64
     """Shape (steps + 1,): those of step k are ``by_birth[first[k]:first[k + 1]]``."""
+
+
+@dataclass(frozen=True)
+class TmmuState:
+    """What a commit seals. Addresses are not in it: they differ from run to run, what was done does not."""
+
+    tmmu_plan_hash: bytes
+    batch: int
+    """The how-manieth sealed batch, from 0."""
+    barriers: tuple[str, ...]
+    """Arenas in the order in which they were passed."""
+    operations: int
+    """Memory operations in this batch."""
+    state_hash: bytes
 
 
 @dataclass(eq=False)
@@ -99,12 +110,12 @@ class Applied:
     def pointer(self, tensor_id: str) -> int:
         """Base pointer + offset. Raises ``InvalidIrShapes`` (reason ``unbound_tensor``)."""
         row = self._row(tensor_id)
-        return self.arenas[self.plan.arenas[self.plan.arena[row]].name].base_ptr + int(self.plan.offset[row])
+        return self.arenas[self.plan.arenas[self.plan.arena[row]].name].base_ptr + int(self.placed.offset[row])
 
     def array(self, tensor_id: str) -> NDArray[np.uint8]:
         """The tensor's bytes in the arena, writable. Raises ``InvalidIrShapes`` (reason ``unbound_tensor``)."""
         row = self._row(tensor_id)
-        start = int(self.plan.offset[row])
+        start = int(self.placed.offset[row])
         return self._memory(int(self.plan.arena[row]))[start : start + int(self.plan.size[row])]
 
     def view(self, tensor_id: str) -> memoryview:
@@ -125,7 +136,7 @@ class Applied:
             size=told.size_bytes,
             alignment=told.alignment,
             lifetime=(told.birth, told.death),
-            address=self.arenas[told.arena].base_ptr + told.offset_bytes,
+            address=self.arenas[told.arena].base_ptr + int(self.placed.offset[row]),
         )
 
     def _row(self, tensor_id: str) -> int:
@@ -159,7 +170,7 @@ class Applied:
     def zero_tensor(self, tensor_id: str) -> None:
         """``ZeroTensor_v1``: literal zeros over the tensor's bytes."""
         row = self._row(tensor_id)
-        self._zero(int(self.plan.arena[row]), int(self.plan.offset[row]), int(self.plan.size[row]))
+        self._zero(int(self.plan.arena[row]), int(self.placed.offset[row]), int(self.plan.size[row]))
 
     def debug_fill(self, tensor_id: str, pattern_seed: int) -> None:
         """``DebugFillTensor_v1``: a Philox pattern over the tensor's bytes, for finding who reads what was not written.
@@ -211,14 +222,19 @@ class Applied:
     # --- what there is
 
     @cached_property
+    def placed(self) -> Plan:
+        """The plan with its offsets in memory, which are its own but for hashed addresses."""
+        return in_memory(self.plan)
+
+    @cached_property
     def blocks(self) -> StorageBlocks:
         """The storages' blocks, from the plan alone."""
-        return storage_blocks(self.plan)
+        return storage_blocks(self.placed)
 
     @cached_property
     def ledger(self) -> ResourceLedger:
         """The resource ledger per step (seed II.J)."""
-        return resource_ledger(self.plan)
+        return resource_ledger(self.placed)
 
 
 def apply_plan(plan: Plan, handles: Mapping[str, ArenaHandle] | None = None, *, security: str = "standard") -> Applied:
@@ -238,7 +254,8 @@ def apply_plan(plan: Plan, handles: Mapping[str, ArenaHandle] | None = None, *, 
         )
     given = handles or {}
     arenas: dict[str, ArenaHandle] = {}
-    for arena in plan.arenas:
+    placed = in_memory(plan)
+    for arena in placed.arenas:
         handle = given.get(arena.name)
         if handle is None:
             handle = map_arena(arena.name, arena.extent_bytes, arena.alignment_bytes, arena.page_size)
@@ -254,7 +271,7 @@ def apply_plan(plan: Plan, handles: Mapping[str, ArenaHandle] | None = None, *, 
                 hint="Hand over a larger block, or let apply_plan map the arena.",
             )
         arenas[arena.name] = handle
-    _check_addresses(plan, arenas)
+    _check_addresses(placed, arenas)
 
     applied = Applied(plan, arenas, security)
     written = np.array([not arenas[arena.name].fresh for arena in plan.arenas] or [False])[plan.arena]
@@ -316,52 +333,3 @@ def storage_blocks(plan: Plan) -> StorageBlocks:
     by_birth = zeroed[np.lexsort((least[zeroed], birth[zeroed]))]
     first = np.searchsorted(birth[by_birth], np.arange(plan.steps + 2))
     return StorageBlocks(arena, start, stop, birth, resident, taken, by_birth, first)
-
-
-@dataclass(frozen=True, eq=False)
-class Prepared:
-    """What ``PrepareMemory_v2`` gives: the seed's ``tensor_map`` and ``metrics``, and what they were made from."""
-
-    solution: Solution
-    applied: Applied
-    state: TmmuState
-
-    @property
-    def tensor_map(self) -> dict[str, Bound]:
-        """All tensors, by id bytes."""
-        return self.applied.tensor_map()
-
-    @property
-    def metrics(self) -> dict[str, Any]:
-        """The plan's figures."""
-        return self.solution.plan.metrics
-
-
-def prepare_memory(
-    graph: Graph,
-    *,
-    handles: Mapping[str, ArenaHandle] | None = None,
-    security: str = "standard",
-    allocation_failures: int = 0,
-    **how: Any,
-) -> Prepared:
-    """``PrepareMemory_v2``: plan, apply, commit.
-
-    ``how`` are the arguments of :func:`~tmmu_core.plan.making.engine.plan_graph`, ``budget`` (the quota, in bytes)
-    among them. A breached quota raises ``AllocationFailure`` before any memory is mapped or written; its diagnostics
-    tell the ledger's new ``allocation_failures``, one more than the count handed in.
-    """
-    # Planning is the engine's matter; whoever only applies plans need not load it.
-    from tmmu_core.plan.making.engine import plan_graph
-    from tmmu_core.runtime.commit import commit_execution
-
-    try:
-        solution = plan_graph(graph, **how)
-        if allocation_failures:
-            metrics = {**solution.plan.metrics, "allocation_failures": allocation_failures}
-            solution = replace(solution, plan=replace(solution.plan, metrics=metrics))
-        applied = apply_plan(solution.plan, handles, security=security)
-    except AllocationFailure as error:
-        error.diagnostics["allocation_failures"] = allocation_failures + 1
-        raise
-    return Prepared(solution, applied, commit_execution(applied))

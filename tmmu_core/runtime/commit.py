@@ -2,25 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tmmu_core.plan.canonical import H
-from tmmu_core.runtime.apply import Applied
+from tmmu_core.runtime.apply import Applied, TmmuState
 from tmmu_core.runtime.arena import barrier
-
-
-@dataclass(frozen=True)
-class TmmuState:
-    """What a commit seals. Addresses are not in it: they differ from run to run, what was done does not."""
-
-    tmmu_plan_hash: bytes
-    batch: int
-    """The how-manieth sealed batch, from 0."""
-    barriers: tuple[str, ...]
-    """Arenas in the order in which they were passed."""
-    operations: int
-    """Memory operations in this batch."""
-    state_hash: bytes
 
 
 def commit_execution(applied: Applied) -> TmmuState:

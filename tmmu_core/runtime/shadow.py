@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from tmmu_core.errors import U64_MAX
 from tmmu_core.liveness.model import Liveness, Timeline
+from tmmu_core.plan.making.sparse import in_memory
 from tmmu_core.plan.model import Plan
 from tmmu_core.runtime.shadow_memory import CHECK, FILL, FINE, NOTHING, Tape, cut, run
 from tmmu_core.runtime.shadow_rules import check
@@ -106,6 +107,7 @@ def shadow_replay(subject: Plan | Solved, timeline: Timeline | None = None) -> S
         plan = subject
     else:
         plan, timeline = subject.plan, timeline or subject.liveness.timeline
+    plan = in_memory(plan)
     scene = scene_of(plan, timeline)
     faults = list(check(scene))
     replay = _Replay(scene)

@@ -42,8 +42,11 @@ const DEFAULTS = {
   link: "",
   window: null,
   reach: 0,
+  zoom: null,
   report_window: false,
 };
+
+const toThousandths = (edge) => Math.round(edge * 1000) / 1000;
 
 /** Every chart of the page. */
 export const charts = new Set();
@@ -108,7 +111,7 @@ export class Chart {
 
   setPack(pack) {
     if (this.pack === pack) return;
-    const keep = this.pack && this.plan && pack.plans[this.state.plan_index]?.steps === this.plan.steps;
+    const first = !this.pack, keep = pack.plans[this.state.plan_index]?.steps === this.plan?.steps;
     this.pack = pack;
     this.plan = pack.plans[this.state.plan_index] ?? pack.plans[0];
     this.other = this.plan.twin ? pack.plans[this.candidate ? 1 : 0] : null;
@@ -118,7 +121,9 @@ export class Chart {
     else this.win.v0 = this.win.v1 = NaN; // the same steps, but other slots and bytes
     this.root.classList.remove("waiting");
     this.fillMenus();
-    this.apply({ ...this.state });
+    // Another plan is seen whole in v; the first is seen as the page says.
+    const { zoom, ...rest } = this.state;
+    this.apply(first ? { ...rest, zoom } : rest);
     this.root.dataset.ready = pack.token;
   }
 
@@ -141,6 +146,7 @@ export class Chart {
     if ("compared" in fresh) this.compared = this.rowOf(state.compared);
     if ("step" in fresh) this.step = state.step ?? null;
     if ("window" in fresh && state.window && this.win) [this.win.t0, this.win.t1] = state.window;
+    if ("zoom" in fresh) this.wanted = { zoom: state.zoom }; // taken up when it is known how much there is to see
     this.showState();
     this.soon("layout");
   }
@@ -225,7 +231,23 @@ export class Chart {
     this.full = { t0: 0, t1: Math.max(1, plan.steps), v0: 0, v1: this.scene.top };
     this.win ??= { ...this.full };
     if (Number.isNaN(this.win.v0)) Object.assign(this.win, { v0: this.full.v0, v1: this.full.v1 });
+    if (this.wanted) {
+      const [t0, t1, v0, v1] = this.wanted.zoom ?? Object.values(this.full);
+      Object.assign(this.win, { t0, t1, v0, v1 });
+      this.wanted = null;
+    }
     this.clamp();
+    this.tellZoom();
+  }
+
+  /** The part that is looked at, null for all of it: told once it rests, where it is another than the page knows. */
+  tellZoom() {
+    const { win: w, full: f } = this;
+    const part = (low, high) => (w[high] - w[low]) / (f[high] - f[low]) < 0.999;
+    const zoom = part("t0", "t1") || part("v0", "v1") ? [w.t0, w.t1, w.v0, w.v1].map(toThousandths) : null;
+    if (JSON.stringify(zoom) === JSON.stringify(this.state.zoom)) return;
+    this.state.zoom = this.asked.zoom = zoom;
+    this.tellSoon("zoom", zoom, 400);
   }
 
   /** Where steps and v lie now. */
@@ -370,6 +392,7 @@ export class Chart {
     this.clamp();
     this.soon("base");
     this.parts.tip.hidden = true;
+    this.tellZoom();
     if (quiet) return;
     const { t0, t1 } = this.win;
     this.share({ window: [t0, t1] });

@@ -1,8 +1,8 @@
 // Any number of boxes onto a pixel buffer in O(boxes + pixels), by exact area.
 //
 // Each box adds ±coverage at its four corners (split over two pixels where an edge falls inside one); a running sum
-// over rows and columns then gives every pixel the share of it that is covered and the mean colour there. So where boxes
-// are thinner than a pixel the picture shades by occupancy, and no box hides another by being drawn later.
+// over rows and columns then gives every pixel the share of it that is covered and the mean colour there. So where
+// boxes are thinner than a pixel the picture shades by occupancy, and no box hides another by being drawn later.
 
 export class Raster {
   resize(width, height) {
@@ -63,7 +63,8 @@ export class Raster {
           continue;
         }
         const alpha = cover >= 1 ? 255 : (32 + 223 * cover) | 0;
-        const red = (above[k] / cover) & 255, green = (above[k + 1] / cover) & 255, blue = (above[k + 2] / cover) & 255;
+        const red = (above[k] / cover) & 255, green = (above[k + 1] / cover) & 255;
+        const blue = (above[k + 2] / cover) & 255;
         pixels[out++] = (alpha << 24) | (blue << 16) | (green << 8) | red;
       }
     }

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tmmu_core.plan.model import I64, U64, Places
-from tmmu_core.planners import PLANNERS
+from tmmu_core.planners import PLANNERS, MemoryPlannerEntry
 
 
 class Placed(NamedTuple):
@@ -39,8 +39,10 @@ def derived(planner: str, notes: Mapping[str, Any], rows: Addresses) -> Placed:
     if isinstance(told, dict) and told.get("kind") == "blake3_sparse":
         return Placed("sparse", False, "its addresses are hashed")
     if planner in PLANNERS:
-        entry = PLANNERS[planner]
-        return Placed("slots" if entry.has_slots else "bytes", entry.across, f"{planner} does so")
+        entry, why = PLANNERS[planner], f"{planner} does so"
+        if isinstance(entry, MemoryPlannerEntry):
+            return Placed("bytes", True, why)
+        return Placed("slots" if entry.has_slots else "bytes", False, why)
     if _numbered_by_offset(rows):
         return Placed(
             "bytes", False, "its storages are numbered by offset, birth and id, none with another in one slot"

@@ -27,7 +27,7 @@ from tmmu_core.plan.making.request import PlanRequest
 from tmmu_core.plan.making.rows import as_used, plan_columns
 from tmmu_core.plan.making.summary import check_budget, check_capacity, summarise
 from tmmu_core.plan.model import Plan
-from tmmu_core.planners import PLANNERS, PlannerEntry, planner_named
+from tmmu_core.planners import PLANNERS, ArenaPlannerEntry, MemoryPlannerEntry, planner_named
 from tmmu_core.planners.problem import Packing, Problem, Progress
 
 
@@ -140,8 +140,8 @@ def _planned(graph: Graph, asked: PlanRequest, ir_hash: bytes | None, progress: 
         ir_name=graph.name,
         mode=asked.mode,
         preset=asked.preset,
-        places="slots" if planner.has_slots else "bytes",
-        own_arenas=planner.across,
+        places="bytes" if isinstance(planner, MemoryPlannerEntry) or not planner.has_slots else "slots",
+        own_arenas=isinstance(planner, MemoryPlannerEntry),
         replay_token=asked.replay_token,
         rank=asked.rank,
         world_size=asked.world_size or 1,
@@ -158,12 +158,12 @@ def _planned(graph: Graph, asked: PlanRequest, ir_hash: bytes | None, progress: 
 def _packed(
     timeline: Timeline,
     config: ArenaConfig,
-    planner: PlannerEntry,
+    planner: ArenaPlannerEntry | MemoryPlannerEntry,
     options: Mapping[str, Any],
     progress: Progress | None,
 ) -> tuple[Liveness, ArenaConfig, list[Problem], list[Packing]]:
     """The planner's answer, arena by arena; one that spreads over memories names arenas of its own."""
-    if planner.across:
+    if isinstance(planner, MemoryPlannerEntry):
         spread = spread_over_memories(timeline, options, config)
         return spread.liveness, spread.config, spread.problems, spread.packings
     liveness = analyse(timeline, config)

@@ -15,7 +15,7 @@ from tmmu_core.plan.making.assemble import assemble
 from tmmu_core.plan.making.rows import PlanColumns, numbered_by_offset, storage_numbers
 from tmmu_core.plan.making.summary import check_capacity, summarise
 from tmmu_core.plan.model import Plan
-from tmmu_core.planners import planner_named
+from tmmu_core.planners import MemoryPlannerEntry, planner_named
 from tmmu_core.planners.problem import GIVEN, Packing, Problem, Progress
 from tmmu_core.planners.slots import slot_sizes
 
@@ -38,7 +38,7 @@ def plan_problem(
     started = time.perf_counter_ns()
     if packing is None:
         entry = planner_named(planner)
-        if entry.across:
+        if isinstance(entry, MemoryPlannerEntry):
             raise InvalidIrShapes(
                 f"planner {planner!r} spreads a graph's tensors over memories; a plain instance has one arena.",
                 reason="planner_needs_graph",

@@ -16,9 +16,9 @@ from dataclasses import replace
 import numpy as np
 from blake3 import blake3
 
-from tmmu_core.errors import U64_MAX, AddressCollision
+from tmmu_core.errors import U64_MAX, AddressCollision, AllocationOverflow
 from tmmu_core.plan.canonical import plan_digests
-from tmmu_core.plan.metrics import PlanStorages, slot_numbers, storages_of
+from tmmu_core.plan.metrics import PlanStorages, align_up, slot_numbers, storages_of
 from tmmu_core.plan.model import I64, U64, Plan
 
 ADDRESSING = "blake3_sparse"
@@ -58,6 +58,44 @@ def with_sparse_addresses(plan: Plan, *, bits: int = 64) -> Plan:
     )
     whole, layout = plan_digests(moved)
     return replace(moved, tmmu_plan_hash=whole, layout_hash=layout)
+
+
+def in_memory(plan: Plan) -> Plan:
+    """Where the bytes of a plan lie when it is applied: a plan of hashed addresses has its slots end to end there.
+
+    The draft's addresses name places in one sparse space, which the driver maps to memory; so does this, to aligned
+    prefix sums over the slots (seed ``MapToVirtualAddresses_v1``). Every other plan is given back as it is. The value
+    is for memory alone: its hashes stay those of the plan. Raises ``AllocationOverflow`` past 2^64 − 1.
+    """
+    if plan.places != "sparse" or not len(plan):
+        return plan
+    s = storages_of(plan)
+    number, count = slot_numbers(s.arena, s.slot)
+    one = np.zeros(count, np.int64)
+    one[number] = np.arange(len(s))
+    floor = np.array([arena.alignment_bytes for arena in plan.arenas], np.uint64)
+    grid = np.maximum(s.slot_alignment[one], floor[s.arena[one]])
+    start, end, before = np.zeros(count, np.uint64), 0, -1
+    ends = {}
+    for k, (arena, step, size) in enumerate(
+        zip(s.arena[one].tolist(), grid.tolist(), s.backing[one].tolist(), strict=True)
+    ):
+        begin = align_up(end if arena == before else 0, step)
+        end, before = begin + size, arena
+        ends[arena] = end
+        if end > U64_MAX:
+            raise AllocationOverflow(
+                f"the slots of arena {plan.arenas[arena].name!r} end to end are past 2^64 − 1.",
+                arena=plan.arenas[arena].name,
+                offset=begin,
+                size=size,
+            )
+        start[k] = begin
+    arenas = tuple(
+        [replace(arena, extent_bytes=ends.get(k, arena.extent_bytes)) for k, arena in enumerate(plan.arenas)]
+    )
+    offset = start[number][plan.storage] + (plan.offset - s.offset[plan.storage])
+    return replace(plan, places="slots", offset=offset, arenas=arenas)
 
 
 def _refuse_collisions(plan: Plan, s: PlanStorages, one: I64, addresses: U64) -> None:

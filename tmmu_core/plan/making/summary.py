@@ -13,7 +13,7 @@ from tmmu_core.liveness.model import I64
 from tmmu_core.plan import metrics
 from tmmu_core.plan.making.certificate import certify
 from tmmu_core.plan.model import ArenaSummary
-from tmmu_core.planners import planner_named
+from tmmu_core.planners import ARENA_PLANNERS
 from tmmu_core.planners.problem import Packing, Problem
 
 TRIED = "portfolio"
@@ -84,7 +84,7 @@ def _who_fits(problem: Problem, bound: int, capacity: int) -> str:
     if bound > capacity:
         return "no"
     if len(problem) <= TRIED_UP_TO:
-        packing = planner_named(TRIED).pack(problem, {}, None)
+        packing = ARENA_PLANNERS[TRIED].pack(problem, {}, None)
         extent = int((packing.offset + np.maximum(problem.size, np.uint64(1))).max(initial=0))
         if extent <= capacity:
             return TRIED

@@ -1,0 +1,55 @@
+// The address bar follows the choice; two things that the page's own router leaves undone are done here.
+//
+// A page is entered with a bare address first and with its query a moment later. Those are one step: the second write
+// replaces the first, or Back would lead to an address that says nothing. And a zoom is no step of its own.
+
+const QUIET = "zoom";
+const NAVIGATION = '[data-testid="stTopNavLink"], [data-testid="stSidebarNavLink"], [data-testid="stTopNavDropdownLink"]';
+
+/** The query without what is no step of its own. */
+function withoutQuiet(search) {
+  const query = new URLSearchParams(search);
+  query.delete(QUIET);
+  return query.toString();
+}
+
+/** Whether writing `url` over the present address is no step of a person. */
+function sameStep(url) {
+  const now = window.location, next = new URL(url, now.href);
+  if (next.pathname !== now.pathname) return false;
+  return !now.search || withoutQuiet(now.search) === withoutQuiet(next.search);
+}
+
+function follow() {
+  for (const link of document.querySelectorAll(NAVIGATION)) {
+    const [path] = (link.getAttribute("href") ?? "").split("?");
+    const wanted = `${path}${window.location.search}`;
+    if (link.getAttribute("href") !== wanted) link.setAttribute("href", wanted);
+  }
+}
+
+function begin() {
+  if (window.history.tmmuSteps) return;
+  window.history.tmmuSteps = true;
+  const push = window.history.pushState.bind(window.history), replace = window.history.replaceState.bind(window.history);
+  let waiting = null;
+  const soon = () => {
+    waiting ??= requestAnimationFrame(() => {
+      waiting = null;
+      follow();
+    });
+  };
+  window.history.pushState = (state, title, url) => {
+    (url && sameStep(url) ? replace : push)(state, title, url);
+    soon();
+  };
+  window.history.replaceState = (state, title, url) => {
+    replace(state, title, url);
+    soon();
+  };
+  window.addEventListener("popstate", soon);
+  new MutationObserver(soon).observe(document.body, { childList: true, subtree: true });
+  soon();
+}
+
+export default begin;

@@ -1,0 +1,72 @@
+"""The address bar: Back undoes the last step, Forward does it again, and a link opens the same screen elsewhere."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import Visit, pixel_of, rest
+
+pytestmark = pytest.mark.browser
+
+
+def selected(page: Page, tensor: str) -> None:
+    expect(page.locator(f'.tm-card[data-tensor="{tensor}"]' if tensor else ".tm-card")).not_to_have_count(0)
+    expect(page.locator(".tmmu-canvas").first).to_have_attribute("data-selected", tensor)
+    expect(page).to_have_url(re.compile(f"tensor={tensor}") if tensor else re.compile(r"^(?!.*tensor=)"))
+    rest(page)
+
+
+def test_back_undoes_the_last_step_and_forward_does_it_again(visit: Visit) -> None:
+    page = visit()
+    page.mouse.click(*pixel_of(page, "r15"))
+    selected(page, "r15")
+    page.mouse.click(*pixel_of(page, "r12"))
+    selected(page, "r12")
+    page.go_back()
+    selected(page, "r15")
+    page.go_back()
+    selected(page, "")
+    page.go_forward()
+    selected(page, "r15")
+    page.go_forward()
+    selected(page, "r12")
+
+
+def test_back_leads_to_the_page_before_with_what_was_chosen_there(visit: Visit) -> None:
+    page = visit(graph="sample:linear_chain")
+    rest(page)
+    page.get_by_role("link", name="Peak").click()
+    expect(page.locator(".tm-claim h1")).to_contain_text("at the peak")
+    expect(page).to_have_url(re.compile("/peak.*linear_chain"))
+    page.go_back()
+    expect(page).to_have_url(re.compile("/[?].*linear_chain"))
+    expect(page.locator(".tmmu-canvas[data-paintings]").first).to_be_visible()
+    expect(page.locator(".tm-claim h1")).to_contain_text("linear_chain")
+
+
+def test_the_first_screen_names_its_graph_and_links_of_the_navigation_carry_it(visit: Visit) -> None:
+    page = visit()
+    expect(page).to_have_url(re.compile("graph=sample(:|%3A)resnet50"))
+    expect(page.get_by_role("link", name="Peak")).to_have_attribute("href", re.compile("graph=sample"))
+
+
+def test_a_zoom_is_in_the_link_and_opens_again(visit: Visit) -> None:
+    page = visit()
+    x, y = pixel_of(page, "r15")
+    page.mouse.move(x, y)
+    page.mouse.wheel(0, -300)
+    expect(page).to_have_url(re.compile("zoom="))
+    rest(page)
+    window = page.locator(".tmmu-canvas").first.get_attribute("data-window") or ""
+    address = page.url
+    page.goto("about:blank")
+    page.goto(address)
+    again = page.locator(".tmmu-canvas[data-paintings]").first
+    expect(again).to_be_visible()
+    opened = [float(edge) for edge in (again.get_attribute("data-window") or "").split(",")]
+    assert opened == pytest.approx([float(edge) for edge in window.split(",")], abs=0.002)
+    page.mouse.dblclick(*pixel_of(page, "r15"))
+    expect(page).to_have_url(re.compile(r"^(?!.*zoom=)"))
