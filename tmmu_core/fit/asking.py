@@ -25,7 +25,7 @@ from tmmu_core.plan.making.problems import arena_problems
 from tmmu_core.plan.making.request import DEFAULT_PLANNER, PlanRequest
 from tmmu_core.plan.making.rows import as_used
 from tmmu_core.plan.model import Plan
-from tmmu_core.planners import planner_named
+from tmmu_core.planners import MemoryPlannerEntry, planner_named
 from tmmu_core.planners.problem import Progress
 
 
@@ -102,7 +102,7 @@ def ask(question: Question, progress: Progress | None = None) -> Solution:
 def extents_of(question: Question) -> dict[str, int]:
     """Arena → extent in bytes, this memory's arenas alone: planned for real, without the columns of a plan."""
     entry = planner_named(question.planner)
-    if entry.across:
+    if isinstance(entry, MemoryPlannerEntry):
         return extents(ask(question).plan)
     config = read_arenas(_unlimited(question.arenas))
     mode = default_mode(question.graph)
