@@ -1,0 +1,421 @@
+"""What is dropped and made again: the written graph means the same, and takes the bytes and FLOPs that were told."""
+
+from __future__ import annotations
+
+import random
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.golden import SAMPLES
+from tests.strategies import graphs
+from tmmu_core.errors import ContractError, InvalidIrShapes
+from tmmu_core.fit.applying import applied
+from tmmu_core.fit.asking import Question, ask
+from tmmu_core.fit.moves import Move
+from tmmu_core.fit.recompute import lower, recompute_to, single_moves
+from tmmu_core.fit.recompute.cut import boundary, cheapest, minimum_cut
+from tmmu_core.fit.recompute.model import RecomputeModel, recompute_model
+from tmmu_core.fit.recompute.moves import Bytes
+from tmmu_core.fit.recompute.search import Search
+from tmmu_core.fit.recompute.simulate import Choice, run
+from tmmu_core.fit.recompute.write import unwritten, with_drops, written
+from tmmu_core.graph.flops import graph_flops
+from tmmu_core.graph.importers import read_graph_file
+from tmmu_core.graph.index import index_graph
+from tmmu_core.graph.model import Graph, Node, Tensor, View
+from tmmu_core.judge.verifier import verify_plan
+from tmmu_core.liveness.order import default_order, dependencies, source_of
+from tmmu_core.liveness.views import view_roots
+from tmmu_core.runtime.shadow import shadow_replay
+
+LAW = settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=25)
+KIB = 1024
+
+
+def T(name: str, kib: int = 1, **more: Any) -> Tensor:  # a tensor of so many KiB
+    return Tensor(name, (kib * KIB // 4,), **more)
+
+
+def ordered(graph: Graph) -> Question:
+    """The graph with its default order written out."""
+    index = index_graph(graph)
+    everything = np.ones(len(index.node_ids), np.bool_)
+    edges = dependencies(index, source_of(index, view_roots(index)[0]), everything)
+    order = tuple(index.node_ids[k] for k in default_order(index, edges, everything))
+    return Question(msgspec.structs.replace(graph, execution_order=order))
+
+
+def step(*nodes: Node, tensors: list[Tensor], outputs: tuple[str, ...]) -> Question:
+    order = tuple(node.node_id for node in nodes)
+    graph = Graph(tensors=tuple(tensors), nodes=nodes, inputs=("x",), outputs=outputs, execution_order=order)
+    return Question(graph)
+
+
+def F(node_id: str, instr: str, reads: str, writes: str, **more: Any) -> Node:  # a forward node
+    return Node(node_id, instr, tuple(reads.split()), tuple(writes.split()), inplace="none", **more)
+
+
+def B(node_id: str, instr: str, reads: str, writes: str, **more: Any) -> Node:  # a backward node
+    return F(node_id, instr, reads, writes, phase="backward", **more)
+
+
+def chain_step() -> Question:
+    """x → a → b → c, and back: c's gradient needs b, b's needs a. a and b are as large as all others together."""
+    return step(
+        F("fa", "Relu", "x", "a"),
+        F("fb", "Relu", "a", "b"),
+        F("fc", "Relu", "b", "c"),
+        B("bc", "Mul", "b c", "gc"),
+        B("bb", "Mul", "a gc", "gb"),
+        B("ba", "Mul", "x gb", "gx"),
+        tensors=[T("x"), T("a", 4), T("b", 4), T("c"), *(T(name, role="gradient") for name in ("gc", "gb", "gx"))],
+        outputs=("gx",),
+    )
+
+
+def choice_with(question: Question, *drops: tuple[str, str]) -> tuple[RecomputeModel, Choice]:
+    model = recompute_model(question)
+    return model, with_drops(model, Choice.nothing(model), drops)
+
+
+def bases_are_read(graph: Graph) -> bool:
+    """Every view that a node writes looks into something that the node reads, or writes beside it."""
+    tensors = {tensor.id: tensor for tensor in graph.tensors}
+
+    def root(name: str) -> str:
+        view = tensors[name].view
+        return name if view is None else root(view.base_tensor_uid)
+
+    return all(
+        root(name) in {root(other) for other in (*node.inputs, *node.outputs)}
+        for node in graph.nodes
+        for name in node.outputs
+        if node.params.get("recomputes")
+    )
+
+
+def sound(before: Question, after: Graph) -> None:
+    """The same values are computed; the plan is verified and executed."""
+    assert bases_are_read(after)
+    ends = (
+        *before.graph.outputs,
+        *(name for node in before.graph.nodes for _, o in node.in_place_write for name in [node.outputs[o]]),
+    )
+    assert spelled(before.graph, ends) == spelled(after, ends)
+    solution = ask(Question(after))
+    assert verify_plan(solution.plan, after).ok
+    assert shadow_replay(solution).findings == ()
+
+
+def spelled(graph: Graph, names: tuple[str, ...]) -> list[str]:
+    """What these tensors hold, spelled by the nodes that made them; a further run is its original."""
+    nodes = {node.node_id: node for node in graph.nodes}
+    tensors = {tensor.id: tensor for tensor in graph.tensors}
+    maker = {name: (node, o) for node in graph.nodes for o, name in enumerate(node.outputs)}
+    states = {f"{node_id}@state" for node_id in nodes}
+    known: dict[str, int] = {}
+    table: dict[Any, int] = {}
+    pending = list(names)
+    while pending:
+        name = pending[-1]
+        if name in known:
+            pending.pop()
+            continue
+        if name in maker:
+            node, o = maker[name]
+            of = node.params.get("recomputes", node.node_id)
+            apart = {i for i, _ in nodes[of].in_place_write}
+            reads = [x for i, x in enumerate(node.inputs) if i not in apart and x not in states]
+            head: Any = ("node", of, o)
+        else:
+            view = tensors[name].view
+            reads = [] if view is None else [view.base_tensor_uid]
+            head = ("given", name) if view is None else ("view", view.byte_offset, view.byte_length)
+        waiting = [x for x in reads if x not in known]
+        if waiting:
+            pending.extend(waiting)
+            continue
+        term = (head, tuple(known[x] for x in reads))
+        known[name] = table.setdefault(term, len(table))
+        pending.pop()
+    by_number = {number: term for term, number in table.items()}
+
+    words: dict[int, str] = {}
+    for number in range(len(by_number)):
+        head, reads = by_number[number]
+        words[number] = sha256(repr((head, [words[x] for x in reads])).encode()).hexdigest()
+    return [words[known[name]] for name in names]
+
+
+# -- by eye ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_dropped_tensor_is_made_again_just_before_its_first_reader() -> None:
+    question = chain_step()
+    model, choice = choice_with(question, ("a", "fb"))
+    graph = written(model, choice)
+    assert graph.execution_order == ("fa", "fb", "fc", "bc", "fa@remat", "bb", "ba")
+    assert next(node for node in graph.nodes if node.node_id == "bb").inputs == ("a@remat", "gc")
+    again = next(node for node in graph.nodes if node.node_id == "fa@remat")
+    assert (again.outputs, again.phase, again.params) == (("a@remat",), "backward", {"recomputes": "fa"})
+    sound(question, graph)
+
+
+def test_what_a_dropped_tensor_is_made_of_is_made_first() -> None:
+    question = chain_step()
+    model, choice = choice_with(question, ("a", "fb"), ("b", "fc"))
+    graph = written(model, choice)
+    assert graph.execution_order == ("fa", "fb", "fc", "fa@remat", "fb@remat", "bc", "bb", "ba")
+    assert run(model, choice).flops == 2 * KIB
+    sound(question, graph)
+
+
+def test_later_it_is_made_a_third_time_where_it_is_dropped_again() -> None:
+    question = chain_step()
+    model, choice = choice_with(question, ("a", "fb"), ("b", "fc"), ("a", "fb@remat"))
+    graph = written(model, choice)
+    assert graph.execution_order == ("fa", "fb", "fc", "fa@remat", "fb@remat", "bc", "fa@remat.2", "bb", "ba")
+    sound(question, graph)
+    # a and b are together only while b is made again, beside x and c; behind it a is dropped once more.
+    activations = run(model, choice).live[0] // KIB
+    assert activations.tolist() == [1, 5, 9, 6, 6, 10, 6, 5, 5, 1]
+
+
+def test_a_view_is_made_again_behind_its_base_and_a_later_view_looks_into_the_copy() -> None:
+    question = step(
+        F("fa", "Relu", "x", "a"),
+        F("fv", "view", "a", "v"),
+        F("fb", "Relu", "v", "b"),
+        B("bt", "t", "a", "late"),
+        B("bb", "Mul", "v late", "gb"),
+        B("bx", "Mul", "x gb b", "gx"),
+        tensors=[
+            *(T(name) for name in "xab"),
+            T("v", view=View("a")),
+            T("late", view=View("v")),
+            *(T(name, role="gradient") for name in ("gb", "gx")),
+        ],
+        outputs=("gx",),
+    )
+    model, choice = choice_with(question, ("a", "fb"))
+    graph = written(model, choice)
+    tensors = {tensor.id: tensor for tensor in graph.tensors}
+    assert graph.execution_order == ("fa", "fv", "fb", "fa@remat", "fv@remat", "bt", "bb", "bx")
+    assert tensors["v@remat"].view == View("a@remat")
+    assert tensors["late"].view == View("v@remat")
+    assert verify_plan(ask(Question(graph)).plan, graph).ok
+
+
+def test_random_numbers_are_drawn_again_from_the_saved_state() -> None:
+    question = step(
+        F("drop", "native_dropout", "x", "y m"),
+        F("f", "Relu", "y", "z"),
+        B("b", "Mul", "y m z", "g"),
+        tensors=[T("x"), T("y", 8), T("m", 8), T("z"), T("g", role="gradient")],
+        outputs=("g",),
+    )
+    model, choice = choice_with(question, ("y", "f"), ("m", "drop"))
+    graph = written(model, choice)
+    nodes = {node.node_id: node for node in graph.nodes}
+    assert nodes["drop"].outputs == ("y", "m", "drop@state")
+    assert nodes["drop@remat"].inputs == ("x", "drop@state")
+    assert nodes["b"].inputs == ("y@remat", "m@remat", "z")
+    sound(question, graph)
+
+
+def test_what_speaks_to_other_ranks_never_runs_again() -> None:
+    question = step(
+        F("f", "all_reduce", "x", "a"),
+        B("b", "Mul", "a x", "g"),
+        tensors=[T("x"), T("a"), T("g", role="gradient")],
+        outputs=("g",),
+    )
+    assert not recompute_model(question).droppable.any()
+
+
+def test_a_batch_norm_runs_again_without_writing_its_statistics_again() -> None:
+    question = step(
+        F("bn", "_native_batch_norm_legit_functional", "x mean", "y mean2", in_place_write=((1, 1),)),
+        F("f", "Relu", "y", "z"),
+        B("b", "Mul", "y z", "g"),
+        tensors=[*map(T, "xyz"), T("mean", role="buffer"), T("mean2", role="buffer"), T("g", role="gradient")],
+        outputs=("g",),
+    )
+    model, choice = choice_with(question, ("y", "f"))
+    graph = written(model, choice)
+    again = next(node for node in graph.nodes if node.node_id == "bn@remat")
+    assert (again.inputs, again.in_place_write) == (("x", "mean2"), ())
+    assert next(tensor for tensor in graph.tensors if tensor.id == "mean2@remat").role == "activation"
+    sound(question, graph)
+
+
+def test_nothing_is_made_again_from_what_was_written_over() -> None:
+    question = step(
+        F("f", "Mul", "x w", "a"),
+        F("g", "Relu", "a", "b"),
+        F("o", "sgd", "w b", "w2", phase="optimizer", in_place_write=((0, 0),)),
+        B("b", "Mul", "a b", "g"),
+        tensors=[*map(T, "xab"), T("w", role="parameter"), T("w2", role="parameter"), T("g", role="gradient")],
+        outputs=("g",),
+    )
+    model, choice = choice_with(question, ("a", "g"))
+    assert not run(model, choice).valid
+    with pytest.raises(InvalidIrShapes, match="overwritten"):
+        written(model, choice)
+
+
+@pytest.mark.parametrize(
+    ("drop", "words"),
+    [(("q", "fb"), "no tensor 'q'"), (("a", "q"), "no node 'q'"), (("a", "bc"), "neither"), (("x", "fa"), "cannot")],
+)
+def test_a_move_that_names_what_is_not_there_is_refused(drop: tuple[str, str], words: str) -> None:
+    move = Move("recompute", "", details={"drops": [list(drop)]})
+    with pytest.raises(InvalidIrShapes, match=words):
+        applied(chain_step(), [move])
+
+
+def test_moves_are_made_one_after_the_other_in_any_order() -> None:
+    question = chain_step()
+    moves = [Move("recompute", "", details={"drops": [drop]}) for drop in (["a", "fb"], ["b", "fc"])]
+    one, other = applied(question, moves).graph, applied(question, reversed(moves)).graph
+    assert one == other
+
+
+def test_the_fullest_step_is_lowered_by_single_moves_most_bytes_first() -> None:
+    question = chain_step()
+    moves = list(single_moves(question, None))
+    assert [move.tensors for move in moves] == [("a",)]  # b is read by the very step that is fullest
+    assert moves[0].bytes == KIB  # a and b are together where b is made: 9 of the 10 KiB stay
+    assert moves[0].cost.extra_flops == KIB
+
+
+# -- laws --------------------------------------------------------------------------------------------------------------
+
+
+def dropped(graph: Graph, seed: int) -> tuple[Question, RecomputeModel, Choice] | None:
+    """The graph, if it plans, and random gaps in which storages are dropped."""
+    try:
+        question = ordered(graph)
+        ask(question)
+        model = recompute_model(question)
+    except ContractError:
+        return None
+    dice = random.Random(seed)
+    share = dice.choice([0.2, 0.5, 1.0])
+    choice = Choice.nothing(model)
+    for e, s in enumerate(model.in_idx.tolist()):
+        choice.used[e] = model.droppable[s] and dice.random() < share
+        choice.again[e] = model.droppable[s] and dice.random() < share / 3
+    for o, s in enumerate(model.out_idx.tolist()):
+        choice.born[o] = model.droppable[s] and dice.random() < share / 2
+    return question, model, choice
+
+
+SEEDS = st.integers(0, 2**32)
+
+
+@LAW
+@given(graphs(max_nodes=9), SEEDS)
+def test_any_choice_means_the_same_and_is_as_large_as_was_told(graph: Graph, seed: int) -> None:
+    case = dropped(graph, seed)
+    if case is None:
+        return
+    question, model, choice = case
+    found = run(model, choice)
+    if not found.valid:
+        return
+    after = written(model, choice)
+    sound(question, after)
+    told = dict(zip(model.liveness.arenas, found.peaks.tolist(), strict=True))
+    for arena in ask(Question(after)).plan.arenas:
+        # A size counts on the arena's grid, and a larger output not on its input's place.
+        assert arena.peak_live_bytes <= told[arena.name], (arena.name, arena.peak_live_bytes, told[arena.name])
+    assert graph_flops(index_graph(after)).total - model.flops.total == found.flops
+
+
+@LAW
+@given(graphs(max_nodes=9), SEEDS)
+def test_what_was_written_is_read_back(graph: Graph, seed: int) -> None:
+    case = dropped(graph, seed)
+    if case is None:
+        return
+    question, model, choice = case
+    choice.again[:] = False
+    if not run(model, choice).valid:
+        return
+    after = written(model, choice)
+    back, found = unwritten(Question(after))
+    assert [node.node_id for node in back.timeline.graph.nodes] == [node.node_id for node in question.graph.nodes]
+    again = written(back, found)
+    assert again.execution_order == after.execution_order
+    assert again.nodes == after.nodes
+
+
+@LAW
+@given(st.integers(2, 9), st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8), st.integers(0, 9)), max_size=30))
+def test_the_cut_is_as_small_as_networkx_says(vertices: int, listed: list[tuple[int, int, int]]) -> None:
+    edges = [(a, b, c) for a, b, c in listed if a < vertices and b < vertices and a != b]
+    side = minimum_cut(vertices, *(np.array([edge[i] for edge in edges], np.int64) for i in range(3)))
+    assert side[0]
+    assert not side[1]
+    peer = nx.DiGraph()
+    peer.add_nodes_from(range(vertices))
+    for a, b, c in edges:
+        peer.add_edge(a, b, capacity=c + (peer[a][b]["capacity"] if peer.has_edge(a, b) else 0))
+    assert sum(c for a, b, c in edges if side[a] and not side[b]) == nx.minimum_cut_value(peer, 0, 1)
+
+
+def test_the_cut_holds_what_is_dear_and_makes_again_what_is_cheap() -> None:
+    question = chain_step()
+    model = recompute_model(question)
+    at = boundary(model, 2)
+    free = cheapest(model, at, model.size * 0)
+    dear = cheapest(model, at, model.size * 1000)
+    names = [model.node_id(k) for k in range(len(model.node_at))]
+    assert [names[k] for k in np.flatnonzero(free)] == []
+    assert [names[k] for k in np.flatnonzero(dear)] == ["fa", "fb", "fc"]
+
+
+# -- real steps --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def gpt2() -> Question:
+    return Question(read_graph_file(SAMPLES / "gpt2_small_train_b1_s1024.tmmu.cbor.gz"))
+
+
+def test_half_of_gpt2s_activations_cost_a_thousandth_more(gpt2: Question) -> None:
+    before = ask(gpt2).plan
+    activations = before.arena_of["activations"].peak_live_bytes
+    rest = sum(arena.peak_live_bytes for arena in before.arenas) - activations
+    moves = recompute_to(gpt2, rest + activations // 2)
+    assert moves is not None
+    after = applied(gpt2, moves)
+    solution = ask(after)
+    peaks = run(*unwritten(after)).peaks
+    told = [arena.peak_live_bytes - peak for arena, peak in zip(solution.plan.arenas, peaks.tolist(), strict=True)]
+    assert max(map(abs, told)) < 100_000  # views' steps, generators' states and the last bytes of the grid
+    assert solution.plan.arena_of["activations"].peak_live_bytes <= activations // 2
+    assert verify_plan(solution.plan, after.graph).ok
+    assert shadow_replay(solution).findings == ()
+    extra = sum(move.cost.extra_flops for move in moves)
+    assert extra == graph_flops(index_graph(after.graph)).total - graph_flops(index_graph(gpt2.graph)).total
+    assert extra * 1000 < graph_flops(index_graph(gpt2.graph)).total
+    assert sum(move.bytes for move in moves) >= activations // 2
+
+
+def test_the_way_down_is_cheapest_first_and_each_list_is_lower(gpt2: Question) -> None:
+    search = Search(recompute_model(gpt2), Bytes(0).over)
+    lists = list(lower(gpt2, None, Bytes(0)))
+    costs = [sum(move.cost.extra_flops for move in moves) for moves in lists]
+    gains = [sum(move.bytes for move in moves) for moves in lists]
+    assert costs == sorted(costs)
+    assert gains == sorted(set(gains))
+    assert gains[-1] > search.nothing.run.total // 3

@@ -1,0 +1,189 @@
+"""Recomputation as moves: single ones for what-if, lists of them for a capacity, and what a move does to a question."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+
+from tmmu_core.fit.asking import Question
+from tmmu_core.fit.moves import Cost, Move
+from tmmu_core.fit.recompute.cut import boundary
+from tmmu_core.fit.recompute.model import RecomputeModel, connected_parts
+from tmmu_core.fit.recompute.search import Search, choice_of, fullest_arena, peak_position
+from tmmu_core.fit.recompute.simulate import Choice, Run, run
+from tmmu_core.fit.recompute.write import drops_of, unwritten, with_drops, written
+from tmmu_core.planners.problem import Progress
+
+WHY = "the same operators run again on the same operands: every value read is the one that was read before"
+SINGLES = 200
+"""So many single moves are offered at most."""
+TIGHTER = (1000, 990, 980, 960, 930, 900)
+"""Thousandths of what there is, tried one after the other where a planner needs more than what is alive."""
+
+
+class Goal(Protocol):
+    """What there is: ``fit.capacity.Capacity`` is one."""
+
+    def over(self, bytes_of: Mapping[str, int]) -> int:
+        """By how many bytes arenas of these sizes are over it; 0 where they fit."""
+        ...
+
+
+@dataclass(frozen=True)
+class Bytes:
+    """A goal over all arenas together."""
+
+    total: int
+
+    def over(self, bytes_of: Mapping[str, int]) -> int:
+        """Sum less total, not below 0."""
+        return max(0, sum(bytes_of.values()) - self.total)
+
+
+def apply_recompute(question: Question, move: Move) -> Question:
+    """``details``: ``{"drops": [[tensor, the node after which it is dropped], …]}``.
+
+    A node is one of the graph without its recomputing nodes; ``n0@remat`` stands for every further run of ``n0``.
+    Raises ``InvalidIrShapes`` (reason ``recompute``) for a tensor that cannot be made again, or that a node does not
+    touch.
+    """
+    model, choice = unwritten(question)
+    return replace(question, graph=written(model, with_drops(model, choice, move.details["drops"])))
+
+
+def recompute_to(question: Question, capacity: int, report: Progress | None = None) -> tuple[Move, ...] | None:
+    """The cheapest moves found after which the arenas' peaks together are within ``capacity`` bytes; ``None``: none."""
+    model, begun = unwritten(question)
+    search = Search(model, Bytes(capacity).over, _go_on(report, "recompute"))
+    point = search.settle(search.climb())
+    return None if point is None else moves_of(model, begun, point.choice)
+
+
+def lower(
+    question: Question, solution: object, goal: Goal, report: Progress | None = None
+) -> Iterator[tuple[Move, ...]]:
+    """Lists of moves: the cheapest that fits the goal by what is alive, then ever tighter ones, for planners that need
+    more than that. Where none fits, the way down to the lowest that is found, cheapest first.
+
+    ``solution`` is not needed: what is alive follows from the question. Each list is complete and lower than the one
+    before it.
+    """
+    model, begun = unwritten(question)
+    if not model.droppable.any():
+        return
+    least: Run | None = None
+    found = None
+    for share in TIGHTER:
+        search = Search(model, _scaled(goal, share), _go_on(report, "recompute"))
+        if not search.excess(search.nothing.run):
+            continue  # fits as it is
+        found = search.climb() if found is None else found
+        point = search.settle(found)
+        if point is None:
+            break
+        if least is None or point.run.total < least.total:
+            least = point.run
+            yield moves_of(model, begun, point.choice)
+    if least is None and found is not None:
+        total = run(model, begun).total
+        for _, point in sorted(found, key=lambda pair: pair[1].key):
+            if point.run.total < total:
+                total = point.run.total
+                yield moves_of(model, begun, point.choice)
+
+
+def single_moves(question: Question, solution: object) -> Iterator[Move]:
+    """Every storage that lies idle at the fullest step and whose being made again lowers it, most bytes first; before
+    them all of one operator together, where that brings more than one of them does.
+
+    ``bytes`` is what the live curve says; planning anew says it exactly.
+    """
+    model, begun = unwritten(question)
+    base = run(model, begun)
+    at = boundary(model, peak_position(base, fullest_arena(model, base)))
+    idle = at.before[model.droppable[at.before] & at.needed[at.before] & (at.gap_start[at.before] < at.position)]
+    makers = model.producer[idle]
+    instr = [model.timeline.graph.nodes[int(model.node_at[n])].instr for n in makers.tolist()]
+    groups: dict[str, list[int]] = {}
+    for n, name in zip(makers.tolist(), instr, strict=True):
+        groups.setdefault(name, []).append(n)
+    sets = [[n] for n in dict.fromkeys(makers.tolist())]
+    sets += [sorted(set(nodes)) for _, nodes in sorted(groups.items()) if len(set(nodes)) > 1]
+    weighed: list[tuple[tuple[int, int, int], list[int], Choice, Run]] = []
+    for number, nodes in enumerate(sets):
+        mask = np.zeros(len(model.node_at), np.bool_)
+        mask[nodes] = True
+        choice = _both(begun, choice_of(model, at, mask))
+        found = run(model, choice)
+        if found.valid and found.total < base.total:
+            weighed.append(((found.total - base.total, found.flops, number), nodes, choice, found))
+    for _, nodes, choice, found in sorted(weighed, key=lambda each: each[0])[:SINGLES]:
+        yield _move(model, begun, choice, nodes, (base, found))
+
+
+def moves_of(model: RecomputeModel, begun: Choice, choice: Choice) -> tuple[Move, ...]:
+    """From one choice to a larger one, a move for each connected part; costs and bytes on top of the moves before."""
+    new = _less(choice, begun)
+    edges = np.flatnonzero(new.used | new.again)
+    dropped = np.unique(np.concatenate([model.in_idx[edges], model.out_idx[np.flatnonzero(new.born)]]))
+    nodes = np.zeros(len(model.node_at), np.bool_)
+    nodes[model.producer[dropped]] = True
+    moves = []
+    now, before = begun, run(model, begun)
+    for part in connected_parts(model, nodes):
+        inside = np.isin(model.producer, part)
+        more = Choice(
+            now.used | (new.used & inside[model.in_idx]),
+            now.born | (new.born & inside[model.out_idx]),
+            now.again | (new.again & inside[model.in_idx]),
+        )
+        after = run(model, more)
+        moves.append(_move(model, now, more, part.tolist(), (before, after)))
+        now, before = more, after
+    return tuple(moves)
+
+
+def _move(model: RecomputeModel, now: Choice, more: Choice, nodes: list[int], runs: tuple[Run, Run]) -> Move:
+    before, after = runs
+    new = _less(more, now)
+    storages = dict.fromkeys(s for n in nodes for s in model.out_idx[model.out_ptr[n] : model.out_ptr[n + 1]].tolist())
+    tensors = tuple(model.name_of(s) for s in storages if model.droppable[s])
+    first = model.node_id(nodes[0])
+    many = f"{tensors[0]!r} and {len(tensors) - 1} more" if len(tensors) > 1 else repr(tensors[0])
+    return Move(
+        kind="recompute",
+        what=f"recompute {many} ({len(nodes)} node{'s'[: len(nodes) > 1]}, from {first!r} on)",
+        why=WHY,
+        tensors=tensors,
+        nodes=tuple(map(model.node_id, nodes)),
+        cost=Cost(max(0, after.flops - before.flops), 0, max(0, after.extra_steps - before.extra_steps)),
+        bytes=before.total - after.total,
+        details={"drops": [list(drop) for drop in drops_of(model, new)]},
+    )
+
+
+def _less(more: Choice, less: Choice) -> Choice:
+    return Choice(more.used & ~less.used, more.born & ~less.born, more.again & ~less.again)
+
+
+def _both(one: Choice, other: Choice) -> Choice:
+    return Choice(one.used | other.used, one.born | other.born, one.again | other.again)
+
+
+def _scaled(goal: Goal, share: int) -> Callable[[Mapping[str, int]], int]:
+    """The goal with ``share`` thousandths of its bytes: what is asked of it is that much larger."""
+    return lambda bytes_of: goal.over({name: size * 1000 // share for name, size in bytes_of.items()})
+
+
+def _go_on(report: Progress | None, what: str) -> Callable[[], bool]:
+    done = 0
+
+    def go_on() -> bool:
+        nonlocal done
+        done += 1
+        return report is None or done % 64 > 0 or report(what, done, 0)
+
+    return go_on

@@ -1,0 +1,262 @@
+"""What is alive at every step when some storages are dropped and made again: the written graph's live curve and cost,
+without writing it. Compiled, O(steps + operands).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from tmmu_core.fit.recompute.model import I64, RecomputeModel
+
+ROOM = 6
+"""How many times more steps and operands a run may have than the graph as given, before it is given up."""
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """Where storages are dropped. Columns of flags, one for each gap."""
+
+    used: NDArray[np.bool_]
+    """Shape (edges,): dropped after this use, a place in ``model.in_idx``."""
+    born: NDArray[np.bool_]
+    """Shape (births,): dropped as soon as it is made, a place in ``model.out_idx``."""
+    again: NDArray[np.bool_]
+    """Shape (edges,): dropped after this use by a node that is itself run again."""
+
+    @classmethod
+    def nothing(cls, model: RecomputeModel) -> Choice:
+        """Everything is kept."""
+        edges, births = len(model.in_idx), len(model.out_idx)
+        return cls(np.zeros(edges, np.bool_), np.zeros(births, np.bool_), np.zeros(edges, np.bool_))
+
+    def copy(self) -> Choice:
+        """Flags of its own."""
+        return Choice(self.used.copy(), self.born.copy(), self.again.copy())
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """What a choice leads to."""
+
+    valid: bool
+    """Whether all that is needed is there, or can be made."""
+    flops: int
+    """Extra ones."""
+    peaks: I64
+    """Shape (arenas,): most bytes alive together, persistent ones included."""
+    extra_steps: int
+    live: I64
+    """Shape (arenas, steps): bytes alive at each step as run (loading is step 0), persistent ones left out."""
+    at: I64
+    """Shape (steps,): the position in the given order at which each step runs, or for which it runs again."""
+    first: I64
+    """Shape (positions,): the step of each node of the given order."""
+
+    @property
+    def total(self) -> int:
+        """Sum of the arenas' peaks: what the sum of extents cannot be below."""
+        return int(self.peaks.sum())
+
+
+def run(model: RecomputeModel, choice: Choice) -> Run:
+    """The run of ``choice``."""
+    arenas = len(model.fixed)
+    valid, flops, steps, live, at, first = _run(
+        model.in_ptr,
+        model.in_idx,
+        model.out_ptr,
+        model.out_idx,
+        model.pair_ptr,
+        model.pair_idx,
+        model.producer,
+        model.made_of,
+        model.size,
+        model.arena,
+        model.kept_place,
+        model.late,
+        model.held,
+        model.at_start,
+        model.expires,
+        choice.used,
+        choice.born,
+        choice.again,
+        arenas,
+        model.timeline.has_inputs_step,
+    )
+    live = live[:, :steps]
+    peaks = (live.max(axis=1, initial=0) if steps else np.zeros(arenas, np.int64)) + model.fixed
+    extra = int(steps) - len(model.node_at) - int(model.timeline.has_inputs_step)
+    return Run(bool(valid), int(flops), peaks, extra, live, at[:steps], first)
+
+
+@njit(cache=True)
+def _run(  # type: ignore[no-untyped-def]  # numpy columns and two numbers
+    in_ptr,
+    in_idx,
+    out_ptr,
+    out_idx,
+    pair_ptr,
+    pair_idx,
+    producer,
+    made_of,
+    size,
+    arena,
+    kept_place,
+    late,
+    held,
+    at_start,
+    expires,
+    used,
+    born,
+    again,
+    arenas,
+    loading,
+):
+    positions, storages = len(in_ptr) - 1, len(size)
+    most_steps = ROOM * positions + 256
+    most_lives = storages + ROOM * len(out_idx) + 256
+    most_reads = ROOM * len(in_idx) + 256
+    life = np.full(storages, -1, np.int64)  # the life a storage is in
+    dropped = np.zeros(storages, np.bool_)
+    ever = np.zeros(storages, np.bool_)  # dropped somewhere: no longer marked saved, unless still read late
+    first_life = np.zeros(most_lives, np.bool_)
+    of = np.zeros(most_lives, np.int64)
+    birth = np.zeros(most_lives, np.int64)
+    last = np.zeros(most_lives, np.int64)
+    step_node = np.full(most_steps, -1, np.int64)
+    step_copy = np.zeros(most_steps, np.bool_)
+    at = np.zeros(most_steps, np.int64)
+    read_ptr = np.zeros(most_steps + 1, np.int64)
+    reads = np.zeros(most_reads, np.int64)
+    first = np.zeros(positions, np.int64)
+    stack = np.zeros(storages + 8, np.int64)
+    on_stack = np.zeros(storages, np.bool_)
+    pending = np.zeros(len(in_idx) + 8, np.int64)
+    lives = read_count = flops = 0
+    step = 0
+    nothing = np.zeros((arenas, 1), np.int64)
+    if loading:
+        for s in range(storages):
+            if at_start[s]:
+                life[s] = lives
+                of[lives] = s
+                first_life[lives] = True
+                lives += 1
+        step = 1
+        read_ptr[1] = 0
+
+    for k in range(positions):
+        waiting = 0
+        for e in range(in_ptr[k], in_ptr[k + 1]):
+            if not dropped[in_idx[e]]:
+                continue
+            depth = 1
+            stack[0] = in_idx[e]
+            on_stack[in_idx[e]] = True
+            while depth:
+                s = stack[depth - 1]
+                if not dropped[s]:
+                    depth -= 1
+                    on_stack[s] = False
+                    continue
+                n = producer[s]
+                ready = True
+                for f in range(in_ptr[n], in_ptr[n + 1]):
+                    z = in_idx[f]
+                    if dropped[z]:
+                        if on_stack[z]:
+                            return False, 0, 0, nothing, at, first
+                        stack[depth] = z
+                        on_stack[z] = True
+                        depth += 1
+                        ready = False
+                        break
+                if not ready:
+                    continue
+                if expires[n] < k:
+                    return False, 0, 0, nothing, at, first
+                if step + 2 >= most_steps or lives + 64 >= most_lives or read_count + 64 >= most_reads:
+                    return False, 0, 0, nothing, at, first
+                step_node[step] = n
+                step_copy[step] = True
+                at[step] = k
+                flops += made_of[n]
+                for f in range(in_ptr[n], in_ptr[n + 1]):
+                    z = in_idx[f]
+                    if life[z] < 0:
+                        return False, 0, 0, nothing, at, first
+                    last[life[z]] = step
+                    reads[read_count] = life[z]
+                    read_count += 1
+                    if again[f]:
+                        pending[waiting] = f
+                        waiting += 1
+                for o in range(out_ptr[n], out_ptr[n + 1]):
+                    y = out_idx[o]
+                    of[lives] = y
+                    birth[lives] = step
+                    last[lives] = step
+                    if dropped[y]:
+                        life[y] = lives
+                        dropped[y] = False
+                    lives += 1
+                step += 1
+                read_ptr[step] = read_count
+        if step + 2 >= most_steps or lives + 64 >= most_lives or read_count + 64 >= most_reads:
+            return False, 0, 0, nothing, at, first
+        step_node[step] = k
+        at[step] = k
+        first[k] = step
+        for e in range(in_ptr[k], in_ptr[k + 1]):
+            z = in_idx[e]
+            last[life[z]] = step
+            reads[read_count] = life[z]
+            read_count += 1
+        for o in range(out_ptr[k], out_ptr[k + 1]):
+            y = out_idx[o]
+            life[y] = lives
+            of[lives] = y
+            birth[lives] = step
+            last[lives] = step
+            first_life[lives] = True
+            dropped[y] = born[o]
+            ever[y] |= born[o]
+            lives += 1
+        for w in range(waiting):
+            dropped[in_idx[pending[w]]] = True
+            ever[in_idx[pending[w]]] = True
+        for e in range(in_ptr[k], in_ptr[k + 1]):
+            dropped[in_idx[e]] = used[e]
+            ever[in_idx[e]] |= used[e]
+        step += 1
+        read_ptr[step] = read_count
+
+    # Lives end one step after their last read, or at it where the output of that step takes the place over.
+    taken = np.zeros(lives, np.bool_)
+    for t in range(step):
+        n = step_node[t]
+        if n < 0:
+            continue
+        for p in range(pair_ptr[n], pair_ptr[n + 1]):
+            e = pair_idx[p]
+            x = reads[read_ptr[t] + e - in_ptr[n]]
+            s = of[x]
+            saved = kept_place[s] and first_life[x] and (not ever[s] or late[at[t]])
+            fits = size[s] >= size[out_idx[out_ptr[n]]]  # a larger output may find the bytes behind it taken
+            if last[x] == t and birth[x] < t and fits and not held[s] and not saved:
+                taken[x] = True
+                break
+    change = np.zeros((arenas, step + 1), np.int64)
+    for x in range(lives):
+        s = of[x]
+        end = step if (held[s] and first_life[x]) else last[x] + (0 if taken[x] else 1)
+        change[arena[s], birth[x]] += size[s]
+        change[arena[s], end] -= size[s]
+    for a in range(arenas):
+        for t in range(1, step):
+            change[a, t] += change[a, t - 1]
+    return True, flops, step, change, at, first

@@ -1,0 +1,426 @@
+"""Choices and graphs: what is dropped written out as nodes, and read back from them.
+
+Node ``n0`` run again is ``n0@remat`` and writes ``h@remat`` for its output ``h``; later readers read that one, so that
+every tensor keeps one range. A third run is ``n0@remat.2``. Views of what is made again are made again behind it, where
+they are read; a view node that runs later anyway looks into whatever copy is there. The node's parameter
+``recomputes`` names the original, and :func:`unwritten` takes all of it back.
+
+A node that draws random numbers, and is run again, has one output more, ``n0@state``: the state of its generator before
+it drew (Philox: a seed and an offset of 8 bytes each). The further runs read it, and draw the same numbers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+import msgspec
+import numpy as np
+
+from tmmu_core.errors import InvalidIrShapes
+from tmmu_core.fit.asking import Question
+from tmmu_core.fit.recompute.model import RecomputeModel, recompute_model
+from tmmu_core.fit.recompute.simulate import Choice
+from tmmu_core.graph.model import PERSISTENT_ROLES, Graph, Node, Tensor
+from tmmu_core.graph.operators import is_random
+
+MARK = "@remat"
+STATE = "@state"
+STATE_BYTES = 16
+OF = "recomputes"
+"""The parameter of a copy that names its original."""
+
+Drop = tuple[str, str]
+"""A tensor and the node after which its storage is dropped; ``n0@remat`` stands for every further run of ``n0``."""
+
+
+def numbered(count: int) -> str:
+    """What is appended to the names of the ``count``-th further run."""
+    return "" if not count else MARK if count == 1 else f"{MARK}.{count}"
+
+
+# -- drops as names ----------------------------------------------------------------------------------------------------
+
+
+def drops_of(model: RecomputeModel, choice: Choice) -> tuple[Drop, ...]:
+    """A choice in names, in the order of the graph."""
+    readers = np.repeat(np.arange(len(model.node_at)), np.diff(model.in_ptr))
+    makers = np.repeat(np.arange(len(model.node_at)), np.diff(model.out_ptr))
+    found = [(int(makers[o]), 0, int(model.out_idx[o]), "") for o in np.flatnonzero(choice.born).tolist()]
+    found += [(int(readers[e]), 1, int(model.in_idx[e]), "") for e in np.flatnonzero(choice.used).tolist()]
+    found += [(int(readers[e]), 2, int(model.in_idx[e]), MARK) for e in np.flatnonzero(choice.again).tolist()]
+    return tuple((model.name_of(s), model.node_id(k) + mark) for k, _, s, mark in sorted(found))
+
+
+def with_drops(model: RecomputeModel, choice: Choice, drops: Iterable[Sequence[str]]) -> Choice:
+    """``choice`` and ``drops`` together. Raises ``InvalidIrShapes`` (reason ``recompute``) for one that may not be."""
+    made = choice.copy()
+    index = model.timeline.index
+    position = {model.node_id(k): k for k in range(len(model.node_at))}
+    for tensor, after in drops:
+        i = index.tensor_of.get(tensor, -1)
+        s = int(model.liveness.storage_of[i]) if i >= 0 else -1
+        again = after not in position and after.endswith(MARK)
+        k = position.get(after.removesuffix(MARK) if again else after, -1)
+        if s < 0 or k < 0:
+            raise _refused(
+                f"there is no {f'tensor {tensor!r}' if s < 0 else f'node {after!r}'} to recompute", tensor, after
+            )
+        if not model.droppable[s]:
+            raise _refused(f"tensor {tensor!r} cannot be made again", tensor, after)
+        edges = [e for e in range(model.in_ptr[k], model.in_ptr[k + 1]) if model.in_idx[e] == s]
+        births = [o for o in range(model.out_ptr[k], model.out_ptr[k + 1]) if model.out_idx[o] == s]
+        if edges and again:
+            made.again[edges] = True
+        elif edges:
+            made.used[edges] = True
+        elif births and not again:
+            made.born[births] = True
+        else:
+            raise _refused(f"node {after!r} neither reads nor writes tensor {tensor!r}", tensor, after)
+    return made
+
+
+def _refused(words: str, tensor: str, node_id: str) -> InvalidIrShapes:
+    return InvalidIrShapes(
+        f"{words}.",
+        reason="recompute",
+        node_id=node_id,
+        tensor=tensor,
+        hint="Name a tensor that one node makes without random numbers, and a node that reads it.",
+    )
+
+
+# -- choice → graph ----------------------------------------------------------------------------------------------------
+
+
+def written(model: RecomputeModel, choice: Choice) -> Graph:
+    """The graph with every further run as a node, in its place in ``execution_order``.
+
+    Raises ``InvalidIrShapes`` (reason ``recompute``) where something needed can no longer be made.
+    """
+    return _Writer(model, choice).graph()
+
+
+@dataclass
+class _Writer:
+    """Walks the given order and keeps which copy of everything is current."""
+
+    model: RecomputeModel
+    choice: Choice
+    order: list[str] = field(default_factory=list)
+    copies: list[Node] = field(default_factory=list)
+    new_tensors: list[Tensor] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        model = self.model
+        self.index = model.timeline.index
+        self.nodes = list(self.index.graph.nodes)
+        self.tensors = list(self.index.graph.tensors)
+        self.storage = model.liveness.storage_of.tolist()
+        self.producer_of = model.producer.tolist()
+        self.current = [0] * len(model.size)
+        """Storage → the run of its producer whose copy is read now."""
+        self.dropped = [False] * len(model.size)
+        self.ever = [False] * len(model.size)
+        self.runs: Counter[int] = Counter()
+        """Node → further runs so far."""
+        self.name: dict[tuple[int, int], str] = {}
+        """(view, copy of its storage) → the view's name in that copy."""
+        self.renewed: dict[int, int] = {}
+        """Tensor → the tensor that was written over it."""
+        self.read_late: set[int] = set()
+        """Originals that a node behind the forward pass reads."""
+        self.has_view = self.index.base >= 0
+        self.position = {int(n): k for k, n in enumerate(model.node_at)}
+
+    def graph(self) -> Graph:
+        model = self.model
+        for k, node_number in enumerate(model.node_at.tolist()):
+            waiting: list[int] = []
+            for e in range(model.in_ptr[k], model.in_ptr[k + 1]):
+                if self.dropped[model.in_idx[e]]:
+                    self._make(int(model.in_idx[e]), k, waiting)
+            self._run(node_number, k)
+            for o in range(model.out_ptr[k], model.out_ptr[k + 1]):
+                self._drop(int(model.out_idx[o]), bool(self.choice.born[o]))
+            for e in waiting:
+                self._drop(int(model.in_idx[e]), True)
+            for e in range(model.in_ptr[k], model.in_ptr[k + 1]):
+                self._drop(int(model.in_idx[e]), bool(self.choice.used[e]))
+        base = self.index.graph
+        for i, tensor in enumerate(self.tensors):
+            s = self.storage[i]
+            if tensor.saved_for_backward and s >= 0 and self.ever[s] and i not in self.read_late:
+                self.tensors[i] = msgspec.structs.replace(tensor, saved_for_backward=False)
+        return msgspec.structs.replace(
+            base,
+            tensors=(*self.tensors, *self.new_tensors),
+            nodes=(*self.nodes, *self.copies),
+            execution_order=tuple(self.order),
+        )
+
+    def _drop(self, s: int, whether: bool) -> None:
+        self.dropped[s] = whether
+        self.ever[s] |= whether
+
+    def _run(self, n: int, k: int) -> None:
+        """The node as given, reading what is current."""
+        node = self.nodes[n]
+        inputs = self._inputs(n, k)
+        if inputs != node.inputs:
+            self.nodes[n] = msgspec.structs.replace(node, inputs=inputs)
+        for i in self.index.outputs_of(n).tolist():
+            if self.has_view[i] and self.storage[i] >= 0:
+                self._look(i, k)
+        if node.in_place_write:
+            reads, writes = self.index.inputs_of(n).tolist(), self.index.outputs_of(n).tolist()
+            self.renewed.update((reads[i], writes[o]) for i, o in node.in_place_write)
+        self.order.append(node.node_id)
+
+    def _look(self, view: int, k: int) -> None:
+        """A view that is written now looks into the current copy."""
+        s = self.storage[view]
+        copy = self.current[s]
+        self.name[view, copy] = self.tensors[view].id
+        base = self._name(int(self.index.base[view]), k)
+        told = self.tensors[view].view
+        assert told is not None
+        if told.base_tensor_uid != base:
+            self.tensors[view] = msgspec.structs.replace(
+                self.tensors[view], view=msgspec.structs.replace(told, base_tensor_uid=base)
+            )
+
+    def _inputs(self, n: int, k: int) -> tuple[str, ...]:
+        late = self.index.graph.nodes[int(self.model.node_at[k])].phase != "forward"
+        names = []
+        for i in self.index.inputs_of(n).tolist():
+            names.append(self._name(i, k))
+            if late and names[-1] == self.index.tensor_ids[i]:
+                self.read_late.add(i)
+        return tuple(names)
+
+    def _name(self, i: int, k: int) -> str:
+        """What tensor ``i`` is called in the current copy of its storage; views are made again where they are not."""
+        s = self.storage[i]
+        if s < 0:
+            return self.index.tensor_ids[i]
+        copy = self.current[s]
+        if not self.has_view[i]:
+            return self.index.tensor_ids[i] + (numbered(copy) if self.index.producer[i] >= 0 else "")
+        known = self.name.get((i, copy))
+        if known is not None:
+            return known
+        writer = int(self.index.producer[i])
+        if writer < 0:
+            return self._unwritten_view(i, copy, k)
+        self._again(writer, k)
+        return self.name[i, copy]
+
+    def _unwritten_view(self, i: int, copy: int, k: int) -> str:
+        """A view that no node writes is one more name, in whatever copy."""
+        tensor = self.tensors[i]
+        if not copy:
+            return tensor.id
+        told = tensor.view
+        assert told is not None
+        made = msgspec.structs.replace(
+            tensor,
+            id=tensor.id + numbered(copy),
+            saved_for_backward=False,
+            view=msgspec.structs.replace(told, base_tensor_uid=self._name(int(self.index.base[i]), k)),
+        )
+        self.new_tensors.append(made)
+        self.name[i, copy] = made.id
+        return made.id
+
+    def _make(self, storage: int, k: int, waiting: list[int]) -> None:
+        """Run the producer of ``storage`` again before position ``k``, and first whatever it reads that is dropped."""
+        model = self.model
+        stack = [storage]
+        while stack:
+            s = stack[-1]
+            if not self.dropped[s]:
+                stack.pop()
+                continue
+            n = self.producer_of[s]
+            edges = range(model.in_ptr[n], model.in_ptr[n + 1])
+            missing = next((int(model.in_idx[f]) for f in edges if self.dropped[model.in_idx[f]]), None)
+            if missing is not None:
+                if missing in stack:
+                    raise _refused("two storages would each have to be made first", model.name_of(s), model.node_id(k))
+                stack.append(missing)
+                continue
+            self._again(int(model.node_at[n]), k)
+            waiting += [f for f in edges if self.choice.again[f]]
+
+    def _again(self, n: int, k: int) -> None:
+        """One more run of node ``n`` before position ``k``."""
+        node = self.index.graph.nodes[n]
+        if self.model.expires[self.position[n]] < k:
+            raise _refused(f"node {node.node_id!r} cannot run again: what it reads is overwritten", "", node.node_id)
+        inputs = tuple(self._renewed_name(n, at, i, k) for at, i in enumerate(self.index.inputs_of(n).tolist()))
+        if is_random(node.instr):
+            inputs = (*inputs, self._state(n))
+        self.runs[n] += 1
+        run = self.runs[n]
+        outputs = []
+        for i in self.index.outputs_of(n).tolist():
+            tensor, s = self.tensors[i], self.storage[i]
+            name = tensor.id + numbered(run)
+            outputs.append(name)
+            view = tensor.view
+            if not self.has_view[i] and s >= 0 and self.dropped[s] and self.producer_of[s] >= 0:
+                self.current[s] = run
+                self.dropped[s] = False
+            if view is not None:
+                self.name[i, self.current[s]] = name
+                inside = int(self.index.base[i])
+                own = inside in self.index.outputs_of(n).tolist()
+                base = self.index.tensor_ids[inside] + numbered(run) if own else self._name(inside, k)
+                view = msgspec.structs.replace(view, base_tensor_uid=base)
+            self.new_tensors.append(
+                msgspec.structs.replace(
+                    tensor,
+                    id=name,
+                    role="activation" if tensor.role in PERSISTENT_ROLES else tensor.role,
+                    saved_for_backward=False,
+                    remat=False,
+                    view=view,
+                )
+            )
+        copy = msgspec.structs.replace(
+            node,
+            node_id=node.node_id + numbered(run),
+            inputs=inputs,
+            outputs=tuple(outputs),
+            phase=self.index.graph.nodes[int(self.model.node_at[k])].phase,
+            in_place_write=(),
+            inplace="none" if node.in_place_write else node.inplace,
+            grad_edges=(),
+            params={**node.params, OF: node.node_id},
+        )
+        self.copies.append(copy)
+        self.order.append(copy.node_id)
+
+    def _state(self, n: int) -> str:
+        """The tensor in which a random operator saves its generator's state."""
+        node = self.nodes[n]
+        state = f"{node.node_id}{STATE}"
+        if not self.runs[n]:
+            self.nodes[n] = msgspec.structs.replace(node, outputs=(*node.outputs, state))
+            self.new_tensors.append(Tensor(state, (STATE_BYTES,), "uint8", saved_for_backward=node.phase == "forward"))
+        return state
+
+    def _renewed_name(self, n: int, at: int, i: int, k: int) -> str:
+        """An operand that the node itself wrote over is read as it is now: the result does not depend on it."""
+        if any(at == x for x, _ in self.index.graph.nodes[n].in_place_write):
+            while i in self.renewed:
+                i = self.renewed[i]
+        return self._name(i, k)
+
+
+# -- graph → choice ----------------------------------------------------------------------------------------------------
+
+
+def unwritten(question: Question) -> tuple[RecomputeModel, Choice]:
+    """The question's graph without its further runs, as numbers, and the choice that wrote them."""
+    graph = question.graph
+    originals = {node.node_id: node for node in graph.nodes}
+    copies = {
+        node.node_id: _stateless(originals[node.params[OF]])
+        for node in graph.nodes
+        if isinstance(node.params.get(OF), str)
+        and node.node_id.startswith(f"{node.params[OF]}{MARK}")
+        and node.params[OF] in originals
+        and len(node.outputs) == len(_stateless(originals[node.params[OF]]).outputs)
+    }
+    if not copies:
+        model = recompute_model(question)
+        return model, Choice.nothing(model)
+    back = {
+        copy: original
+        for node in graph.nodes
+        if node.node_id in copies
+        for copy, original in zip(node.outputs, copies[node.node_id].outputs, strict=True)
+    }
+    known = {tensor.id for tensor in graph.tensors}
+    for tensor in graph.tensors:  # views that no node writes
+        name = tensor.id.rpartition(MARK)[0]
+        if tensor.view is not None and tensor.view.base_tensor_uid in back and tensor.id not in back and name in known:
+            produced = any(tensor.id in node.outputs for node in graph.nodes)
+            if not produced:
+                back[tensor.id] = name
+    model = recompute_model(replace(question, graph=_without(graph, copies, back)))
+    return model, with_drops(model, Choice.nothing(model), _drops_in(graph, model, copies, back))
+
+
+def _stateless(node: Node) -> Node:
+    """Without the output in which its generator's state is saved."""
+    state = f"{node.node_id}{STATE}"
+    return msgspec.structs.replace(node, outputs=tuple(name for name in node.outputs if name != state))
+
+
+def _without(graph: Graph, copies: dict[str, Node], back: dict[str, str]) -> Graph:
+    again = {node.node_id for node in copies.values()}
+    states = {f"{node_id}{STATE}" for node_id in again}
+    tensors = []
+    for tensor in graph.tensors:
+        if tensor.id in back or tensor.id in states:
+            continue
+        if tensor.view is not None and tensor.view.base_tensor_uid in back:
+            view = msgspec.structs.replace(tensor.view, base_tensor_uid=back[tensor.view.base_tensor_uid])
+            tensor = msgspec.structs.replace(tensor, view=view)
+        tensors.append(tensor)
+    nodes = tuple(
+        msgspec.structs.replace(
+            _stateless(node) if node.node_id in again else node,
+            inputs=tuple(back.get(name, name) for name in node.inputs),
+        )
+        for node in graph.nodes
+        if node.node_id not in copies
+    )
+    order = tuple(name for name in graph.execution_order or () if name not in copies)
+    return msgspec.structs.replace(graph, tensors=tuple(tensors), nodes=nodes, execution_order=order or None)
+
+
+def _drops_in(graph: Graph, model: RecomputeModel, copies: dict[str, Node], back: dict[str, str]) -> list[Drop]:
+    """Where a storage is read in another copy than the one before, it was dropped after its use before."""
+    index, storage_of = model.timeline.index, model.liveness.storage_of
+    nodes = {node.node_id: node for node in graph.nodes}
+    copy_of = {}
+    """Tensor as written → the further run that made its root."""
+    root_in = {tensor.id: tensor for tensor in graph.tensors}
+    maker = {name: node.node_id for node in graph.nodes for name in node.outputs}
+
+    def life(name: str) -> str:
+        if name not in copy_of:
+            at = name
+            while root_in[at].view is not None:
+                at = root_in[at].view.base_tensor_uid  # type: ignore[union-attr]
+            copy_of[name] = maker.get(at, "")
+        return copy_of[name]
+
+    last: dict[int, tuple[str, str]] = {}
+    """Storage → its life and the node that used it last."""
+    found: dict[Drop, None] = {}
+    for node_id in graph.execution_order or ():
+        node = nodes[node_id]
+        used = f"{copies[node_id].node_id}{MARK}" if node_id in copies else node_id
+        for name in node.inputs:
+            if back.get(name, name) not in index.tensor_of:  # a generator's state
+                continue
+            s = int(storage_of[index.tensor_of[back.get(name, name)]])
+            now = life(name)
+            before = last.get(s)
+            if before is not None and before[0] != now and model.droppable[s]:
+                found[model.name_of(s), before[1]] = None
+            last[s] = (now, used)
+        if node_id not in copies:
+            for name in node.outputs:
+                if name not in index.tensor_of:
+                    continue
+                s = int(storage_of[index.tensor_of[name]])
+                last.setdefault(s, (life(name), node_id))
+    return list(found)
