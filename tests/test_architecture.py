@@ -11,6 +11,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
+    "manifest": set(),
     "limits": {"errors"},
     "graph": {"errors", "limits"},
     "liveness": {"errors", "graph"},

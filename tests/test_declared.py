@@ -1,0 +1,67 @@
+"""What the specification declares of itself (seed 0.E, 0.G, 0.H, 0.J, 0.Z, I.A): names, versions, pins, no state."""
+
+from __future__ import annotations
+
+import re
+from concurrent.futures import ThreadPoolExecutor
+from functools import reduce
+from importlib import import_module
+from pathlib import Path
+
+import msgspec
+
+from tests.build import chain
+from tmmu_core import SPEC_VERSION, errors
+from tmmu_core.errors import ContractError
+from tmmu_core.manifest import OPERATORS
+from tmmu_core.plan.formats.reading import read_graph_file
+from tmmu_core.plan.making.engine import plan_graph
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def test_every_operator_of_the_manifest_is_there() -> None:
+    for place in OPERATORS.values():
+        module, _, name = place.partition(":")
+        assert callable(reduce(getattr, name.split("."), import_module(module)))
+
+
+def test_operators_are_named_in_full() -> None:
+    assert [name for name in OPERATORS if not re.fullmatch(r"UML_OS\.(TMMU|Model|Error)\.[A-Z]\w*_v\d+", name)] == []
+    assert SPEC_VERSION in OPERATORS
+
+
+def test_an_error_blames_an_operator_of_the_manifest() -> None:
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, ContractError)]
+    assert {kind.operator for kind in kinds} <= set(OPERATORS)
+
+
+def test_planning_side_by_side_gives_what_planning_alone_gives() -> None:
+    graphs = [
+        read_graph_file(ROOT / "sample_graphs" / f"{name}.tmmu.json") for name in ("mixed_sizes", "residual_block")
+    ]
+    alone = [plan_graph(graph).plan.tmmu_plan_hash for graph in graphs * 4]
+    with ThreadPoolExecutor(8) as threads:
+        together = [found.plan.tmmu_plan_hash for found in threads.map(plan_graph, graphs * 4)]
+    assert together == alone
+
+
+def test_planning_keeps_no_state() -> None:
+    graph = chain(3)
+    before = msgspec.json.encode(graph)
+    first, other, again = plan_graph(graph), plan_graph(chain(5)), plan_graph(graph)
+    assert first.plan.tmmu_plan_hash == again.plan.tmmu_plan_hash != other.plan.tmmu_plan_hash
+    assert msgspec.json.encode(graph) == before
+
+
+def test_every_dependency_is_pinned() -> None:
+    for name in ("requirements.lock", "requirements-dev.lock"):
+        lines = [line for line in (ROOT / name).read_text().splitlines() if line.strip() and not line.startswith("#")]
+        assert lines
+        assert [line for line in lines if not re.match(r"[\w.\-\[\]]+==[\w.]+", line)] == []
+
+
+def test_the_version_that_is_hashed_into_tokens_is_the_specifications() -> None:
+    """A change of ranges, slots or addresses is a new major version (0.J): the goldens hold what this one gives."""
+    assert SPEC_VERSION == "UML_OS.TMMU.PrepareMemory_v2"
+    assert list((ROOT / "sample_graphs" / "golden").iterdir())
