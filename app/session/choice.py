@@ -96,11 +96,11 @@ _ALLOWED: dict[str, tuple[str, ...]] = {
 
 
 def to_query(choice: Choice) -> dict[str, str]:
-    """The query of a link: changed fields only, what is asked of the planner first."""
-    query = {_NAMES.get(name, name): text for name, text in written(choice).items()}
+    """The query of a link: the graph, what is asked of the planner, what is looked at; changed fields only."""
+    query = {"graph": choice.source} | {_NAMES.get(name, name): text for name, text in written(choice).items()}
     for field in _VIEWED:
         value = getattr(choice, field.name)
-        if value != field.default or field.name == "source":
+        if value != field.default:
             query[_NAMES.get(field.name, field.name)] = "1" if value is True else str(value)
     return query
 
