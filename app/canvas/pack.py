@@ -196,6 +196,7 @@ def _pack_one(
                 "live": arrays.add(curve),
             }
         )
+    shared = np.flatnonzero(np.bincount(plan.storage, minlength=1)[plan.storage] > 1)
     handoffs = [
         (step, plan.row_of[source], plan.row_of[target])
         for step, source, target in plan.handoffs
@@ -228,6 +229,8 @@ def _pack_one(
         "extra": [[heading, arrays.table(texts)] for heading, texts in extra.items()],
         "views": arrays.add(views),
         "bases": arrays.add([plan.row_of[plan.base_tensor_uids[row] or ""] for row in views]),
+        "shared": arrays.add(shared),
+        "heads": arrays.add(storages.head[plan.storage[shared]]),
         "handoffs": arrays.add(np.array(handoffs, np.int64).reshape(-1)),
     }
 

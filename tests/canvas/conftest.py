@@ -39,13 +39,20 @@ def blank(browser: Browser) -> Iterator[Page]:
 def draw(blank: Page) -> Draw:
     """``draw(plan, **state)``: a page with one chart 900 × 500; what it tells is kept in ``window.told``."""
 
-    def drawn(plan: Plan, *, baseline: Plan | None = None, places: int = 1, **state: Any) -> Page:
+    def drawn(
+        plan: Plan,
+        *,
+        baseline: Plan | None = None,
+        operators: list[str] | None = None,
+        places: int = 1,
+        **state: Any,
+    ) -> Page:
         page = blank
         page.goto("about:blank")
         page.mouse.move(0, 1399)
         page.set_content("".join(f'<div id="c{k}" style="width:900px"></div>' for k in range(places)))
         page.add_script_tag(content=canvas_script())
-        packed = pack_plan(plan, baseline=baseline)
+        packed = pack_plan(plan, baseline=baseline, operators=operators)
         page.evaluate(
             """([text, state, places]) => {
                  window.told = [];

@@ -178,6 +178,46 @@ def test_other_peoples_names_are_never_markup(draw: Draw) -> None:
     assert page.locator("img").count() == 0
 
 
+@pytest.mark.parametrize(
+    ("names", "letters", "said"),
+    [
+        (["net/conv_6/Relu6", "net/conv_7/Relu6", "net/conv_8/Relu6"], 5, "6"),
+        (["model.layers.0.mlp.up", "model.layers.1.mlp.up", "model.layers.1.attn.q"], 10, "0.mlp.up"),
+        (["block_1:out", "block_2:out"], 12, "block_1:out"),
+    ],
+)
+def test_a_label_keeps_what_tells_a_name_from_the_others(sheet: Page, names: list[str], letters: int, said: str) -> None:
+    plan = plan_of(tuple((name, "activations", k, 1024 * k, 1024, 0, 4) for k, name in enumerate(names)))
+    packed = base64.b64encode(pack_plan(plan).data).decode()
+    brief = sheet.evaluate(
+        """([packed, name, letters]) => {
+             const plan = tmmuCanvas.decode(Uint8Array.from(atob(packed), (c) => c.charCodeAt(0))).plans[0];
+             return tmmuCanvas.words.namerOf(plan).brief(name, letters); }""",
+        [packed, names[0], letters],
+    )
+    assert brief == said
+
+
+def test_operators_are_ranked_by_bytes_and_a_view_has_its_bases_colour(draw: Draw) -> None:
+    rows = (*FOUR, ("v", "activations", 1, 1024, 1024, 1, 4), ("x", "activations", 2, 8192, 64, 0, 4))
+    plan = plan_of(rows, bases={"v": "b"})
+    operators = ["relu", "conv", "relu", "view", "load", "relu"]  # of a, b, c, v, w, x
+    page = draw(plan, operators=operators, view="map", colour="operator")
+    legend = page.locator(".legend span").all_inner_texts()
+    assert legend[1:4] == ["load", "conv", "relu"]
+    assert "view" not in legend
+    codes = page.evaluate("() => [...charts[0].paints.codes]")
+    assert codes[plan.row_of["v"]] == codes[plan.row_of["b"]]
+
+
+def test_of_a_shared_storage_the_tooltip_says_who_holds_its_bytes(draw: Draw) -> None:
+    rows = (*FOUR[:2], ("v", "activations", 0, 0, 1024, 1, 4))
+    page = draw(plan_of(rows, bases={"v": "a"}), view="map")
+    lines = dict(page.evaluate("() => charts[0].lines(0)"))
+    assert (lines["lives"], lines["storage"]) == ("[0, 2) · 2 steps", "a and 1 more tensor")
+    assert lines["bytes held"] == "[0, 4) · 4 steps, at last by v"
+
+
 # --- hands -----------------------------------------------------------------------------------------------------------
 
 

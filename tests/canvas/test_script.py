@@ -46,3 +46,20 @@ def test_a_pixel_and_its_point_are_each_others_image(sheet: Page, lie: dict[str,
     assert back[1] == [100, 40, 740, 360]  # the whole window fills the whole rectangle
     corner = {"": [100, 360], "falling": [100, 40], "sideways": [100, 40]}["".join(lie)]
     assert back[2] == corner
+
+
+@pytest.mark.browser
+def test_marks_on_an_axis_of_bytes_are_never_written_alike(sheet: Page) -> None:
+    alike = sheet.evaluate(
+        """() => { const found = [];
+             for (let top = 3; top < 2 ** 48; top = Math.floor(top * 1.83) + 1)
+               for (let every = 1; every <= top; every *= 2)
+                 for (const letters of [11, 16]) {
+                   const label = tmmuCanvas.words.byteLabels(every, top, letters), seen = new Set();
+                   for (let k = 0; k < 12 && top - k * every >= 0; k++) seen.add(label(top - (top % every) - k * every));
+                   const marks = Math.min(12, Math.floor((top - (top % every)) / every) + 1);
+                   if (seen.size < marks) found.push([top, every, letters]);
+                 }
+             return found; }"""
+    )
+    assert alike == []

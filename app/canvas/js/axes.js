@@ -13,6 +13,19 @@ function tens(least) {
 /** Powers of two, at least `least`. */
 const twos = (least) => 2 ** Math.max(0, Math.ceil(Math.log2(Math.max(least, 1))));
 
+/**
+ * How marks that are `every` bytes apart are written, so that no two are written alike: "1.25 GiB" as long as three
+ * digits tell them apart, whole bytes beyond that, in hexadecimal where those have no room.
+ */
+export function byteLabels(every, highest, letters) {
+  let unit = 1;
+  while (unit * 1024 <= highest) unit *= 1024;
+  const last = highest / unit >= 100 ? 1 : highest / unit >= 10 ? 0.1 : 0.01; // what the third digit is worth
+  if (every >= last * unit) return tickBytes;
+  const room = grouped(highest).length + 2 <= letters;
+  return room ? (n) => `${grouped(n)} B` : (n) => `0x${n.toString(16).toUpperCase()}`;
+}
+
 /** {steps, levels}: the ticks of both axes as {px, text, more}. `more` is said where there is room for it. */
 export function ticksOf(sight) {
   return { steps: stepTicks(sight), levels: levelTicks(sight) };
@@ -39,10 +52,11 @@ function levelTicks(sight) {
   return rowTicks(sight);
 }
 
-function byteTicks({ plane }, { base, height }) {
+function byteTicks({ plane, plot }, { base, height }) {
   const { v0, v1 } = plane.win, [, room] = plane.turned(84, 34), every = twos(room / plane.perLevel), ticks = [];
+  const label = byteLabels(every, Math.min(height, v1 - base), Math.floor((plot.x - 8) / LETTER));
   for (let k = Math.max(0, Math.ceil((v0 - base) / every)); k * every <= height && base + k * every <= v1; k++) {
-    ticks.push({ px: plane.level(base + k * every), text: tickBytes(k * every) });
+    ticks.push({ px: plane.level(base + k * every), text: label(k * every) });
   }
   return ticks;
 }

@@ -6,6 +6,7 @@ import { build, fill } from "./element.js";
 import { Hands } from "./hands.js";
 import { legendOf, statusOf } from "./legend.js";
 import { lookOf } from "./look.js";
+import { namerOf } from "./naming.js";
 import { drawOverlay } from "./overlay.js";
 import { found, nextInOrder, rowAt } from "./picking.js";
 import { drawBaseline, drawBoxes, drawGround, drawLines, drawNames, drawViews, within } from "./picture.js";
@@ -116,7 +117,7 @@ export class Chart {
     this.plan = pack.plans[this.state.plan_index] ?? pack.plans[0];
     this.other = this.plan.twin ? pack.plans[this.candidate ? 1 : 0] : null;
     this.selected = this.compared = this.hovered = -1;
-    this.scene = this.paints = this.hits = null;
+    this.scene = this.paints = this.hits = this.namer = null;
     if (!keep) this.win = null;
     else this.win.v0 = this.win.v1 = NaN; // the same steps, but other slots and bytes
     this.root.classList.remove("waiting");
@@ -259,7 +260,8 @@ export class Chart {
   sight() {
     const { plan, other, scene, plane, plot, strip, shown, hits, curve, ratio, width, height } = this;
     const look = (this.look ??= lookOf(this.root, ratio)), paints = (this.paints ??= paint(plan, this.scheme));
-    return { plan, other, scene, plane, plot, strip, shown, hits, curve, ratio, width, height, look, paints };
+    const namer = (this.namer ??= namerOf(plan));
+    return { plan, other, scene, plane, plot, strip, shown, hits, curve, ratio, width, height, look, paints, namer };
   }
 
   /** Pixel of the stage → {t, v}. */

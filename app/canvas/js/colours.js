@@ -66,23 +66,31 @@ function byArena(plan) {
   return { codes: plan.arena, table, legend, note: "colour = arena" };
 }
 
+/** The operators that write most bytes. A view writes none: it has the colour of what it looks at. */
 function byOperator(plan) {
-  const { names, codes } = plan.operator, counts = new Map(names.map((_, code) => [code, 0]));
-  for (const code of codes) counts.set(code, counts.get(code) + 1);
-  const first = [...counts.keys()]
-    .filter((code) => names[code])
-    .sort((a, b) => counts.get(b) - counts.get(a) || a - b)
+  const { names, codes } = plan.operator, bytes = names.map(() => 0), writer = (i) => codes[rootOf(plan, i)];
+  for (let i = 0; i < plan.n; i++) if (!plan.isView[i]) bytes[codes[i]] += plan.size[i];
+  const first = names
+    .map((_, code) => code)
+    .filter((code) => names[code] && bytes[code])
+    .sort((a, b) => bytes[b] - bytes[a] || a - b)
     .slice(0, CATEGORIES.length);
   const rank = names.map((_, code) => (first.indexOf(code) < 0 ? CATEGORIES.length : first.indexOf(code)));
   const legend = first.map((code, k) => [names[code], CATEGORIES[k]]);
-  const rest = names.length - first.length;
-  if (rest) legend.push([names.includes("") && rest === 1 ? "no operator" : "all others", OTHER]);
+  const rest = names.filter((_, code) => bytes[code] && !first.includes(code));
+  if (rest.length) legend.push([rest.join() ? "all others" : "no operator", OTHER]);
   return {
-    codes: coded(plan.n, (i) => rank[codes[i]]),
+    codes: coded(plan.n, (i) => rank[writer(i)]),
     table: [...CATEGORIES, OTHER].map(rgbOf),
     legend,
-    note: "colour = operator",
+    note: "colour = operator, those that write most bytes",
   };
+}
+
+function rootOf(plan, row) {
+  let root = row;
+  while (plan.baseOf.has(root)) root = plan.baseOf.get(root);
+  return root;
 }
 
 function bySize(plan) {

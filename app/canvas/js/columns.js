@@ -123,6 +123,10 @@ class Columns {
     this.isView = new Uint8Array(this.n);
     for (const row of this.viewRows) this.isView[row] = 1;
     this.aloneFrom = viewsBeyondTheirBase(this);
+    const shared = Array.from(read(spec.shared), Number), heads = Array.from(read(spec.heads), Number);
+    this.headOf = new Map(shared.map((row, k) => [row, heads[k]])); // rows that share a storage → its first-born
+    this.members = new Map(heads.map((head) => [head, []])); // head → all rows of its storage
+    shared.forEach((row, k) => this.members.get(heads[k]).push(row));
     const flat = Array.from(read(spec.handoffs), Number);
     this.handoffs = [];
     for (let k = 0; k < flat.length; k += 3) this.handoffs.push(flat.slice(k, k + 3));
@@ -136,6 +140,22 @@ class Columns {
 
   rowOf(id) {
     return this.ids.indexOf(id);
+  }
+
+  /** The row that a storage is called by: its first-born tensor. */
+  head(row) {
+    return this.headOf.get(row) ?? row;
+  }
+
+  /** {birth, death} of the storage that a row lies in: its bytes are held as long as any of its tensors lives. */
+  held(row) {
+    const rows = this.members.get(this.head(row)) ?? [row];
+    let birth = Infinity, death = 0;
+    for (const i of rows) {
+      birth = Math.min(birth, this.birth[i]);
+      death = Math.max(death, this.death[i]);
+    }
+    return { birth, death };
   }
 
   /** Rows in the contract's order of birth: (birth, larger first, id bytes). A counting sort, then small groups. */

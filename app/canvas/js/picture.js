@@ -144,35 +144,32 @@ export function drawViews(pen, { plan, scene, plane, shown, paints, hits }) {
 
 // --- words in the picture ----------------------------------------------------------------------------------------
 
-/** Names inside the boxes that have room for them, the largest first. */
+/**
+ * Names inside the boxes that have room for them, the largest first. A box carries its storage's name: tensors that
+ * share one are counted, and the largest box of them says so. In lifetimes every tensor has a row, and its own name.
+ */
 export function drawNames(pen, sight, rows) {
-  const { plan, scene, paints, hits, look } = sight, places = roomForNames(sight, rows);
-  const twins = new Map(); // tensors of one storage may have one box: the first is named, the others are counted
-  for (const { box } of places) twins.set(placeOf(box), (twins.get(placeOf(box)) ?? 0) + 1);
+  const { plan, scene, paints, hits, look, namer } = sight, places = roomForNames(sight, rows);
+  const each = scene.view === "lifetimes", named = new Set();
   pen.textBaseline = "middle";
+  pen.textAlign = "left";
   for (const { row, box } of places.slice(0, MOST_NAMES)) {
-    const [x0, y0, x1, y1] = box, same = twins.get(placeOf(box));
-    if (!same) continue;
-    twins.set(placeOf(box), 0);
-    const more = same > 1 ? ` +${same - 1}` : "";
-    const letters = Math.floor((x1 - x0 - 9) / LETTER) - more.length;
-    const text = shortened(plan.ids.at(row), letters) + more, y = Math.min((y0 + y1) / 2, y0 + 60) + 0.5;
-    const view = scene.view === "map" && plan.isView[row];
-    if (view) pen.fillStyle = "#111";
+    const [x0, y0, x1, y1] = box, head = each ? row : plan.head(row);
+    const others = (plan.members.get(head)?.length ?? 1) - 1;
+    if (named.has(head)) continue;
+    named.add(head);
+    const more = !each && others > 0 ? ` +${others}` : "", letters = Math.floor((x1 - x0 - 9) / LETTER) - more.length;
+    const text = namer.brief(plan.ids.at(head), letters) + more, y = Math.min((y0 + y1) / 2, y0 + 60) + 0.5;
+    if (!each && plan.isView[row]) pen.fillStyle = "#111"; // views are light
     else if (hits && !hits[row]) pen.fillStyle = look.soft;
     else pen.fillStyle = luminance(paints.table[paints.codes[row]]) > 0.22 ? "#000" : "#fff";
-    // A view's name stands at the right, its base's at the left.
-    pen.textAlign = view ? "right" : "left";
-    pen.fillText(text, view ? x1 - 5 : x0 + 4, y);
+    pen.fillText(text, x0 + 4, y);
   }
 }
-
-const placeOf = (box) => box.map(Math.round).join();
 
 function roomForNames({ plan, scene, plane }, rows) {
   const places = [];
   for (const row of rows) {
-    if (scene.view === "slots" && plan.isView[row]) continue;
     const box = plane.seenBox(plan.birth[row], plan.death[row], scene.v0[row], scene.v1[row]);
     const w = box[2] - box[0], h = box[3] - box[1];
     if (w >= 44 && h >= 13) places.push({ area: w * h, row, box });

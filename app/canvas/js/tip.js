@@ -12,6 +12,7 @@ export function linesOf(plan, row, { other = null, candidate = true } = {}) {
     ["place", place(plan, row)],
     ["lives", `${rangeWords(birth, death)} · ${counted(death - birth, "step")}`],
     ["born", stepName(birth, plan.nodes.at(birth))],
+    ...storage(plan, row),
     ["kind", kind(plan, row)],
   ];
   if (plan.baseOf.has(row)) lines.push(["view of", plan.ids.at(plan.baseOf.get(row))]);
@@ -22,6 +23,18 @@ export function linesOf(plan, row, { other = null, candidate = true } = {}) {
   for (const [heading, table] of plan.extra) if (table.at(row)) lines.push([heading, table.at(row)]);
   if (plan.twin && other) lines.push(...against(plan, other, row, candidate));
   return lines;
+}
+
+/** Of a storage that several tensors share: by whom it was born, and who holds its bytes to the end. */
+function storage(plan, row) {
+  const head = plan.head(row), members = plan.members.get(head);
+  if (!members) return [];
+  const { birth, death } = plan.held(row), last = members.filter((i) => plan.death[i] === death);
+  const holders = last.slice(0, 3).map((i) => plan.ids.at(i)).join(", ");
+  return [
+    ["storage", `${plan.ids.at(head)} and ${counted(members.length - 1, "more tensor")}`],
+    ["bytes held", `${rangeWords(birth, death)} · ${counted(death - birth, "step")}, at last by ${holders}`],
+  ];
 }
 
 function place(plan, row) {
