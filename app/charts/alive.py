@@ -1,4 +1,4 @@
-"""What is alive at one step, as areas: role, operator, tensor."""
+"""What is alive at one step, as areas: groups of storages, each as large as its bytes. Boxes can be clicked."""
 
 from __future__ import annotations
 
@@ -12,71 +12,156 @@ from app.say.markup import PERSISTENT_COLOUR
 from tmmu_core.plan.model import Plan
 
 MOST_BOXES = 600
+WIDTH, HEIGHT = 1000.0, 620.0
+"""The whole, in units of the drawing; about as wide to high as the page draws it."""
+HEAD = 26.0
+"""Height of the line that names a group."""
+GAP = 2.0
+LETTER = 10.5
+"""Width of a letter."""
+
+Rect = tuple[float, float, float, float]
+"""``(x, y, width, height)``, y upwards."""
 
 
-def treemap(
+def areas(
     plan: Plan, storages: Sequence[tuple[int, int]], group: Callable[[int], str], *, title: str, height: int = 380
 ) -> tuple[go.Figure, int]:
     """``(figure, boxes drawn)``: storages, as (row of the head, bytes), in the groups that ``group`` names for a row.
 
-    Beyond ``MOST_BOXES`` the smallest ones are drawn as one box that says how many it stands for.
+    Beyond ``MOST_BOXES`` the smallest ones are drawn as one box that says how many it stands for. A box's
+    ``customdata[0]`` is its tensor, for clicks.
     """
     drawn, rest = storages[:MOST_BOXES], storages[MOST_BOXES:]
-    ids, labels, parents, values, colours, data = ["all"], [title], [""], [0], ["rgba(0,0,0,0)"], [("", "", "", "")]
-    groups: dict[str, int] = {}
+    groups: dict[str, list[tuple[int, int]]] = {}
     for row, size in drawn:
-        name = group(row)
-        if name not in groups:
-            groups[name] = len(ids)
-            ids.append(f"group:{name}")
-            labels.append(name)
-            parents.append("all")
-            values.append(0)
-            colours.append(_colour(plan.roles[row]))
-            data.append(("", "", "", ""))
-        values[groups[name]] += size
-        values[0] += size
-        ids.append(f"tensor:{plan.tensor_ids[row]}")
-        labels.append(plan.tensor_ids[row])
-        parents.append(f"group:{name}")
-        values.append(size)
-        colours.append(_colour(plan.roles[row]))
-        data.append(
-            (
-                plan.tensor_ids[row],
-                words.full_bytes(size),
-                words.live_range(int(plan.birth[row]), int(plan.death[row])),
-                words.short_bytes(size),
-            )
-        )
-    if rest:
-        size = sum(bytes_ for _, bytes_ in rest)
-        values[0] += size
-        ids.append("rest")
-        labels.append(f"{len(rest):,} smaller ones")
-        parents.append("all")
-        values.append(size)
-        colours.append(PERSISTENT_COLOUR)
-        data.append(("", words.full_bytes(size), "", words.short_bytes(size)))
+        groups.setdefault(group(row), []).append((row, size))
+    totals = {name: sum(size for _, size in members) for name, members in groups.items()}
+    names = sorted(groups, key=lambda name: (-totals[name], name))
+    left = sum(size for _, size in rest)
     fig = figure(height)
+    boxes: list[_Box] = []
+    outer = squarified([*(totals[name] for name in names), *([left] if rest else [])], (0.0, 0.0, WIDTH, HEIGHT))
+    for name, rect in zip(names, outer, strict=False):
+        _head(fig, name, totals[name], rect)
+        x, y, w, h = rect
+        room = (x, y, w, max(0.0, h - (HEAD if h > 2 * HEAD else 0.0)))
+        members = groups[name]
+        boxes += [
+            _box(plan, row, size, inner)
+            for (row, size), inner in zip(members, squarified([s for _, s in members], room), strict=True)
+        ]
+    if rest:
+        told = f"{len(rest):,} smaller ones"
+        boxes.append(_Box(outer[-1], PERSISTENT_COLOUR, told, ("", told, words.full_bytes(left), "")))
+    _draw(fig, boxes)
+    fig.update_layout(title=None, meta=title, margin={"l": 0, "r": 0, "t": 0, "b": 0}, clickmode="event+select")
+    fig.update_layout(bargap=0, hovermode="closest", dragmode=False, uniformtext={"minsize": 9, "mode": "hide"})
+    fig.update_xaxes(range=[0, WIDTH], visible=False, fixedrange=True)
+    fig.update_yaxes(range=[0, HEIGHT], visible=False, fixedrange=True)
+    return fig, len(drawn)
+
+
+def squarified(sizes: Sequence[int], rect: Rect) -> list[Rect]:
+    """Rectangles of these areas that fill ``rect``, each as square as may be (Bruls, Huizing and van Wijk, 2000).
+
+    ``sizes`` fall; a size of 0 gets a rectangle without area. O(n).
+    """
+    x, y, w, h = rect
+    total = sum(sizes)
+    if not total:
+        return [(x, y, 0.0, 0.0) for _ in sizes]
+    scale = w * h / total
+    placed: list[Rect] = []
+    k = 0
+    while k < len(sizes):
+        side, row, area = min(w, h), 1, sizes[k] * scale
+        while k + row < len(sizes):
+            more = area + sizes[k + row] * scale
+            if _worst(sizes[k] * scale, sizes[k + row] * scale, more, side) > _worst(
+                sizes[k] * scale, sizes[k + row - 1] * scale, area, side
+            ):
+                break
+            area, row = more, row + 1
+        thick = area / side if side else 0.0
+        at = 0.0
+        for size in sizes[k : k + row]:
+            long = size * scale / thick if thick else 0.0
+            # Rows begin at the upper left, where one begins to read.
+            placed.append((x, y + h - at - long, thick, long) if w >= h else (x + at, y + h - thick, long, thick))
+            at += long
+        if w >= h:
+            x, w = x + thick, w - thick
+        else:
+            h -= thick
+        k += row
+    return placed
+
+
+def _worst(largest: float, smallest: float, area: float, side: float) -> float:
+    """The greatest ratio of sides in a row of this area along ``side``."""
+    if not smallest or not area or not side:
+        return float("inf")
+    return max(side * side * largest / (area * area), area * area / (side * side * smallest))
+
+
+class _Box:
+    """A rectangle with its colour, its label and what is said of it."""
+
+    def __init__(self, rect: Rect, colour: str, label: str, data: tuple[str, str, str, str]) -> None:
+        x, y, w, h = rect
+        self.rect = (x, y, max(0.0, w - GAP), max(0.0, h - GAP))
+        self.colour, self.label, self.data = colour, label, data
+
+
+def _box(plan: Plan, row: int, size: int, rect: Rect) -> _Box:
+    name = plan.tensor_ids[row]
+    lives = words.live_range(int(plan.birth[row]), int(plan.death[row]))
+    letters = int((rect[2] - 14) / LETTER)
+    lines = int(rect[3] / 22)
+    label = "" if letters < 4 or lines < 1 else words.shortened(name, letters)
+    if label and lines > 1:
+        label += f"<br>{words.short_bytes(size)}"
+    return _Box(rect, _colour(plan.roles[row]), label, (name, name, words.full_bytes(size), lives))
+
+
+def _head(fig: go.Figure, name: str, total: int, rect: Rect) -> None:
+    x, y, w, h = rect
+    letters = int((w - 8) / LETTER)
+    if h <= 2 * HEAD or letters < 4:
+        return
+    fig.add_annotation(
+        text=words.shortened(f"{name} {words.short_bytes(total)}", letters),
+        x=x + 2,
+        y=y + h,
+        xanchor="left",
+        yanchor="top",
+        showarrow=False,
+        font={"size": 12},
+        borderpad=1,
+    )
+
+
+def _draw(fig: go.Figure, boxes: Sequence[_Box]) -> None:
+    full = {"marker": {"opacity": 1}}
     fig.add_trace(
-        go.Treemap(
-            ids=ids,
-            labels=labels,
-            parents=parents,
-            values=values,
-            branchvalues="total",
-            customdata=data,
-            marker={"colors": colours, "line": {"width": 1, "color": "rgba(255,255,255,0.7)"}},
-            texttemplate="%{label}<br>%{customdata[3]}",
-            hovertemplate="<b>%{label}</b><br>%{customdata[1]}<br>%{customdata[2]}<extra></extra>",
-            tiling={"pad": 1},
-            pathbar={"visible": False},
-            textfont={"color": [_ink(colour) for colour in colours], "size": 12},
+        go.Bar(
+            x=[box.rect[0] + box.rect[2] / 2 for box in boxes],
+            width=[box.rect[2] for box in boxes],
+            base=[box.rect[1] for box in boxes],
+            y=[box.rect[3] for box in boxes],
+            marker={"color": [box.colour for box in boxes], "line": {"width": 0}},
+            text=[box.label for box in boxes],
+            textposition="inside",
+            insidetextanchor="middle",
+            textangle=0,
+            textfont={"color": [_ink(box.colour) for box in boxes], "size": 12},
+            customdata=[box.data for box in boxes],
+            hovertemplate="<b>%{customdata[1]}</b><br>%{customdata[2]}<br>%{customdata[3]}<extra></extra>",
+            selected=full,
+            unselected=full,
         )
     )
-    fig.update_layout(margin={"l": 0, "r": 0, "t": 0, "b": 0}, uniformtext={"minsize": 10, "mode": "hide"})
-    return fig, len(drawn)
 
 
 def _colour(role: str) -> str:
@@ -84,8 +169,6 @@ def _colour(role: str) -> str:
 
 
 def _ink(colour: str) -> str:
-    """Black or white, whichever can be read on ``colour``; grey on what is clear. The canvas draws the same line."""
-    if not colour.startswith("#"):
-        return "#808080"
+    """Black or white, whichever can be read on ``colour``. The canvas draws the same line."""
     red, green, blue = (int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5))
     return "#000000" if 0.2126 * red**2.2 + 0.7152 * green**2.2 + 0.0722 * blue**2.2 > 0.22 else "#ffffff"

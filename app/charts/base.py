@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import plotly.graph_objects as go
@@ -29,10 +30,11 @@ ACCOUNT_NAMES = {
     "tail": "tail",
 }
 ACCOUNT_PATTERNS = {"live": "", "slot_rounding": "\\", "alignment_gaps": "|", "holes": "/", "tail": ""}
+MOST_MARKS = 4_000
 CONFIG = {"displaylogo": False, "modeBarButtonsToRemove": ["lasso2d", "select2d", "autoScale2d"], "scrollZoom": True}
 """Passed to ``st.plotly_chart``."""
 
-__all__ = ["ROLE_COLOURS", "bytes_axis", "figure", "ticks"]
+__all__ = ["ROLE_COLOURS", "bytes_axis", "clickable", "clicked_step", "figure", "ticks"]
 
 
 def figure(height: int, **layout: Any) -> go.Figure:
@@ -52,6 +54,43 @@ def figure(height: int, **layout: Any) -> go.Figure:
     fig.update_yaxes(gridcolor=FAINT, zerolinecolor=FAINT, linecolor=LINE)
     fig.update_layout(**layout)
     return fig
+
+
+def clickable(fig: go.Figure, curve: Sequence[int]) -> None:
+    """Let a click anywhere in a drawing over the steps choose a step: a mark that nobody sees on every step.
+
+    ``curve`` is the height at which each step's mark stands. Lines alone cannot be clicked. Beyond ``MOST_MARKS`` steps
+    only as many, evenly spaced, are marked.
+    """
+    every = max(1, -(-len(curve) // MOST_MARKS))
+    steps = list(range(0, len(curve), every))
+    clear = {"marker": {"opacity": 0}}
+    fig.add_trace(
+        go.Scatter(
+            x=[t + 0.5 for t in steps],
+            y=[curve[t] for t in steps],
+            mode="markers",
+            marker={"size": 8, "opacity": 0},
+            customdata=steps,
+            hoverinfo="none",
+            showlegend=False,
+            selected=clear,
+            unselected=clear,
+            name="step",
+        )
+    )
+    fig.update_layout(clickmode="event+select", hovermode="x")
+
+
+def clicked_step(points: Sequence[Mapping[str, Any]]) -> int | None:
+    """The step that a click on such a mark means; ``None`` for a click on something else."""
+    for point in points:
+        data = point.get("customdata")
+        if isinstance(data, list):
+            data = data[0] if len(data) == 1 else None
+        if isinstance(data, int | float):
+            return int(data)
+    return None
 
 
 def ticks(top: int, most: int = 5) -> list[int]:

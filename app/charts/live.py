@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import plotly.graph_objects as go
 
-from app.charts.base import BAD, LINE, LIVE, bytes_axis, figure
+from app.charts.base import BAD, LINE, LIVE, bytes_axis, clickable, figure
 from app.say import words
 from tmmu_core.plan.metrics import change_points, live_bytes, peak_of
 from tmmu_core.plan.model import Plan
@@ -66,6 +66,7 @@ def live_curve(plan: Plan, arena: str, *, step: int | None = None, height: int =
                 name="peak",
             )
         )
+    clickable(fig, curve.tolist())
     if step is not None:
         fig.add_vline(x=step + 0.5, line={"color": LINE, "width": 2})
     fig.update_xaxes(range=[0, max(1, plan.steps)], tickprefix="#", tickformat=",d")

@@ -81,9 +81,12 @@ def table(plan: Plan, plan_key: str, arena: str | None, *, search: str, selected
 
 
 def selectable(frame: pd.DataFrame, key: str, selected: str, *, height: int) -> None:
-    """A table with a column ``tensor``: the selected one is marked, a click on a row selects."""
+    """A table with a column ``tensor``: the selected one is marked, a click anywhere in a row selects.
+
+    Cells are what is selected: a column of boxes to tick would push the others aside, and ask for a second aim.
+    """
     at = np.flatnonzero(frame["tensor"].to_numpy() == selected) if selected else np.zeros(0, np.int64)
-    state.put(key, {"selection": {"rows": at[:1].tolist(), "columns": [], "cells": []}})
+    state.put(key, {"selection": {"rows": [], "columns": [], "cells": [(int(i), "tensor") for i in at[:1]]}})
     st.dataframe(
         frame,
         key=key,
@@ -91,7 +94,7 @@ def selectable(frame: pd.DataFrame, key: str, selected: str, *, height: int) -> 
         hide_index=True,
         row_height=28,
         on_select=lambda: _selected(key, frame),
-        selection_mode="single-row",
+        selection_mode="single-cell",
         column_config={
             "tensor": st.column_config.TextColumn(width="medium"),
             "size": st.column_config.NumberColumn("size (B)", format="localized"),
@@ -113,5 +116,5 @@ def selectable(frame: pd.DataFrame, key: str, selected: str, *, height: int) -> 
 
 def _selected(key: str, frame: pd.DataFrame) -> None:
     ev: Any = state.raw(key)
-    rows = ev["selection"]["rows"] if ev else []
-    state.choose(selected=str(frame["tensor"].iloc[rows[0]]) if rows else "")
+    cells = ev["selection"]["cells"] if ev else []
+    state.choose(selected=str(frame["tensor"].iloc[cells[0][0]]) if cells else "")

@@ -52,7 +52,8 @@ def body(shown: Shown) -> None:
     with left:
         st.html(markup.heading("The extent, account by account, over the steps", "the five sum to the extent exactly"))
         figure = waste.ledger_over_time(plan, accounts, step=step, height=340)
-        figure.update_layout(clickmode="event+select")
+        base.clickable(figure, [summary.extent_bytes] * plan.steps)
+        figure.update_layout(hovermode="x unified")
         key = f"ledger.{shown.key}.{arena}.{step}"
         st.plotly_chart(figure, key=key, config=base.CONFIG, on_select=lambda: _picked(key), selection_mode="points")
     with right:
@@ -144,9 +145,9 @@ def _slot_table(shown: Shown, found: tuple[SlotReport, ...], height: int) -> Non
 
 def _picked(key: str) -> None:
     event = state.raw(key)
-    points = event["selection"]["points"] if event else []
-    if points:
-        state.choose(step=int(points[0]["x"]))
+    step = base.clicked_step(event["selection"]["points"] if event else [])
+    if step is not None:
+        state.choose(step=step)
 
 
 def _tenant(key: str) -> None:

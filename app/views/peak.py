@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from app.charts import base
-from app.charts.alive import treemap
+from app.charts.alive import areas
 from app.charts.live import live_curve
 from app.parts import focus, frame, selected, tensors, verdict
 from app.say import markup, words
@@ -40,7 +40,6 @@ def body(shown: Shown) -> None:
     focus.step_controls(shown, arena)
     st.html(markup.heading(f"Live bytes of {arena}", "click the curve to choose a step"))
     curve = live_curve(plan, arena, step=step, height=190)
-    curve.update_layout(clickmode="event+select")
     key = f"peak-curve.{shown.key}.{arena}.{step}"
     st.plotly_chart(curve, key=key, config=base.CONFIG, on_select=lambda: _picked(key), selection_mode="points")
     left, right = st.columns([0.58, 0.42], gap="medium")
@@ -49,13 +48,13 @@ def body(shown: Shown) -> None:
         st.html(
             markup.heading(
                 f"Alive at {words.step(step, plan.node_at(step))}, by {group}",
-                "area: a storage's bytes; a click selects its head",
+                "area: a storage's bytes; a click selects it",
             )
         )
-        areas, drawn = _areas(shown, own, group, step)
+        boxes, drawn = _areas(shown, own, group, step)
         area_key = f"peak-areas.{shown.key}.{arena}.{step}.{group}"
         st.plotly_chart(
-            areas,
+            boxes,
             key=area_key,
             config={"displayModeBar": False},
             on_select=lambda: _box(area_key),
@@ -102,10 +101,10 @@ def _areas(shown: Shown, rows: list[tuple[int, int]], group: str, step: int) -> 
     names = placed.operators(shown.key, shown)
     title = words.step(step)
     if group == "operator" and names is not None:
-        return treemap(plan, rows, lambda i: names[i] or plan.roles[i], title=title)
+        return areas(plan, rows, lambda i: names[i] or plan.roles[i], title=title)
     if group == "slot":
-        return treemap(plan, rows, lambda i: f"slot {plan.logical_slot[i]}", title=title)
-    return treemap(plan, rows, lambda i: plan.roles[i], title=title)
+        return areas(plan, rows, lambda i: f"slot {plan.logical_slot[i]}", title=title)
+    return areas(plan, rows, lambda i: plan.roles[i], title=title)
 
 
 def _list(shown: Shown, rows: np.ndarray) -> None:
@@ -120,9 +119,9 @@ def _list(shown: Shown, rows: np.ndarray) -> None:
 
 def _picked(key: str) -> None:
     event = state.raw(key)
-    points = event["selection"]["points"] if event else []
-    if points:
-        state.choose(step=int(points[0]["x"]))
+    step = base.clicked_step(event["selection"]["points"] if event else [])
+    if step is not None:
+        state.choose(step=step)
 
 
 def _box(key: str) -> None:

@@ -48,12 +48,12 @@ def came_with_the_file(shown: Shown) -> None:
 def body(shown: Shown, handle: PlanHandle) -> None:
     """What follows the selection: it runs again alone when something is clicked."""
     left, right = st.columns([0.755, 0.245], gap="small")
+    chosen = state.choice()
     with left:
         drawing.canvas(handle, height=540)
-    with right:
+        tensors.table(shown.plan, shown.key, focus.drawn(shown.plan), search=chosen.search, selected=chosen.selected)
+    with right, st.container(key="beside"):
         selected.panel(shown)
-    chosen = state.choice()
-    tensors.table(shown.plan, shown.key, focus.drawn(shown.plan), search=chosen.search, selected=chosen.selected)
     state.write_link()
 
 

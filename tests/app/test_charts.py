@@ -5,9 +5,11 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from app.charts import alive, compare, live, neighbourhood, waste
-from app.charts.base import ROLE_COLOURS, bytes_axis, ticks
+from app.charts.base import ROLE_COLOURS, bytes_axis, clicked_step, ticks
 from tests.app.small import chain
 from tmmu_core.graph.model import Graph, Node, Tensor
 from tmmu_core.plan.making.engine import plan_graph
@@ -82,18 +84,45 @@ def test_every_tenant_is_a_tick_in_its_slot() -> None:
     assert len(trace_named(figure, "tenant").x) == sum(len(report.tenants) for report in reports) == 4
 
 
-def test_the_treemap_holds_what_is_alive() -> None:
+def test_every_storage_that_is_alive_is_a_box_that_can_be_clicked() -> None:
     plan = chain(planner="naive").plan
-    figure, drawn = alive.treemap(plan, [(0, 4), (1, 8)], lambda row: plan.roles[row], title="#1")
+    figure, drawn = alive.areas(plan, [(0, 8), (1, 4)], lambda row: plan.roles[row], title="#1")
     assert drawn == 2
-    assert figure.data[0]["values"][0] == 12
+    assert {data[0] for data in figure.data[0]["customdata"]} == {plan.tensor_ids[0], plan.tensor_ids[1]}
 
 
-def test_names_in_the_treemap_are_dark_on_light_boxes() -> None:
+@given(st.lists(st.integers(1, 2**40), min_size=1, max_size=30).map(lambda sizes: sorted(sizes, reverse=True)))
+def test_areas_are_as_large_as_their_bytes_and_stay_inside(sizes: list[int]) -> None:
+    placed = alive.squarified(sizes, (0.0, 0.0, 1000.0, 620.0))
+    for size, (x, y, w, h) in zip(sizes, placed, strict=True):
+        assert w * h == pytest.approx(620_000 * size / sum(sizes), rel=1e-6)
+        assert x >= -1e-3
+        assert y >= -1e-3
+        assert x + w <= 1000 + 1e-3
+        assert y + h <= 620 + 1e-3
+
+
+def test_areas_do_not_overlap() -> None:
+    placed = alive.squarified([50, 20, 20, 7, 2, 1], (0.0, 0.0, 10.0, 10.0))
+    for k, (x, y, w, h) in enumerate(placed):
+        for a, b, c, d in placed[k + 1 :]:
+            assert x + w <= a + 1e-9 or a + c <= x + 1e-9 or y + h <= b + 1e-9 or b + d <= y + 1e-9
+
+
+def test_every_step_of_a_curve_can_be_clicked() -> None:
+    plan = chain().plan
+    marks = trace_named(live.live_curve(plan, "activations"), "step")
+    assert marks.mode == "markers"
+    assert list(marks.customdata) == list(range(plan.steps))
+    assert clicked_step([{"x": 2.5, "customdata": 2}]) == 2
+    assert clicked_step([{"x": 2, "customdata": ["a node", "4 B"]}]) is None
+
+
+def test_names_in_the_areas_are_dark_on_light_boxes() -> None:
     plan = chain(planner="naive").plan
     rows = [(plan.row_of["x"], 4), (plan.row_of["h1"], 8)]
-    figure, _ = alive.treemap(plan, rows, lambda row: plan.roles[row], title="#1")
-    ink = dict(zip(figure.data[0]["marker"]["colors"], figure.data[0]["textfont"]["color"], strict=True))
+    figure, _ = alive.areas(plan, rows, lambda row: plan.roles[row], title="#1")
+    ink = dict(zip(figure.data[0]["marker"]["color"], figure.data[0]["textfont"]["color"], strict=True))
     assert (ink[ROLE_COLOURS["input"]], ink[ROLE_COLOURS["activation"]]) == ("#000000", "#ffffff")
 
 

@@ -186,7 +186,7 @@ def test_other_peoples_names_are_never_markup(draw: Draw) -> None:
         (["block_1:out", "block_2:out"], 12, "block_1:out"),
     ],
 )
-def test_a_label_keeps_what_tells_a_name_from_the_others(sheet: Page, names: list[str], letters: int, said: str) -> None:
+def test_a_label_keeps_what_differs(sheet: Page, names: list[str], letters: int, said: str) -> None:
     plan = plan_of(tuple((name, "activations", k, 1024 * k, 1024, 0, 4) for k, name in enumerate(names)))
     packed = base64.b64encode(pack_plan(plan).data).decode()
     brief = sheet.evaluate(

@@ -56,8 +56,8 @@ def test_marks_on_an_axis_of_bytes_are_never_written_alike(sheet: Page) -> None:
                for (let every = 1; every <= top; every *= 2)
                  for (const letters of [11, 16]) {
                    const label = tmmuCanvas.words.byteLabels(every, top, letters), seen = new Set();
-                   for (let k = 0; k < 12 && top - k * every >= 0; k++) seen.add(label(top - (top % every) - k * every));
-                   const marks = Math.min(12, Math.floor((top - (top % every)) / every) + 1);
+                   const last = top - (top % every), marks = Math.min(12, last / every + 1);
+                   for (let k = 0; k < marks; k++) seen.add(label(last - k * every));
                    if (seen.size < marks) found.push([top, every, letters]);
                  }
              return found; }"""

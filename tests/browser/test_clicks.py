@@ -1,0 +1,51 @@
+"""One click selects: a row of a table, a step of a curve, an area."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.conftest import Visit, rest
+
+pytestmark = pytest.mark.browser
+
+
+def test_a_click_on_a_row_selects_and_the_table_stays_where_it_is(visit: Visit) -> None:
+    page = visit(graph="sample:linear_chain")
+    table = page.locator('[data-testid="stDataFrame"]').first
+    table.scroll_into_view_if_needed()
+    rest(page)
+    before = table.bounding_box()
+    table.click(position={"x": 60, "y": 38 + 14})
+    expect(page.locator(".tm-card[data-tensor]")).to_be_visible()
+    expect(page).to_have_url(re.compile("tensor="))
+    rest(page)
+    after = page.locator('[data-testid="stDataFrame"]').first.bounding_box()
+    assert before is not None
+    assert after is not None
+    assert (after["x"], after["width"]) == (before["x"], before["width"])
+    assert abs(after["y"] - before["y"]) <= 1
+
+
+def test_a_click_on_the_curve_of_the_peak_chooses_that_step(visit: Visit) -> None:
+    page = visit("peak")
+    curve = page.locator(".js-plotly-plot .draglayer .nsewdrag").first
+    expect(curve).to_be_visible()
+    box = curve.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + 0.5 * box["width"], box["y"] + 0.4 * box["height"])
+    page.mouse.click(box["x"] + 0.5 * box["width"], box["y"] + 0.4 * box["height"])
+    expect(page).to_have_url(re.compile(r"step=8[789]"))
+    expect(page.locator(".tm-claim h1")).to_contain_text(re.compile("#8[789]"))
+
+
+def test_a_click_on_an_area_of_the_peak_selects_its_storage(visit: Visit) -> None:
+    page = visit("peak")
+    area = page.locator(".js-plotly-plot .barlayer .point path").first
+    expect(area).to_be_visible()
+    area.click(force=True)
+    expect(page.locator(".tm-card[data-tensor]")).to_be_visible()
+    expect(page).to_have_url(re.compile("tensor="))
+    expect(page.locator(".js-plotly-plot .barlayer .point path").nth(1)).to_be_visible()  # all areas are still there
