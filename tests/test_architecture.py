@@ -16,8 +16,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "graph": {"errors", "limits"},
     "liveness": {"errors", "graph"},
     "planners": {"errors", "graph.model"},
-    "plan": {"errors", "graph", "liveness", "planners"},
-    "runtime": {"errors", "graph", "liveness", "plan"},
+    # Whoever takes a finished plan asks the judge first; of plans the judge knows the nouns alone.
+    "plan": {"errors", "graph", "liveness", "planners", "judge.finished"},
+    "runtime": {"errors", "graph", "liveness", "plan", "judge"},
     # The judge sees graphs, and of liveness and plans their nouns alone: it computes everything again.
     "judge": {"errors", "graph", "liveness.model", "plan.model"},
     "fit": {"errors", "graph", "liveness", "planners", "plan"},

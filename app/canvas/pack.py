@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from app.say import words
 from app.say.markup import bound_of
+from tmmu_core.judge.finished import INVALID, conflicting_rows
 from tmmu_core.plan.formats.compare import KINDS, compare
 from tmmu_core.plan.metrics import live_bytes, peak_of, storages_of
 from tmmu_core.plan.model import ArenaSummary, Plan
@@ -211,6 +212,8 @@ def _pack_one(
         "steps": plan.steps,
         "rows": len(plan),
         "arenas": arenas,
+        # Computed for a plan that does not verify alone: in another nobody holds another's byte.
+        "conflict": arrays.add(conflicting_rows(plan)) if _is_invalid(plan) else None,
         "columns": {
             "birth": arrays.add(plan.birth),
             "death": arrays.add(plan.death),
@@ -233,6 +236,10 @@ def _pack_one(
         "heads": arrays.add(storages.head[plan.storage[shared]]),
         "handoffs": arrays.add(np.array(handoffs, np.int64).reshape(-1)),
     }
+
+
+def _is_invalid(plan: Plan) -> bool:
+    return any(arena.status == INVALID for arena in plan.arenas)
 
 
 def _shapes(plan: Plan) -> Iterable[str]:

@@ -14,6 +14,8 @@ from app.say import words
 from tmmu_core.plan.metrics import change_points, live_bytes
 from tmmu_core.plan.model import Plan
 
+STATUS_COLOURS = {"optimal": "#009E73", "invalid": "#D55E00"}
+
 
 def curves(baseline: Plan, candidate: Plan, arena: str, *, height: int = 200) -> go.Figure:
     """Live bytes of one arena in both plans; the baseline dashed and grey, the candidate filled."""
@@ -117,7 +119,7 @@ def field(runs: Sequence[Run], *, height: int = 300) -> go.Figure:
             cliponaxis=False,
             marker={
                 "size": [15 if run.current else 11 for run in runs],
-                "color": ["#009E73" if run.status == "optimal" else LIVE for run in runs],
+                "color": [STATUS_COLOURS.get(run.status, LIVE) for run in runs],
                 "symbol": ["diamond" if run.status == "optimal" else "circle" for run in runs],
                 "line": {"width": [2 if run.current else 0 for run in runs], "color": LINE},
             },

@@ -8,7 +8,7 @@ import typer
 
 from app.cli.console import FINDING, FINE, Column, say, say_json, table
 from app.cli.judge import AgainstGraph, Replay, replay_record, replayed, resolve_with_graph
-from app.cli.options import AsJson, Source, planning, whole
+from app.cli.options import AsJson, Source, planning, sound
 from app.say import words
 from tmmu_core.plan.making.request import PlanRequest
 
@@ -33,13 +33,13 @@ def command(
     """Map a plan's arenas, bind every tensor, walk the steps zeroing what is born, and commit.
 
     --replay also executes the plan on shadow memory, along its graph where that is known. Exit code: 0, or 1 where the
-    replay finds a byte that is not as it should be.
+    replay finds a byte that is not as it should be. A finished plan that does not verify is refused: nothing is mapped.
     """
     from tmmu_core.runtime.apply import apply_plan
     from tmmu_core.runtime.commit import commit_execution
 
     found, against = resolve_with_graph(plan, graph, request)
-    applied = apply_plan(whole(found), security=security)
+    applied = apply_plan(sound(found, "apply"), security=security, verified=True)
     if debug_fill is not None:
         for tensor_id in found.plan.tensor_ids:
             applied.debug_fill(tensor_id, debug_fill)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from itertools import islice
 from typing import Annotated, Any
 
@@ -9,7 +10,7 @@ import msgspec
 import typer
 
 from app.cli.console import FINDING, FINE, NOT_COMPARABLE, Column, say, say_json, table
-from app.cli.options import AsJson, planning, resolve_either
+from app.cli.options import FIRST_FINDINGS, AsJson, Resolved, planning, resolve_either, say_invalid
 from app.say import words
 from tmmu_core.plan.formats.compare import KINDS, Comparison, Difference, TensorChange, compare
 from tmmu_core.plan.making.request import PlanRequest
@@ -24,15 +25,22 @@ Limit = Annotated[int, typer.Option(min=0, help="How many changed tensors to lis
 def command(a: Baseline, b: Candidate, request: PlanRequest, limit: Limit = 20, json: AsJson = False) -> int:
     """Compare two plans, baseline → candidate. Graphs are planned first, under the options given.
 
-    Exit code: 0 identical, 1 diverged, 3 not comparable.
+    Exit code: 0 identical, 1 diverged or a plan that does not verify, 3 not comparable.
     """
     left, right = resolve_either(a, request), resolve_either(b, request)
     verdict = compare(left.trace or left.plan, right.trace or right.plan)
     if json:
-        say_json(as_json(verdict, limit))
+        say_json({**as_json(verdict, limit), "invalid": {"left": _findings(left), "right": _findings(right)}})
     else:
         in_words(verdict, limit, left.plan, right.plan)
-    return FINE if verdict.identical else FINDING if verdict.comparable else NOT_COMPARABLE
+        say_invalid(left)
+        say_invalid(right)
+    invalid = left.findings or right.findings
+    return NOT_COMPARABLE if not verdict.comparable else FINE if verdict.identical and not invalid else FINDING
+
+
+def _findings(side: Resolved) -> list[dict[str, Any]]:
+    return [asdict(finding) for finding in side.findings[:FIRST_FINDINGS]]
 
 
 # --- in words ----------------------------------------------------------------------------------------------------

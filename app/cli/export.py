@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 from app.cli.console import FINE, STREAM, UsageFault, write_output
-from app.cli.options import AsJson, Out, Source, planning, resolve, whole
+from app.cli.options import AsJson, Out, Source, planning, resolve, sound
 from tmmu_core.graph import document
 from tmmu_core.plan.formats import files, trace
 from tmmu_core.plan.formats.render import build_render_plan, residency
@@ -54,7 +54,8 @@ def command(
     if arena is not None and to != "instance":
         raise UsageFault(f"--arena has no effect on the format {to}.", "It holds all arenas.")
     found = resolve(plan, request)
-    data = files.to_instance(whole(found), arena) if to == "instance" else EXPORTERS[to](whole(found))
+    sound_plan = sound(found, "export")
+    data = files.to_instance(sound_plan, arena) if to == "instance" else EXPORTERS[to](sound_plan)
     name = output or STREAM
     write_output(name, document.pack(data) if name.endswith(".gz") else data, f"the plan as {to}")
     return FINE

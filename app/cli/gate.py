@@ -10,7 +10,16 @@ from typing import Annotated
 import typer
 
 from app.cli.console import FINDING, FINE, Column, UsageFault, say, say_json, table
-from app.cli.options import AsJson, Source, planning, read_bytes_option, resolve_either
+from app.cli.options import (
+    FIRST_FINDINGS,
+    AsJson,
+    Resolved,
+    Source,
+    planning,
+    read_bytes_option,
+    resolve_either,
+    say_invalid,
+)
 from app.cli.show import bound_of
 from app.say import words
 from tmmu_core.plan.making.request import PlanRequest
@@ -64,7 +73,10 @@ def command(
     max_growth: MaxGrowth = None,
     json: AsJson = False,
 ) -> int:
-    """Hold a plan (or a graph's plan) to limits. Exit code: 0 green, 1 red. Without any limit there is no gate."""
+    """Hold a plan (or a graph's plan) to limits. Exit code: 0 green, 1 red. Without any limit there is no gate.
+
+    A finished plan is verified first, and so is the baseline: an invalid one is red.
+    """
     if max_growth is not None and baseline is None:
         raise UsageFault("--max-growth needs a --baseline.", "Name the plan to grow from.")
     if not any((max_extent, max_gap, max_peak, min_reuse, baseline)):
@@ -72,25 +84,43 @@ def command(
             "a gate without a limit can never be red.",
             "Give --max-extent, --max-gap, --max-peak, --min-reuse or --baseline.",
         )
-    found = resolve_either(plan, request).plan
-    checks = [
-        *_extents(found, max_extent or ()),
-        *_peaks(found, max_peak or ()),
-        *_gaps(found, max_gap or ()),
-        *_reuse(found, min_reuse or ()),
-    ]
-    if baseline is not None:
-        checks += _growth(resolve_either(baseline, request).plan, found, max_growth or "0")
+    judged = resolve_either(plan, request)
+    before = None if baseline is None else resolve_either(baseline, request)
+    found = judged.plan
+    checks = [check for side in (judged, before) if side is not None for check in _validity(side)]
+    if all(check.ok for check in checks):  # figures of an invalid plan are nobody's
+        checks += [
+            *_extents(found, max_extent or ()),
+            *_peaks(found, max_peak or ()),
+            *_gaps(found, max_gap or ()),
+            *_reuse(found, min_reuse or ()),
+        ]
+        if before is not None:
+            checks += _growth(before.plan, found, max_growth or "0")
+    invalid = [side for side in (judged, before) if side is not None and side.findings]
     green = all(check.ok for check in checks)
     if json:
-        say_json({"ok": green, "tmmu_plan_hash": found.tmmu_plan_hash.hex(), "checks": [asdict(c) for c in checks]})
+        findings = [asdict(finding) for side in invalid for finding in side.findings[:FIRST_FINDINGS]]
+        told = {"ok": green, "valid": not invalid, "tmmu_plan_hash": found.tmmu_plan_hash.hex()}
+        say_json({**told, "findings": findings, "checks": [asdict(c) for c in checks]})
     else:
-        say("green" if green else "red: " + words.count(sum(not c.ok for c in checks), "limit") + " exceeded", "")
+        exceeded = words.count(sum(not c.ok for c in checks), "limit") + " exceeded"
+        why = f"{invalid[0].name} is an invalid plan: {invalid[0].findings[0].message}" if invalid else exceeded
+        say("green" if green else f"red: {why}", "")
         table(
             (Column("limit on"), Column("arena"), Column("value", True), Column("limit", True), Column("verdict")),
             [[c.what, c.arena, c.value, c.limit, "ok" if c.ok else "EXCEEDED"] for c in checks],
         )
+        for side in invalid:
+            say_invalid(side)
     return FINE if green else FINDING
+
+
+def _validity(side: Resolved) -> Iterator[Check]:
+    """A finished plan is valid, or the gate is red whatever its figures say."""
+    if side.verdict is not None:
+        errors = len(side.findings)
+        yield Check("findings of the judge", side.name, words.count(errors), "0", not errors)
 
 
 def _extents(plan: Plan, limits: list[str] | tuple[()]) -> Iterator[Check]:

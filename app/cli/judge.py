@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from app.cli.console import FINDING, FINE, Column, UsageFault, say, say_json, table
-from app.cli.options import Resolved, open_any, resolve_opened, whole
+from app.cli.options import Resolved, judged_against, open_any, resolve_opened, whole
 from app.say import words
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.finding import Finding
@@ -47,9 +47,10 @@ def resolve_with_graph(name: str, graph: str | None, request: PlanRequest) -> tu
     against = open_any(graph)
     if not isinstance(against, Graph):
         raise UsageFault(f"{graph} is not a graph.", "Give the graph that the plan was made from.")
-    if request.shard_spec is None:
-        return found, against
-    return replace(found, cut_from=ir_hash(against)), _share(found.plan, against, request)
+    if request.shard_spec is not None:
+        found = replace(found, cut_from=ir_hash(against))
+        against = _share(found.plan, against, request)
+    return judged_against(found, against, request), against
 
 
 def _share(plan: Plan, graph: Graph, request: PlanRequest) -> Graph:

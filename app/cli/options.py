@@ -12,17 +12,20 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from app.cli.console import STREAM, UsageFault, note, read_input
+from app.cli.console import STREAM, UsageFault, note, read_input, say
+from app.say import words
 from tmmu_core.errors import U64_MAX, UnreadableInput
 from tmmu_core.graph.importers import xla
 from tmmu_core.graph.model import Graph
 from tmmu_core.graph.quantities import parse_bytes
+from tmmu_core.judge.finding import Finding, Verdict
+from tmmu_core.judge.finished import finished, refuse_invalid
 from tmmu_core.plan.formats.reading import Opened, read_any
 from tmmu_core.plan.formats.trace import Trace
 from tmmu_core.plan.making.engine import Solution
@@ -31,7 +34,7 @@ from tmmu_core.plan.making.ranks import RankPlans, plan_ranks
 from tmmu_core.plan.making.request import PlanRequest
 from tmmu_core.plan.making.wording import SAID, Said, option_pairs, written
 from tmmu_core.plan.model import Plan
-from tmmu_core.planners.problem import PlainInstance
+from tmmu_core.planners.problem import GIVEN, PlainInstance
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +48,13 @@ class Resolved:
 
     cut_from: bytes | None = None
     """The ir_hash of the whole graph where the plan is one rank's."""
+    verdict: Verdict | None = None
+    """What the judge says of a plan that came finished; ``None`` for one that was made now."""
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What makes a finished plan invalid; none where it is sound, or was made now."""
+        return () if self.verdict is None else self.verdict.errors
 
     @property
     def graph(self) -> Graph | None:
@@ -58,6 +68,16 @@ Out = Annotated[
     str | None, typer.Option("-o", "--output", metavar="FILE", help="Write to this file; - for standard output.")
 ]
 
+
+FIRST_FINDINGS = 5
+"""So many findings are said of an invalid plan; ``tmmu verify`` says all."""
+
+OPERATORS = {
+    "apply": "UML_OS.TMMU.ApplyPlan_v1",
+    "checkpoint": "UML_OS.TMMU.Checkpoint_v1",
+    "export": "UML_OS.TMMU.MapToVirtualAddresses_v1",
+}
+"""Command → the operator that refuses an invalid plan."""
 
 FILES = tuple(name for name, said in SAID.items() if said.file)
 """The shared options that name a file to read."""
@@ -174,14 +194,29 @@ def resolve_opened(opened: Opened, name: str, request: PlanRequest, *, plans_too
                 f"{name} holds a plan already.", "Give a graph or an instance; a plan is looked at as it is."
             )
         _refuse_idle_options(name, request)
-        if isinstance(opened, Trace):
-            return Resolved(name, opened.plan, trace=opened)
-        return Resolved(name, opened)
+        trace = opened if isinstance(opened, Trace) else None
+        plan = opened.plan if isinstance(opened, Trace) else opened
+        return _finished(Resolved(name, plan, trace=trace))
     if isinstance(opened, PlainInstance):
         _about_instance(opened, request)
     with progress_on_terminal() as progress:
         made = make_plan(opened, request, progress)
-    return Resolved(name, made.plan, made.solution, cut_from=made.cut_from)
+    found = Resolved(name, made.plan, made.solution, cut_from=made.cut_from)
+    return _finished(found) if made.request.planner == GIVEN else found
+
+
+def _finished(found: Resolved, graph: Graph | None = None, **how: Any) -> Resolved:
+    """A plan that nobody here made, with the judge's verdict (contract §11)."""
+    complete = found.trace is None or found.trace.complete
+    judged = finished(found.plan, graph, complete=complete, **how)
+    return replace(found, plan=judged.plan, verdict=judged.verdict)
+
+
+def judged_against(found: Resolved, graph: Graph, request: PlanRequest) -> Resolved:
+    """A finished plan judged once more, against its graph."""
+    if found.verdict is None or (found.trace is not None and not found.trace.complete):
+        return found
+    return _finished(found, graph, dims=request.dims or None, arenas=request.arenas, cut_from=found.cut_from)
 
 
 def _about_instance(instance: PlainInstance, request: PlanRequest) -> None:
@@ -210,6 +245,21 @@ def whole(found: Resolved) -> Plan:
     if found.trace is not None and not found.trace.complete:
         raise UsageFault(f"{found.name} is a digest: it does not tell its tensors.", "Give the plan, or a whole trace.")
     return found.plan
+
+
+def sound(found: Resolved, command: str) -> Plan:
+    """The plan, to be acted on. Raises :class:`UsageFault` for a digest, and what is wrong with an invalid plan."""
+    plan = whole(found)
+    if found.verdict is not None:
+        refuse_invalid(plan, OPERATORS.get(command, OPERATORS["export"]), found.verdict)
+    return plan
+
+
+def say_invalid(found: Resolved) -> None:
+    """Say on standard output why a finished plan is invalid, with its first findings; nothing where it is sound."""
+    if found.findings:
+        say("", f"INVALID: {found.name} does not verify, with {words.count(len(found.findings), 'finding')}:")
+        say(*(f"  {finding.rule}: {finding.message}" for finding in found.findings[:FIRST_FINDINGS]))
 
 
 def _refuse_idle_options(name: str, request: PlanRequest) -> None:

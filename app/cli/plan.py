@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-from app.cli.console import FINE, STREAM, format_by_ending, write_output
-from app.cli.options import AsJson, Out, Source, planning, resolve
+from app.cli.console import FINDING, FINE, STREAM, format_by_ending, write_output
+from app.cli.options import AsJson, Out, Source, planning, resolve, say_invalid, sound
 from app.cli.show import plan_in_words
 from tmmu_core.graph import document
 from tmmu_core.plan.formats import files
@@ -25,8 +25,12 @@ def write_plan(plan: Plan, name: str, writers: dict[str, Callable[[Plan], bytes]
 
 @planning
 def command(graph: Source, request: PlanRequest, output: Out = None, json: AsJson = False) -> int:
-    """Plan a graph (or a packing instance) and show, or write, where every tensor lies."""
-    plan = resolve(graph, request, plans_too=False).plan
+    """Plan a graph (or a packing instance) and show, or write, where every tensor lies.
+
+    Offsets that come with an instance are verified; where they are invalid, nothing is written and the exit code is 1.
+    """
+    found = resolve(graph, request, plans_too=False)
+    plan = sound(found, "export") if output is not None or json else found.plan
     if output is not None:
         write_plan(plan, output)
     if output == STREAM:
@@ -35,4 +39,5 @@ def command(graph: Source, request: PlanRequest, output: Out = None, json: AsJso
         sys.stdout.write(files.to_json(plan).decode())
     else:
         plan_in_words(plan)
-    return FINE
+    say_invalid(found)
+    return FINDING if found.findings else FINE

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli.console import FINE, write_output
+from app.cli.console import FINDING, FINE, note, write_output
 from app.cli.options import AsJson, Source, planning, resolve, resolve_either, whole
 from tmmu_core.plan.making.request import PlanRequest
 
@@ -21,7 +21,10 @@ Title = Annotated[str, typer.Option(metavar="TEXT", help="The report's title [th
 def command(
     plan: Source, request: PlanRequest, output: To, baseline: Against = None, title: Title = "", json: AsJson = False
 ) -> int:
-    """Write the report of a plan (or of a graph's plan) as one HTML file without outside references."""
+    """Write the report of a plan (or of a graph's plan) as one HTML file without outside references.
+
+    Exit code: 0, or 1 for a plan that does not verify; its report says so.
+    """
     from app.report.build import build_report
     from tmmu_core.judge.lint import lint_verdict
     from tmmu_core.judge.verifier import verify_plan
@@ -29,12 +32,16 @@ def command(
     found = resolve(plan, request)
     before = None if baseline is None else whole(resolve_either(baseline, request))
     how: dict[str, Any] = {"dims": request.dims, "cut_from": found.cut_from}
+    verified = verify_plan(whole(found), found.graph, **how)
     data = build_report(
         found.solution or whole(found),
         baseline=before,
         title=title,
-        verified=verify_plan(whole(found), found.graph, **how),
+        verified=verified,
         linted=lint_verdict(whole(found), found.graph, **how),
     )
     write_output(output, data, "the report")
+    if not verified.ok:
+        note(f"{plan} is an invalid plan, and its report says so: {verified}")
+        return FINDING
     return FINE

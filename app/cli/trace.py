@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from app.cli.console import FINE, STREAM, format_by_ending, write_output
-from app.cli.options import AsJson, Out, Source, planning, resolve
+from app.cli.options import AsJson, Out, Source, planning, resolve, sound
 from tmmu_core.graph import document
 from tmmu_core.plan.formats import trace
 from tmmu_core.plan.making.request import PlanRequest
@@ -22,6 +22,8 @@ def command(
 ) -> int:
     """Write the trace of planning a graph, or of a finished plan: header, a record per tensor, summary."""
     found = resolve(graph, request)
+    if found.findings:
+        sound(found, "export")
     name = output or STREAM
     format_, gzipped = format_by_ending(name, ENDINGS, "jsonl")
     write = trace.to_cbor_sequence if format_ == "cbor" else trace.to_json_lines

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from app.cli.judge import AgainstGraph, Replay, replay_findings, replay_record, replayed, resolve_with_graph, tell
 from app.cli.options import AsJson, Source, planning, whole
 from app.say import words
@@ -21,7 +23,8 @@ def command(
     from tmmu_core.judge.verifier import verify_plan
 
     found, against = resolve_with_graph(plan, graph, request)
-    verdict = verify_plan(whole(found), against, dims=request.dims, arenas=request.arenas, cut_from=found.cut_from)
+    how: dict[str, Any] = {"dims": request.dims or None, "arenas": request.arenas, "cut_from": found.cut_from}
+    verdict = (against and found.verdict) or verify_plan(whole(found), against, **how)
     checked = words.count(len(verdict.checked), "rule")
     headline = f"{verdict}; {checked} checked: {', '.join(verdict.checked)}"
     if verdict.left_out:

@@ -37,14 +37,16 @@ def _planner(shown: Shown) -> str:
 def _verdict(shown: Shown) -> list[str]:
     job = planning.judgement(shown)
     if not job.wait(SHORT if len(shown.plan) < OUTSIDE_FROM else 0):
-        return ["being verified …"]
+        if shown.verdict is None or shown.verdict.ok:
+            return ["being verified …"]
+        return [f'<span class="bad">✗ invalid: {words.count(len(shown.verdict.errors), "error")}</span>']
     judged = job.answer()
     verified, lint = judged.verified, judged.lint
     tried = ", ".join(verified.checked)
     if verified.ok:
         first = f'<span class="ok" title="{markup.esc(tried)}">✓ verified</span>'
     else:
-        first = f'<span class="bad">✗ {words.count(len(verified.errors), "error")}</span>'
+        first = f'<span class="bad">✗ invalid: {words.count(len(verified.errors), "error")}</span>'
     if lint.ok:
         warnings = len(lint.warnings)
         rest = f", {words.count(warnings, 'warning')}" if warnings else ""

@@ -23,6 +23,7 @@ from app.report.figures import ACCOUNT_LOOKS, ledger_figure, patterns
 from app.say import glossary, words
 from app.say.markup import bound_of
 from tmmu_core.judge.finding import Verdict
+from tmmu_core.judge.finished import believed
 from tmmu_core.judge.lint import lint_verdict
 from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.plan import metrics
@@ -57,6 +58,7 @@ def build_report(
     if operators is None and isinstance(source, Solution):
         operators = _operators(source)
     verified = verified if verified is not None else verify_plan(plan, graph)
+    plan = believed(plan, verified)
     linted = linted if linted is not None else lint_verdict(plan, graph)
     packed = pack_plan(plan, baseline=before, operators=operators)
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)

@@ -140,6 +140,8 @@ def claimed(summary: ArenaSummary) -> str:
     if summary.status == "optimal":
         least = "the lower bound" if extent == bound else "for the search is exhausted"
         return f"Proven: no plan of this arena is smaller than {words.short_bytes(extent)}, {least}."
+    if summary.status == "invalid":
+        return "The plan does not verify: nothing that it says of this arena can be believed."
     if summary.status == "unproven":
         return f"The search ended before it knew: a plan up to {over} smaller may exist, or none."
     return f"Valid, and nothing more is claimed: a plan up to {over} smaller may exist, or none."

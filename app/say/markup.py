@@ -114,7 +114,7 @@ def _strip_row(arena: ArenaSummary, scale: int, paged: bool, has_slots: bool) ->
         f'<span class="{esc(arena.status)}">{esc(arena.status)}</span>',
     ]
     tds = "".join(f"<td>{cell}</td>" for cell in cells)
-    css = "" if extent else ' class="zero"'
+    css = ' class="invalid"' if arena.status == "invalid" else "" if extent else ' class="zero"'
     return f"<tr{css}><td>{esc(arena.name)}</td><td class=bar>{_bar(arena, bound, scale)}</td>{tds}</tr>"
 
 

@@ -170,4 +170,6 @@ def gap(extent: int | None, bound: int | None) -> str:
     """How far an extent is above its lower bound, in percent."""
     if extent is None or bound is None:
         return UNKNOWN
+    if extent < bound:
+        return "impossible"  # no valid plan is below a bound
     return percent(extent - bound, bound)

@@ -19,6 +19,8 @@ from app.session.opening import Opened, card_of, content_of, lacks_arenas, open_
 from app.session.worlds import spec_of
 from tmmu_core.errors import ArenaTooSmall, TmmuError
 from tmmu_core.graph.model import Graph
+from tmmu_core.judge.finding import Verdict
+from tmmu_core.judge.finished import finished
 from tmmu_core.plan.formats.compare import Comparison, compare
 from tmmu_core.plan.making import configured
 from tmmu_core.plan.making.configured import arena_config
@@ -47,6 +49,8 @@ class Shown:
     plan: Plan
     solution: Solution | None = None
     """``None`` for a finished plan and for a problem without a graph."""
+    verdict: Verdict | None = None
+    """What the judge says of a plan that came finished, as it is; ``None`` for one that was made here."""
 
     @property
     def graph(self) -> Graph | None:
@@ -119,9 +123,17 @@ def make_plan(choice: Choice, progress: Progress | None = None) -> Shown:
     opened = open_source(choice.source)
     full = spelled_out(choice, opened)
     if opened.plan is not None:
-        return Shown(full, opened, opened.plan)
+        return _finished(full, opened, opened.plan)
     made = _known_rank(full) or make_plan_of(asked_of(opened), requested(full, opened), progress)
+    if full.planner == GIVEN:
+        return _finished(full, opened, made.plan)
     return Shown(full, opened, made.plan, made.solution)
+
+
+def _finished(full: Choice, opened: Opened, plan: Plan) -> Shown:
+    """A plan that nobody here made, with its verdict (contract §11)."""
+    judged = finished(plan, complete=opened.trace is None or opened.trace.complete)
+    return Shown(full, opened, judged.plan, verdict=judged.verdict)
 
 
 def requested(full: Choice, opened: Opened) -> PlanRequest:

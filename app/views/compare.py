@@ -42,7 +42,7 @@ def page() -> None:
         _pick(options, chosen.baseline)
         return
     found = planning.compared(left, right)
-    st.html(markup.claim(claim(left, right, found), [verdict(found)]))
+    st.html(markup.claim(claim(left, right, found), [*invalid(left, right), verdict(found)]))
     _pick(options, chosen.baseline)
     st.html(arenas(found, left.plan, right.plan))
     told = reasons(found)
@@ -136,6 +136,13 @@ def claim(left: Shown, right: Shown, found: Comparison) -> str:
         f"{title}: {best.name} {words.short_bytes(before)} → {words.short_bytes(after)} "
         f"({words.delta_bytes(after - before)})"
     )
+
+
+def invalid(left: Shown, right: Shown) -> list[str]:
+    """Which of the two does not verify: what is said of their difference then means nothing."""
+    sides = (("baseline", left), ("candidate", right))
+    bad = [name for name, side in sides if side.verdict is not None and not side.verdict.ok]
+    return [f'<span class="bad">✗ the {name} is invalid</span>' for name in bad]
 
 
 def verdict(found: Comparison) -> str:

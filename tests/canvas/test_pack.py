@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from app.canvas.pack import MAGIC, claim, matches, pack_plan, packed_once
 from app.canvas.synthetic import synthetic_plan
 from tests.canvas.plans import FOUR, plan_of
+from tmmu_core.judge.finished import conflicting_rows, finished
 from tmmu_core.plan.formats.compare import compare
 
 
@@ -76,6 +78,16 @@ def test_figures_beyond_what_a_double_holds_are_told_exactly() -> None:
 def test_an_unlimited_capacity_is_no_capacity() -> None:
     assert Read(pack_plan(plan_of()).data).header["plans"][0]["arenas"][0]["capacity"] is None
     assert Read(pack_plan(plan_of(capacity=4096)).data).header["plans"][0]["arenas"][0]["capacity"] == "4096"
+
+
+def test_who_shares_bytes_at_one_time_is_told_of_an_invalid_plan_alone() -> None:
+    plan = plan_of()
+    assert Read(pack_plan(plan).data).header["plans"][0]["conflict"] is None
+    stacked = finished(replace(plan, offset=plan.offset * 0)).plan
+    read = Read(pack_plan(stacked).data)
+    conflict = read.array(read.header["plans"][0]["conflict"])
+    assert conflict == conflicting_rows(stacked).tolist()
+    assert any(conflict)
 
 
 def test_the_curve_is_the_cores() -> None:

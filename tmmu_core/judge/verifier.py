@@ -227,6 +227,20 @@ def check_arenas(facts: PlanFacts) -> Iterator[Finding]:
                 f"{arena.name} says an extent of {arena.extent_bytes} bytes, its highest storage ends at {highest}.",
                 arena=arena.name,
             )
+        for what, said, counted in (
+            ("slots", arena.slots, int((facts.slots.arena == number).sum())),
+            ("max_live", arena.max_live, int(facts.live_counts(number).max(initial=0))),
+            ("storages", arena.storages, int(here.sum())),
+            ("peak_live_bytes", arena.peak_live_bytes, facts.peak_live_bytes(number)),
+        ):
+            if said != counted:
+                yield _error("figures", f"{arena.name} says {what} {said}, the rows make {counted}.", arena=arena.name)
+    yield from impossible(plan)
+
+
+def impossible(plan: Plan) -> Iterator[Finding]:
+    """What the arenas' figures alone prove wrong: rules ``extent``, ``capacity`` and ``figures``, without any row."""
+    for arena in plan.arenas:
         pages = -(-arena.extent_bytes // arena.page_size) * arena.page_size if arena.page_size else arena.extent_bytes
         if arena.committed_bytes != pages:
             yield _error(
@@ -241,20 +255,16 @@ def check_arenas(facts: PlanFacts) -> Iterator[Finding]:
                 f"{arena.name} needs {arena.extent_bytes} bytes and has {arena.capacity_bytes}.",
                 arena=arena.name,
             )
-        for what, said, counted in (
-            ("slots", arena.slots, int((facts.slots.arena == number).sum())),
-            ("max_live", arena.max_live, int(facts.live_counts(number).max(initial=0))),
-            ("storages", arena.storages, int(here.sum())),
-            ("peak_live_bytes", arena.peak_live_bytes, facts.peak_live_bytes(number)),
+        for bound, why in (
+            (arena.lower_bound_bytes or 0, "no packing is below"),
+            (arena.peak_live_bytes, "are alive together"),
         ):
-            if said != counted:
-                yield _error("figures", f"{arena.name} says {what} {said}, the rows make {counted}.", arena=arena.name)
-        if arena.lower_bound_bytes is not None and arena.lower_bound_bytes > arena.extent_bytes:
-            yield _error(
-                "figures",
-                f"{arena.name} says no packing is below {arena.lower_bound_bytes} bytes and has {arena.extent_bytes}.",
-                arena=arena.name,
-            )
+            if bound > arena.extent_bytes:
+                yield _error(
+                    "figures",
+                    f"{arena.name} has an extent of {arena.extent_bytes} bytes, where {bound} {why}: it cannot be.",
+                    arena=arena.name,
+                )
 
 
 # --- sharing -----------------------------------------------------------------------------------------------------
@@ -365,6 +375,15 @@ def check_overlap(facts: PlanFacts) -> Iterator[Finding]:
                 arena=facts.plan.arenas[facts.arena[owner[a]]].name,
                 step=step,
             )
+
+
+def overlaps(facts: PlanFacts) -> Iterator[tuple[int, int]]:
+    """Pairs of storages (earlier, later) that hold one byte at one step, each storage at least once."""
+    if not _proven_by_slots(facts):
+        for _, storages in facts.spaces:
+            boxes, owner = _boxes(facts, storages.tolist())
+            for a, b in overlapping(boxes):
+                yield owner[a], owner[b]
 
 
 def _boxes(facts: PlanFacts, storages: list[int]) -> tuple[list[Box], list[int]]:

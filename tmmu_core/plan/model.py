@@ -48,8 +48,8 @@ class ArenaSummary:
     lower_bound_bytes: int | None = None
     """No plan of this problem has a smaller extent: proven, and never below ``peak_live_bytes`` of the best ranges."""
     status: str = "feasible"
-    """The certificate: ``optimal`` (the extent is proven the least), ``unproven`` (a search ended before it knew), or
-    ``feasible`` (a valid plan that claims nothing)."""
+    """The certificate: ``optimal`` (the extent is proven the least), ``unproven`` (a search ended before it knew),
+    ``feasible`` (a valid plan that claims nothing), or ``invalid`` (a finished plan that does not verify)."""
     witness: tuple[str, ...] = ()
     """The storages, by the ids that name them, that make the lower bound: pairwise in each other's way."""
     witness_step: int = -1

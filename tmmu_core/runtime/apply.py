@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from tmmu_core.errors import AlignmentViolation, ArenaTooSmall, InvalidIrShapes
 from tmmu_core.graph.model import PERSISTENT_ROLES
+from tmmu_core.judge.finished import refuse_invalid
 from tmmu_core.plan.canonical import cbor_canonical
 from tmmu_core.plan.making.sparse import in_memory
 from tmmu_core.plan.metrics import ResourceLedger, resource_ledger
@@ -237,12 +238,20 @@ class Applied:
         return resource_ledger(self.placed)
 
 
-def apply_plan(plan: Plan, handles: Mapping[str, ArenaHandle] | None = None, *, security: str = "standard") -> Applied:
+def apply_plan(
+    plan: Plan,
+    handles: Mapping[str, ArenaHandle] | None = None,
+    *,
+    security: str = "standard",
+    verified: bool = False,
+) -> Applied:
     """Bind every tensor of ``plan`` to memory: ``ptr = base_ptr + offset``, all arenas or none.
 
-    ``handles`` are arenas that exist already, by name; those not among them are mapped. Raises ``ArenaTooSmall`` for a
-    handle smaller than its arena's extent, ``AlignmentViolation`` for a base pointer or a tensor's address off its
-    grid, ``AllocationFailure`` when the system gives no memory, ``InvalidIrShapes`` for an unknown security word.
+    ``handles`` are arenas that exist already, by name; those not among them are mapped. A plan is verified first,
+    unless ``verified`` says that it was. Before anything is mapped or written an invalid one is refused as
+    ``refuse_invalid`` does: ``AddressCollision`` for two live tensors on one byte. Raises ``ArenaTooSmall`` for a
+    handle smaller than its extent, ``AlignmentViolation`` for a base pointer or a tensor's address off its grid,
+    ``AllocationFailure`` when the system gives no memory, ``InvalidIrShapes`` for an unknown security word.
     """
     if security not in SECURITY:
         raise InvalidIrShapes(
@@ -252,6 +261,8 @@ def apply_plan(plan: Plan, handles: Mapping[str, ArenaHandle] | None = None, *, 
             node_id="",
             hint=f"Choose one of: {', '.join(SECURITY)}.",
         )
+    if not verified:
+        refuse_invalid(plan, OPERATOR)
     given = handles or {}
     arenas: dict[str, ArenaHandle] = {}
     placed = in_memory(plan)

@@ -148,7 +148,7 @@ def plain_run(data: bytes, name: str = "") -> Oracle:
 
 def arena_run(oracle: Oracle, plan: Plan) -> OnnxRun:
     """Run each node by itself on tensors in the plan's arenas, and compare every tensor with the oracle."""
-    applied = apply_plan(plan)
+    applied = apply_plan(plan, verified=True)  # what is wrong with a plan is what this shows
     run = _Run(oracle, plan, applied)
     differences = tuple(run.steps())
     return OnnxRun(

@@ -52,7 +52,7 @@ def prepare_memory(
         if allocation_failures:
             metrics = {**solution.plan.metrics, "allocation_failures": allocation_failures}
             solution = replace(solution, plan=replace(solution.plan, metrics=metrics))
-        applied = apply_plan(solution.plan, handles, security=security)
+        applied = apply_plan(solution.plan, handles, security=security, verified=True)
     except AllocationFailure as error:
         error.diagnostics["allocation_failures"] = allocation_failures + 1
         raise

@@ -23,11 +23,25 @@ const CHANGES = [
   ["moved", "#0072B2"],
   ["redescribed", "#8C6BB1"],
 ];
+const CONFLICT = "#D55E00";
 const SLOT_HUES = 24;
 const SIZE_SHADES = 32;
 
 /** {codes, table: [[r, g, b]], legend: [[name, css]], ramp, note} for a plan under a scheme. */
 export function paint(plan, scheme) {
+  const paints = painted(plan, scheme);
+  return plan.conflict ? withConflicts(plan, paints) : paints;
+}
+
+/** Under every scheme, who holds bytes that another holds at the same time is told by one colour of its own. */
+function withConflicts(plan, paints) {
+  const codes = Uint16Array.from(paints.codes);
+  for (let i = 0; i < plan.n; i++) if (plan.conflict[i]) codes[i] = paints.table.length;
+  const legend = [["same bytes at once", CONFLICT], ...paints.legend];
+  return { ...paints, codes, table: [...paints.table, rgbOf(CONFLICT)], legend };
+}
+
+function painted(plan, scheme) {
   if (scheme === "slot") return bySlot(plan);
   if (scheme === "arena") return byArena(plan);
   if (scheme === "operator" && plan.operator) return byOperator(plan);

@@ -130,6 +130,7 @@ class Columns {
     const flat = Array.from(read(spec.handoffs), Number);
     this.handoffs = [];
     for (let k = 0; k < flat.length; k += 3) this.handoffs.push(flat.slice(k, k + 3));
+    this.conflict = spec.conflict ? read(spec.conflict) : null; // per row, whether it holds bytes that others hold too
     this.changes = spec.changes ? read(spec.changes) : null; // per row, bit k: kinds[k]
     this.twin = spec.twin ? read(spec.twin) : null; // row in the other plan, plus one; 0 where there is none
   }

@@ -18,6 +18,7 @@ import msgspec
 
 from tmmu_core.errors import UnreadableInput
 from tmmu_core.graph import document
+from tmmu_core.judge.finished import refuse_invalid
 from tmmu_core.liveness.model import Liveness
 from tmmu_core.plan.canonical import H, cbor_canonical, execution_order_hash, logical_address_table, plan_digests
 from tmmu_core.plan.formats.files import HeadDocument, RowDocument, build, head_document
@@ -56,7 +57,12 @@ def positions(liveness: Liveness) -> dict[str, Position]:
 
 
 def checkpoint(plan: Plan, liveness: Liveness) -> bytes:
-    """The checkpoint of a plan; ``liveness`` is that of its solution."""
+    """The checkpoint of a plan; ``liveness`` is that of its solution.
+
+    Raises for a plan that does not verify as ``refuse_invalid`` does: ``AddressCollision`` for two live tensors on one
+    byte.
+    """
+    refuse_invalid(plan, "UML_OS.TMMU.Checkpoint_v1")
     place = positions(liveness)
     order = sorted(range(len(plan)), key=lambda i: place[plan.tensor_ids[i]])
     addresses = logical_address_table(

@@ -1,0 +1,90 @@
+"""A finished plan is judged where it is read: what the verdict makes of it, and what is raised for it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.build import chain
+from tests.judge.faults import changed, refigured, rehashed
+from tests.plan.examples import ledger_plan, problem_of
+from tmmu_core.errors import AddressCollision, AlignmentViolation, ArenaTooSmall, ContractError, InvalidIrShapes
+from tmmu_core.judge.finished import INVALID, conflicting_rows, finished, refuse_invalid
+from tmmu_core.plan.formats.checkpoint import checkpoint
+from tmmu_core.plan.making.engine import plan_graph
+from tmmu_core.plan.making.instance import plan_problem
+from tmmu_core.plan.model import Plan
+from tmmu_core.planners.problem import Packing
+from tmmu_core.runtime.apply import apply_plan
+
+
+def stacked(plan: Plan) -> Plan:
+    """Every offset 0, told honestly."""
+    return rehashed(refigured(replace(plan, offset=plan.offset * 0)))
+
+
+def test_a_sound_plan_stays_as_it_is() -> None:
+    plan = ledger_plan()
+    assert finished(plan).plan is plan
+    assert finished(plan).ok
+    assert not conflicting_rows(plan).any()
+    refuse_invalid(plan, "any")
+
+
+def test_an_invalid_plan_claims_nothing() -> None:
+    packing = Packing(offset=np.array([0, 0], np.uint64))
+    plan = plan_problem(problem_of(("a", 0, 2, 64), ("b", 1, 3, 64)), packing=packing)
+    found = finished(plan)
+    assert not found.ok
+    assert [arena.status for arena in found.plan.arenas] == [INVALID]
+
+
+def test_an_extent_under_its_bound_is_proof_enough_even_of_a_digest() -> None:
+    plan = ledger_plan()
+    small = replace(plan, arenas=(replace(plan.arenas[0], extent_bytes=100, committed_bytes=100),))
+    for complete in (True, False):
+        found = finished(small, complete=complete)
+        assert "figures" in {finding.rule for finding in found.verdict.errors}
+    assert finished(plan, complete=False).ok
+    assert dict(finished(plan, complete=False).verdict.left_out)["overlap"] == "a digest does not tell its tensors"
+
+
+@pytest.mark.parametrize("act", [apply_plan, lambda plan: checkpoint(plan, plan_graph(chain(4, "none")).liveness)])
+def test_nothing_is_done_with_two_live_tensors_on_one_byte(act) -> None:
+    plan = stacked(plan_graph(chain(4, "none")).plan)
+    with pytest.raises(AddressCollision) as refused:
+        act(plan)
+    record = refused.value.record()
+    assert (record["numeric_code"], record["replay_token"]) == (1307, plan.replay_token.hex())
+    assert record["diagnostics"]["arena"] == "activations"
+    assert {"tensor", "other", "logical_slot"} <= set(record["diagnostics"])
+
+
+def test_other_faults_have_the_codes_that_fit_them() -> None:
+    plan = ledger_plan()
+    small = replace(plan, arenas=(replace(plan.arenas[0], capacity_bytes=8),))
+    cases: tuple[tuple[Plan, type[ContractError]], ...] = (
+        (changed(plan, "offset", plan.row_of["b"], 129), AlignmentViolation),
+        (small, ArenaTooSmall),
+        (replace(plan, layout_hash=bytes(32)), InvalidIrShapes),
+        (changed(plan, "death", 0, 99), InvalidIrShapes),
+    )
+    for broken, error in cases:
+        with pytest.raises(error):
+            refuse_invalid(broken, "any")
+
+
+def test_every_row_in_conflict_is_found_and_no_other() -> None:
+    """::
+
+    a [0,64)    0 … 3
+    b [32,96)   1 … 4    meets a and c
+    c [64,128)  2 … 5    meets b alone
+    d [128,192) 0 … 5    meets nobody
+    """
+    blocks = (("a", 0, 3, 64), ("d", 0, 5, 64), ("b", 1, 4, 64), ("c", 2, 5, 64))
+    packing = Packing(offset=np.array([0, 128, 32, 64], np.uint64))
+    plan = plan_problem(problem_of(*blocks, alignment=1), packing=packing)
+    assert [plan.tensor_ids[row] for row in np.flatnonzero(conflicting_rows(plan))] == ["a", "b", "c"]
