@@ -27,12 +27,12 @@ from tmmu_core.fit.recompute.search import Search
 from tmmu_core.fit.recompute.simulate import Choice, run
 from tmmu_core.fit.recompute.write import unwritten, with_drops, written
 from tmmu_core.graph.flops import graph_flops
-from tmmu_core.graph.importers import read_graph_file
 from tmmu_core.graph.index import index_graph
 from tmmu_core.graph.model import Graph, Node, Tensor, View
 from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.liveness.order import default_order, dependencies, source_of
 from tmmu_core.liveness.views import view_roots
+from tmmu_core.plan.formats.reading import read_graph_file
 from tmmu_core.runtime.shadow import shadow_replay
 
 LAW = settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=25)

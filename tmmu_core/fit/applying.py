@@ -10,13 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from importlib import import_module
+from itertools import groupby
 
 import msgspec
 
 from tmmu_core.fit.asking import Question
 from tmmu_core.fit.moves import Kind, Move
 
-Applying = Callable[[Question, Move], Question]
+Applying = Callable[..., Question]
+"""``(question, move) → question``; for a kind in ``TOGETHER`` any number of moves."""
 
 
 def change_planner(question: Question, move: Move) -> Question:
@@ -40,11 +42,18 @@ APPLYING: dict[Kind, Applying | tuple[str, str]] = {
 }
 """Kind → the function, or its module and name, loaded when it is first used."""
 
+TOGETHER: frozenset[Kind] = frozenset({"recompute", "offload"})
+"""Kinds whose function takes any number of moves: writing the graph once is the same as writing it after each."""
+
 
 def applied(question: Question, moves: Iterable[Move]) -> Question:
-    """The question after ``moves``, one after the other."""
-    for move in moves:
-        how = APPLYING[move.kind]
+    """The question after ``moves``, one after the other; neighbours of a kind in ``TOGETHER`` are written in one go."""
+    for kind, run in groupby(moves, key=lambda move: move.kind):
+        how = APPLYING[kind]
         function: Applying = how if callable(how) else getattr(import_module(how[0]), how[1])
-        question = function(question, move)
+        if kind in TOGETHER:
+            question = function(question, *run)
+        else:
+            for move in run:
+                question = function(question, move)
     return question

@@ -358,21 +358,15 @@ class _Fitting:
 def made_of(base: Candidate, moves: tuple[Move, ...]) -> Candidate:
     """The plan after further moves; each move's ``bytes`` is what it brought on top of those before it.
 
-    The last question is planned as a whole; those between are planned where there are few of them.
+    The last question alone is planned: those before it bring what the live curve says, and it the rest.
     """
-    question: Question = base.question
-    told: list[Move] = []
-    before = base.extent_bytes
-    solution: Solution = base.solution
-    for number, move in enumerate(moves):
-        question = applied(question, (move,))
-        if number == len(moves) - 1:
-            solution = ask(question)
-            after = sum(extents(solution.plan).values())
-            told.append(replace(move, bytes=before - after))
-        else:
-            told.append(move)
-            before -= move.bytes
+    question = applied(base.question, moves)
+    solution: Solution = ask(question) if moves else base.solution
+    after = sum(extents(solution.plan).values())
+    *earlier, last = moves or (None,)
+    told = [move for move in earlier if move is not None]
+    if last is not None:
+        told.append(replace(last, bytes=base.extent_bytes - sum(move.bytes for move in told) - after))
     return Candidate(question, (*base.moves, *told), solution)
 
 

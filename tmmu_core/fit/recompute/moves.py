@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -43,15 +44,16 @@ class Bytes:
         return max(0, sum(bytes_of.values()) - self.total)
 
 
-def apply_recompute(question: Question, move: Move) -> Question:
-    """``details``: ``{"drops": [[tensor, the node after which it is dropped], …]}``.
+def apply_recompute(question: Question, *moves: Move) -> Question:
+    """Each move's ``details``: ``{"drops": [[tensor, the node after which it is dropped], …]}``.
 
     A node is one of the graph without its recomputing nodes; ``n0@remat`` stands for every further run of ``n0``.
     Raises ``InvalidIrShapes`` (reason ``recompute``) for a tensor that cannot be made again, or that a node does not
     touch.
     """
     model, choice = unwritten(question)
-    return replace(question, graph=written(model, with_drops(model, choice, move.details["drops"])))
+    drops = [drop for move in moves for drop in move.details["drops"]]
+    return replace(question, graph=written(model, with_drops(model, choice, drops)))
 
 
 def recompute_to(question: Question, capacity: int, report: Progress | None = None) -> tuple[Move, ...] | None:
@@ -125,15 +127,26 @@ def single_moves(question: Question, solution: object) -> Iterator[Move]:
 
 
 def moves_of(model: RecomputeModel, begun: Choice, choice: Choice) -> tuple[Move, ...]:
-    """From one choice to a larger one, a move for each connected part; costs and bytes on top of the moves before."""
+    """From one choice to a larger one: a move for each connected part, parts of the same operators together.
+
+    Costs and bytes are on top of the moves before.
+    """
     new = _less(choice, begun)
     edges = np.flatnonzero(new.used | new.again)
     dropped = np.unique(np.concatenate([model.in_idx[edges], model.out_idx[np.flatnonzero(new.born)]]))
     nodes = np.zeros(len(model.node_at), np.bool_)
     nodes[model.producer[dropped]] = True
+
+    def operator(n: int) -> str:
+        return model.timeline.graph.nodes[int(model.node_at[n])].instr
+
     moves = []
     now, before = begun, run(model, begun)
+    alike: dict[tuple[str, ...], list[int]] = {}
     for part in connected_parts(model, nodes):
+        alike.setdefault(tuple(map(operator, part.tolist())), []).extend(part.tolist())
+    for group in alike.values():
+        part = np.array(group, np.int64)
         inside = np.isin(model.producer, part)
         more = Choice(
             now.used | (new.used & inside[model.in_idx]),
@@ -141,7 +154,7 @@ def moves_of(model: RecomputeModel, begun: Choice, choice: Choice) -> tuple[Move
             now.again | (new.again & inside[model.in_idx]),
         )
         after = run(model, more)
-        moves.append(_move(model, now, more, part.tolist(), (before, after)))
+        moves.append(_move(model, now, more, group, (before, after)))
         now, before = more, after
     return tuple(moves)
 
@@ -151,11 +164,13 @@ def _move(model: RecomputeModel, now: Choice, more: Choice, nodes: list[int], ru
     new = _less(more, now)
     storages = dict.fromkeys(s for n in nodes for s in model.out_idx[model.out_ptr[n] : model.out_ptr[n + 1]].tolist())
     tensors = tuple(model.name_of(s) for s in storages if model.droppable[s])
-    first = model.node_id(nodes[0])
+    operators = Counter(model.timeline.graph.nodes[int(model.node_at[n])].instr for n in nodes)
+    told = ", ".join(f"{count} × {name}" if count > 1 else name for name, count in operators.most_common(4))
+    rest = ", …" if len(operators) > 4 else ""
     many = f"{tensors[0]!r} and {len(tensors) - 1} more" if len(tensors) > 1 else repr(tensors[0])
     return Move(
         kind="recompute",
-        what=f"recompute {many} ({len(nodes)} node{'s'[: len(nodes) > 1]}, from {first!r} on)",
+        what=f"recompute {many} ({told}{rest})",
         why=WHY,
         tensors=tensors,
         nodes=tuple(map(model.node_id, nodes)),
