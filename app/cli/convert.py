@@ -10,6 +10,7 @@ from app.cli.console import FINE, STREAM, UsageFault, note, read_input, write_ou
 from app.cli.options import AsJson, Out, Source, open_any
 from app.say import words
 from tmmu_core.graph import native
+from tmmu_core.graph.assumed import assumed_at, told
 from tmmu_core.graph.model import Dim, Graph
 from tmmu_core.plan.formats.reading import read_within
 
@@ -22,7 +23,7 @@ Envelopes = Annotated[
 def command(model: Source, output: Out = STREAM, dims: Envelopes = None, json: AsJson = False) -> int:
     """Convert a model (ONNX, node-centric, native) to a native graph file: .json or .cbor, .gz of either.
 
-    A model's named sizes come without bounds (batch 1 to 8, others 1 to 512): --dims gives them.
+    A model's open sizes come without bounds and are assumed (batch 1 of 1 to 8, others 512): --dims gives them.
     """
     graph = open_any(model) if dims is None else read_within(read_input(model), _envelopes(dims), model)
     if not isinstance(graph, Graph):
@@ -33,6 +34,8 @@ def command(model: Source, output: Out = STREAM, dims: Envelopes = None, json: A
     write_output(name, data, "the graph")
     if name != STREAM:
         note(counts)
+        if graph.assumed:
+            note(told(assumed_at(graph)))
     return FINE
 
 

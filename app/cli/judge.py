@@ -35,7 +35,7 @@ def resolve_with_graph(name: str, graph: str | None, request: PlanRequest) -> tu
     With a finished plan, ``--dims`` and ``--arenas`` say under what it was made, and with its graph ``--shard`` how
     that is cut for the plan's rank; nothing else has a meaning there.
     """
-    opened = open_any(name)
+    opened = open_any(name, request.dims)
     asked = request
     if isinstance(opened, Plan | Trace):
         asked = request.but(dims={}, arenas=None, shard_spec=None if graph else request.shard_spec)
@@ -44,7 +44,7 @@ def resolve_with_graph(name: str, graph: str | None, request: PlanRequest) -> tu
         return found, found.graph
     if found.graph is not None:
         raise UsageFault(f"{name} is a graph itself.", "Give --graph with a finished plan only.")
-    against = open_any(graph)
+    against = open_any(graph, request.dims)
     if not isinstance(against, Graph):
         raise UsageFault(f"{graph} is not a graph.", "Give the graph that the plan was made from.")
     if request.shard_spec is not None:

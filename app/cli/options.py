@@ -26,7 +26,7 @@ from tmmu_core.graph.model import Graph
 from tmmu_core.graph.quantities import parse_bytes
 from tmmu_core.judge.finding import Finding, Verdict
 from tmmu_core.judge.finished import finished, refuse_invalid
-from tmmu_core.plan.formats.reading import Opened, read_any
+from tmmu_core.plan.formats.reading import Opened, read_any, read_at
 from tmmu_core.plan.formats.trace import Trace
 from tmmu_core.plan.making.engine import Solution
 from tmmu_core.plan.making.make import make_plan
@@ -169,13 +169,18 @@ def read_bytes_option(name: str, text: str) -> int:
 # --- from a file to a plan ---------------------------------------------------------------------------------------
 
 
-def open_any(name: str) -> Opened:
-    """What a file holds; ``-`` for standard input. Raises ``TmmuError``."""
+def open_any(name: str, dims: Mapping[str, int] | None = None) -> Opened:
+    """What a file holds; ``-`` for standard input. Raises ``TmmuError``.
+
+    A model that leaves sizes open is read at ``dims`` where these are other than its reader assumes.
+    """
     data = read_input(name)
     companion = xla.companion(name)
     if companion is not None and Path(companion).exists():
         data += b"\n" + read_input(companion)  # two files of one dump are one finished plan
-    return read_any(data, "standard input" if name == STREAM else name)
+    told = "standard input" if name == STREAM else name
+    found = read_any(data, told)
+    return read_at(found, dims, data, told) if isinstance(found, Graph) and dims else found
 
 
 def resolve(name: str, request: PlanRequest, *, plans_too: bool = True) -> Resolved:
@@ -183,7 +188,7 @@ def resolve(name: str, request: PlanRequest, *, plans_too: bool = True) -> Resol
 
     With ``plans_too`` false a file that holds a plan already is refused. Raises ``TmmuError``.
     """
-    return resolve_opened(open_any(name), name, request, plans_too=plans_too)
+    return resolve_opened(open_any(name, request.dims), name, request, plans_too=plans_too)
 
 
 def resolve_opened(opened: Opened, name: str, request: PlanRequest, *, plans_too: bool = True) -> Resolved:
@@ -236,7 +241,7 @@ def resolve_ranks(graph: Graph, request: PlanRequest) -> RankPlans:
 
 def resolve_either(name: str, request: PlanRequest) -> Resolved:
     """The same for commands that take finished plans and graphs side by side: the options are for the graphs."""
-    opened = open_any(name)
+    opened = open_any(name, request.dims)
     return resolve_opened(opened, name, PlanRequest() if isinstance(opened, Plan | Trace) else request)
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-from app.cli.console import FINDING, FINE, STREAM, format_by_ending, write_output
+from app.cli.console import FINDING, FINE, STREAM, format_by_ending, note, write_output
 from app.cli.options import AsJson, Out, Source, planning, resolve, say_invalid, sound
 from app.cli.show import plan_in_words
 from tmmu_core.graph import document
+from tmmu_core.graph.assumed import assumed_at, told
 from tmmu_core.plan.formats import files
 from tmmu_core.plan.making.request import PlanRequest
 from tmmu_core.plan.model import Plan
@@ -31,13 +32,16 @@ def command(graph: Source, request: PlanRequest, output: Out = None, json: AsJso
     """
     found = resolve(graph, request, plans_too=False)
     plan = sound(found, "export") if output is not None or json else found.plan
+    assumed = told(assumed_at(found.graph, request.dims)) if found.graph is not None else ""
     if output is not None:
         write_plan(plan, output)
+    if assumed and (json or output == STREAM):
+        note(assumed)
     if output == STREAM:
         return FINE
     if json:
         sys.stdout.write(files.to_json(plan).decode())
     else:
-        plan_in_words(plan)
+        plan_in_words(plan, assumed)
     say_invalid(found)
     return FINDING if found.findings else FINE

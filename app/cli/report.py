@@ -39,6 +39,7 @@ def command(
         title=title,
         verified=verified,
         linted=lint_verdict(whole(found), found.graph, **how),
+        given=request.dims,
     )
     write_output(output, data, "the report")
     if not verified.ok:

@@ -22,9 +22,9 @@ ARENA_COLUMNS = (
 )
 
 
-def plan_in_words(plan: Plan) -> None:
-    """Name, arenas and hashes of a plan, to standard output."""
-    say(" · ".join(filter(None, (plan.ir_name or "unnamed", plan.mode, plan.preset, plan.planner))))
+def plan_in_words(plan: Plan, assumed: str = "") -> None:
+    """Name, what was ``assumed``, arenas and hashes of a plan, to standard output."""
+    say(" · ".join(filter(None, (plan.ir_name or "unnamed", plan.mode, plan.preset, plan.planner, assumed))))
     counts = (
         words.count(plan.steps, "step"),
         words.count(len(plan), "tensor"),

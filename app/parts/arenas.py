@@ -12,6 +12,8 @@ from app.session import planning, state
 from app.session.choice import Choice
 from app.session.opening import Opened
 from tmmu_core.errors import UnreadableInput
+from tmmu_core.graph.assumed import reach
+from tmmu_core.graph.checks import resolve_dims
 from tmmu_core.graph.quantities import parse_bytes
 from tmmu_core.plan.making.wording import read_arenas_text
 
@@ -57,13 +59,15 @@ def _controls(full: Choice, opened: Opened) -> None:
     _size("Page size", "page_size", full.page_size, lambda n: state.choose(page_size=n))
     _size("Budget over all arenas", "budget", full.budget, lambda n: state.choose(budget=n))
     dims = full.dims
-    for name, dim in sorted(opened.graph.dims.items()):
+    usual = resolve_dims(opened.graph, None)
+    for name in sorted(opened.graph.dims):
+        can = reach(opened.graph, name)
         st.number_input(
-            f"Dimension {name} ({dim.min:,} … {dim.max:,})",
-            min_value=dim.min,
-            max_value=max(dim.max, dim.min),
-            key=state.seat(f"dim.{name}", dims.get(name, dim.max)),
-            on_change=lambda n=name, top=dim.max: _dim(n, top),
+            f"Dimension {name} ({can.min:,} … {can.max:,})",
+            min_value=can.min,
+            max_value=can.max,
+            key=state.seat(f"dim.{name}", dims.get(name, usual[name])),
+            on_change=lambda n=name: _dim(n, usual[n]),
         )
     if not opened.graph.dims:
         st.caption("This graph names no dimensions.")

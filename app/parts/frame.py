@@ -14,6 +14,7 @@ from app.session.jobs import Job
 from app.session.opening import Opened
 from app.session.planning import Shown
 from tmmu_core.errors import TmmuError
+from tmmu_core.graph.assumed import assumed_at, told
 from tmmu_core.plan.making.request import DEFAULT_PLANNER
 from tmmu_core.planners import PLANNERS, MemoryPlannerEntry
 from tmmu_core.planners.problem import GIVEN
@@ -54,7 +55,16 @@ def shown() -> Shown:
     refusals.draw([])
     state.worked(chosen)
     _not_there(answer)
+    _assumed(answer)
     return answer
+
+
+def _assumed(answer: Shown) -> None:
+    """At which sizes the plan was made that nobody gave."""
+    graph = answer.opened.graph
+    said = "" if graph is None else told(assumed_at(graph, answer.choice.dims))
+    if said:
+        st.html(f'<div class="tm soft" id="assumed">Sizes {markup.esc(said)}. Change them under Arenas.</div>')
 
 
 def name_of(shown: Shown) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import gzip
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
@@ -22,6 +22,7 @@ from app.canvas.script import canvas_script
 from app.report.figures import ACCOUNT_LOOKS, ledger_figure, patterns
 from app.say import glossary, words
 from app.say.markup import bound_of
+from tmmu_core.graph.assumed import assumed_at, told
 from tmmu_core.judge.finding import Verdict
 from tmmu_core.judge.finished import believed
 from tmmu_core.judge.lint import lint_verdict
@@ -45,12 +46,14 @@ def build_report(
     verified: Verdict | None = None,
     linted: Verdict | None = None,
     operators: Sequence[str] | None = None,
+    given: Mapping[str, int] | None = None,
 ) -> bytes:
     """One HTML file (UTF-8) that tells of a plan, and of how it differs from ``baseline``.
 
     ``verified`` and ``linted`` are the judge's verdicts where they are known already; otherwise the plan is judged
     here, with its graph where ``source`` is a ``Solution``. ``operators`` names the operator that writes each row;
-    with a ``Solution`` it need not be given.
+    with a ``Solution`` it need not be given. ``given`` are the sizes of named dimensions that were asked for: what a
+    reader assumed of the others is told.
     """
     plan = source.plan if isinstance(source, Solution) else source
     before = baseline.plan if isinstance(baseline, Solution) else baseline
@@ -67,6 +70,7 @@ def build_report(
     text = template.render(
         title=title or f"{plan.ir_name or 'a graph'}: {plan.mode}, planned by {plan.planner}",
         plan=plan,
+        assumed="" if graph is None else told(assumed_at(graph, given)),
         words=words,
         arenas=[_arena(plan, summary) for summary in plan.arenas],
         judged=[_judged("verifier", verified), _judged("lint", linted)],

@@ -22,6 +22,7 @@ from tmmu_core.graph.model import Graph
 from tmmu_core.judge.finding import Verdict
 from tmmu_core.judge.finished import finished
 from tmmu_core.plan.formats.compare import Comparison, compare
+from tmmu_core.plan.formats.reading import read_at
 from tmmu_core.plan.making import configured
 from tmmu_core.plan.making.configured import arena_config
 from tmmu_core.plan.making.engine import Solution
@@ -99,6 +100,15 @@ def asked_of(opened: Opened) -> Graph | PlainInstance:
     return opened.graph
 
 
+def at_its_sizes(opened: Opened, choice: Choice) -> Opened:
+    """The file as read at the chosen sizes, where its reader assumed others."""
+    if opened.graph is None or not opened.graph.assumed or not choice.dims:
+        return opened
+    data, name = content_of(opened.source)
+    graph = read_at(opened.graph, choice.dims, data, name)
+    return opened if graph is opened.graph else replace(opened, graph=graph)
+
+
 def spelled_out(choice: Choice, opened: Opened) -> Choice:
     """The choice with its defaults said, as the core has them (contract §10)."""
     if opened.plan is not None:
@@ -124,6 +134,7 @@ def make_plan(choice: Choice, progress: Progress | None = None) -> Shown:
     full = spelled_out(choice, opened)
     if opened.plan is not None:
         return _finished(full, opened, opened.plan)
+    opened = at_its_sizes(opened, full)
     made = _known_rank(full) or make_plan_of(asked_of(opened), requested(full, opened), progress)
     if full.planner == GIVEN:
         return _finished(full, opened, made.plan)
@@ -267,7 +278,7 @@ def judgement(shown: Shown) -> Job[Judgement]:
     dims = dict(shown.choice.dims) or None
     cut_from = shown.plan.ir_hash if shown.choice.shard_spec is not None else None
     file = None
-    if shown.opened.kind == "graph" and shown.graph is shown.opened.graph:
+    if shown.opened.kind == "graph" and shown.graph is open_source(shown.opened.source).graph:
         with suppress(TmmuError):  # gone from the shelf: the graph itself is still at hand
             file = content_of(shown.opened.source)
     return desk().job(

@@ -10,6 +10,7 @@ from app.parts import focus, frame, remat, selected, sharing, tensors
 from app.say import markup, words
 from app.session import placed, state
 from app.session.planning import Shown
+from tmmu_core.graph.checks import resolve_dims
 from tmmu_core.graph.model import INPUTS_STEP
 from tmmu_core.liveness.model import Liveness
 
@@ -54,10 +55,8 @@ def facts(shown: Shown) -> str:
     """Hash, dimensions, arenas, policies: what the file says beside its nodes."""
     graph = shown.graph
     assert graph is not None
-    point = dict(shown.choice.dims)
-    dims = ", ".join(
-        f"{name} = {point.get(name, d.max):,} of {d.min:,} … {d.max:,}" for name, d in sorted(graph.dims.items())
-    )
+    point = resolve_dims(graph, None) | dict(shown.choice.dims)
+    dims = ", ".join(f"{name} = {point[name]:,} of {d.min:,} … {d.max:,}" for name, d in sorted(graph.dims.items()))
     rows = [
         ("inputs", markup.esc(_some(graph.inputs))),
         ("outputs", markup.esc(_some(graph.outputs))),

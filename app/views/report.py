@@ -74,6 +74,7 @@ def _report(shown: Shown, baseline: Shown | None) -> bytes:
         verified=judged.verified if judged else None,
         linted=judged.lint if judged else None,
         operators=placed.operators(shown.key, shown),
+        given=shown.choice.dims,
     )
 
 

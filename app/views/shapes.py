@@ -14,7 +14,9 @@ from app.session import envelopes, opening, planning, scenarios, state
 from app.session.choice import POLICIES, Choice
 from app.session.planning import Shown
 from tmmu_core.errors import TmmuError
-from tmmu_core.graph.model import Dim, Graph
+from tmmu_core.graph.assumed import reach
+from tmmu_core.graph.checks import resolve_dims
+from tmmu_core.graph.model import Graph
 from tmmu_core.plan.formats import trace
 from tmmu_core.plan.making.replan import DimCurve, Iteration, PlanAt, ReplanLog
 
@@ -85,7 +87,7 @@ def claim(curve: DimCurve, arena: str) -> str:
 def envelope(shown: Shown, graph: Graph, dim: str, curve: DimCurve) -> None:
     """The curve over the envelope, and the point that all pages show."""
     bounds = graph.dims[dim]
-    now = dict(state.choice().dims).get(dim, bounds.max)
+    now = dict(state.choice().dims).get(dim, resolve_dims(graph, None)[dim])
     arena = _arena(shown, curve)
     st.html(
         markup.claim(
@@ -116,7 +118,7 @@ def envelope(shown: Shown, graph: Graph, dim: str, curve: DimCurve) -> None:
                 charts.dim_curve(curve, name, now=now, capacity=capacity, whole=every),
                 key=key,
                 config={"displayModeBar": False},
-                on_select=lambda key=key: _picked(key, dim, bounds),
+                on_select=lambda key=key: _picked(key, graph, dim),
                 selection_mode="points",
             )
     with places[1] if len(drawn) == 1 else st.container():
@@ -138,7 +140,7 @@ def _arena(shown: Shown, curve: DimCurve) -> str:
 
 def point(graph: Graph, dim: str, now: int) -> None:
     """Which dimension, and where it stands for all pages."""
-    bounds = graph.dims[dim]
+    bounds, can = graph.dims[dim], reach(graph, dim)
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="point-controls"):
         if len(graph.dims) > 1:
             st.segmented_control(
@@ -150,45 +152,46 @@ def point(graph: Graph, dim: str, now: int) -> None:
             )
         st.number_input(
             f"{dim}",
-            min_value=bounds.min,
-            max_value=bounds.max,
+            min_value=can.min,
+            max_value=can.max,
             key=state.seat("point-number", now),
-            on_change=lambda: _set(dim, bounds, state.value_of("point-number")),
+            on_change=lambda: _set(graph, dim, state.value_of("point-number")),
             label_visibility="collapsed",
             width=140,
-            help=f"{dim} for all pages, {bounds.min:,} … {bounds.max:,}",
+            help=f"{dim} for all pages, {can.min:,} … {can.max:,}",
         )
-        if bounds.max > bounds.min:
+        if bounds.min <= now <= bounds.max and bounds.max > bounds.min:
             st.slider(
                 f"{dim}",
                 bounds.min,
                 bounds.max,
                 key=state.seat("point-slider", now),
-                on_change=lambda: _set(dim, bounds, state.value_of("point-slider")),
+                on_change=lambda: _set(graph, dim, state.value_of("point-slider")),
                 label_visibility="collapsed",
                 width=360,
             )
         st.button(
             f"Upper end, {bounds.max:,}",
             disabled=now == bounds.max,
-            help="This is the upper end." if now == bounds.max else "Where a graph is planned if nothing is said.",
+            help="This is the upper end." if now == bounds.max else "A plan made there holds for every size.",
             on_click=_set,
-            args=(dim, bounds, bounds.max),
+            args=(graph, dim, bounds.max),
         )
 
 
-def _set(dim: str, bounds: Dim, value: int | None) -> None:
+def _set(graph: Graph, dim: str, value: int | None) -> None:
     rest = {name: n for name, n in state.choice().dims.items() if name != dim}
-    if value is not None and value != bounds.max:
+    if value is not None and value != resolve_dims(graph, None)[dim]:
         rest[dim] = int(value)
     state.choose(dims=dict(sorted(rest.items())))
 
 
-def _picked(key: str, dim: str, bounds: Dim) -> None:
+def _picked(key: str, graph: Graph, dim: str) -> None:
+    bounds = graph.dims[dim]
     event = state.raw(key)
     points = event["selection"]["points"] if event else []
     if points and bounds.min <= float(points[0]["x"]) <= bounds.max:
-        _set(dim, bounds, int(points[0]["x"]))
+        _set(graph, dim, int(points[0]["x"]))
 
 
 def table(curve: DimCurve, now: int) -> str:

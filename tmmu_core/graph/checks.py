@@ -334,7 +334,8 @@ def refuse_pairs(graph: Graph, k: int, field: str, pairs: Inplace) -> NoReturn:
 
 
 def resolve_dims(graph: Graph, dims: Mapping[str, int] | None) -> dict[str, int]:
-    """Every declared dimension's value: its ``max``, or what ``dims`` says if that lies inside the envelope.
+    """Every declared dimension's value: what ``dims`` says if that lies inside the envelope, else what was assumed,
+    else its ``max``.
 
     Raises ``InvalidIrShapes`` (``dim_envelope``, ``unknown_dim``, ``dim_out_of_envelope``).
     """
@@ -348,7 +349,7 @@ def resolve_dims(graph: Graph, dims: Mapping[str, int] | None) -> dict[str, int]
                 hint="Give 0 ≤ min ≤ max.",
             )
         point[name] = dim.max
-    for name, value in sorted((dims or {}).items()):
+    for name, value in sorted({**graph.assumed, **(dims or {})}.items()):
         if name not in graph.dims:
             known = ", ".join(graph.dims) or "none"
             refuse(

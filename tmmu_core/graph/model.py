@@ -105,7 +105,10 @@ class Node(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
 
 
 class Dim(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
-    """The envelope of a named dimension, both ends included. Plans are made at ``max`` unless a point is given."""
+    """The envelope of a named dimension, both ends included. Plans are made at ``max`` unless a point is given.
+
+    Where the envelope itself is a reader's guess, :attr:`Graph.assumed` says at which size it stands.
+    """
 
     min: int = 0
     max: int = msgspec.field(default=0)
@@ -121,6 +124,8 @@ class Graph(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
     ir_schema: str = ""
     name: str = ""
     dims: dict[str, Dim] = {}
+    assumed: dict[str, int] = {}
+    """Sizes of named dimensions that no file said and a reader assumed: where they stand if no point is given."""
     replan_policy: Literal["ABORT", "REPLAN_AT_SAFEPOINT"] = "ABORT"
     safepoints: tuple[str, ...] = ()
     execution_order: tuple[str, ...] | None = None

@@ -20,7 +20,7 @@ from tmmu_core.graph import document, dtypes
 from tmmu_core.graph.model import GRAPH_SCHEMA, Graph, Tensor
 
 WRITTEN_ORDER = (
-    *("ir_schema", "name", "dims", "replan_policy", "safepoints"),
+    *("ir_schema", "name", "dims", "assumed", "replan_policy", "safepoints"),
     *("inputs", "outputs", "execution_order", "planner", "tensors", "nodes"),
 )
 _EMPTY = Graph()

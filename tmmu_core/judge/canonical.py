@@ -86,6 +86,7 @@ def ir_object(graph: Graph) -> dict[str, Any]:
         ir_schema=(graph.ir_schema or GRAPH_SCHEMA, ""),
         name=(graph.name, ""),
         dims=({name: _dim(dim) for name, dim in graph.dims.items()}, {}),
+        assumed=(dict(graph.assumed), {}),
         replan_policy=(graph.replan_policy, "ABORT"),
         safepoints=(list(graph.safepoints), []),
         tensors=([_tensor(tensor) for tensor in graph.tensors], []),

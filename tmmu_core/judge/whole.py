@@ -93,13 +93,13 @@ def _words(graph: Graph) -> None:
 
 
 def _point(graph: Graph, dims: Mapping[str, int]) -> dict[str, int]:
-    """Every named dimension at its upper bound, or where ``dims`` puts it inside its envelope (seed II.H)."""
+    """Every named dimension at its upper bound, where it was assumed, or where ``dims`` puts it (seed II.H)."""
     point = {}
     for name, dim in graph.dims.items():
         if not 0 <= dim.min <= dim.max:
             refuse("dim_envelope", name)
         point[name] = dim.max
-    for name, value in dims.items():
+    for name, value in (*graph.assumed.items(), *dims.items()):
         if name not in graph.dims:
             refuse("unknown_dim", name)
         if not graph.dims[name].min <= value <= graph.dims[name].max:

@@ -6,9 +6,11 @@ What becomes of a model, in this order:
 2. Local functions are inlined. The bodies of If, Loop and Scan are laid flat at their node (see ``onnx_scopes.py``); a
    branch that is never taken is left out. Other subgraphs, sequences, optionals, maps, strings and sparse weights are
    refused by name.
-3. Named input dimensions become ``dims`` with an envelope: an input's axis 0 from 1 to 8, other axes from 1 to 512.
-   A size that is the product of one or two names and a number (``2 * N``) is written as so many dimensions; any other
-   is taken at the envelopes' upper end, its greatest.
+3. Sizes that the inputs leave open become ``dims`` with an envelope, and are ``assumed``: a batch is 1 (of 1 to 8),
+   anything else 512 (of 1 to 512). A size that is the product of one or two names and a number (``2 * N``) is written
+   as so many dimensions. Any other is told at the sizes where the dimensions stand, and those that it hangs on are held
+   there: at other sizes the model is read again. Shapes that inference does not give are asked of onnxruntime
+   (``onnx_complete.py``), and the nodes say so.
 4. Whatever does not depend on a graph input is folded: ``Constant``, ``ConstantOfShape``, operators on weights alone,
    and the shape of a tensor whose shape is fixed. Folded values that are still read have the role ``constant``; so have
    initialisers of integers and booleans (shape data, indices). Floating-point initialisers have the role
@@ -22,17 +24,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from itertools import chain
 from math import prod
 from pathlib import PurePath
 from typing import Any, NoReturn
 
+import msgspec
+import numpy as np
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import defs, inliner
 
 from tmmu_core.errors import InvalidIrShapes, UnreadableInput
 from tmmu_core.graph import checks, dtypes
+from tmmu_core.graph.assumed import dims_text
+from tmmu_core.graph.importers import onnx_complete
 from tmmu_core.graph.importers.onnx_operators import (
     ELEMENTWISE,
     ELEMENTWISE_IN_FIRST,
@@ -46,6 +53,7 @@ from tmmu_core.graph.importers.onnx_shapes import (
     BATCH_ENVELOPE,
     LENGTH_ENVELOPE,
     Facts,
+    Sizes,
     decided,
     first_line,
     infer,
@@ -58,6 +66,8 @@ from tmmu_core.graph.model import GRAPH_SCHEMA, Dim, Graph, Node, Role, Tensor, 
 
 __all__ = ["BATCH_ENVELOPE", "LENGTH_ENVELOPE", "read"]
 
+OWN_WEIGHTS_FROM = 4
+"""The IR version from which on a weight need not be an input too; inference keeps to that, writers do not."""
 _DATA_FIELDS = ("raw_data", "float_data", "int32_data", "int64_data", "double_data", "uint64_data")
 
 
@@ -69,18 +79,82 @@ def read(data: bytes, name: str = "", envelopes: Mapping[str, Dim] | None = None
     """
     model = _parse(data, name)
     try:
-        return _read(model, name, dict(envelopes or {}))
+        return _read(data, model, name, dict(envelopes or {}))
     except (KeyError, IndexError, TypeError, ValueError) as error:
         _blame_the_model(data, name)
         raise AssertionError("the ONNX importer failed on a model without a fault") from error
 
 
-def _read(model: onnx.ModelProto, name: str, envelopes: dict[str, Dim]) -> Graph:
+def _read(data: bytes, model: onnx.ModelProto, name: str, envelopes: dict[str, Dim]) -> Graph:
     flat = flattened(model, name)
-    dims = named_dims(flat.model, envelopes)
-    facts = infer(flat.model, dims, name)
-    check_scopes(flat, facts.shape, facts.dtype, name)
-    return _Builder(flat, facts, dims, name).build()
+    sizes = named_dims(flat.model, envelopes)
+    facts = infer(flat.model, sizes, name)
+    try:
+        return _built(flat, facts, sizes, name)
+    except InvalidIrShapes as error:
+        if error.diagnostics.get("reason") != "unknown_shape":
+            raise _with_dims(error, sizes) from None
+        return _completed(data, flat, facts, sizes, error)
+
+
+def _built(flat: Flat, facts: Facts, sizes: Sizes, name: str) -> Graph:
+    if not check_scopes(flat, facts.shape, facts.dtype, sizes.point(), name):
+        sizes.hold(sizes.dims)  # what holds where the dimensions stand need not hold elsewhere
+    return _Builder(flat, facts, sizes, name).build()
+
+
+def _completed(data: bytes, flat: Flat, facts: Facts, sizes: Sizes, error: InvalidIrShapes) -> Graph:
+    """The graph with the shapes that onnxruntime tells, its symbols before its run; else ``error`` with the reason."""
+    name = str(error.diagnostics.get("source", ""))
+    if not onnx_complete.available():
+        error.hint += f" Or let one run of the model tell it: {onnx_complete.ADD_THE_EXTRA}"
+        raise _with_dims(error, sizes)
+    known = onnx_complete.symbolic(flat.model, sizes.point())
+    if known:
+        onnx_complete.complete(flat, facts, known, onnx_complete.SYMBOLIC)
+        with suppress(InvalidIrShapes):
+            return _held(_built(flat, facts, sizes, name), sizes)
+    run = onnx_complete.measure(data, flat, onnx_complete.points_to_try(sizes))
+    if not run.failed and run.point != sizes.point():
+        sizes.stand_at(run.point)
+        facts = infer(flat.model, sizes, name)
+    onnx_complete.complete(flat, facts, run.known, onnx_complete.MEASURED)
+    try:
+        return _held(_built(flat, facts, sizes, name), sizes)
+    except InvalidIrShapes as last:
+        if run.taken:
+            return _as_run(flat, run, sizes, name)
+        if run.failed:
+            last.hint += f" A run of the model does not tell it either: {run.failed.rstrip('.')}."
+        raise _with_dims(last, sizes) from None
+
+
+def _as_run(flat: Flat, run: onnx_complete.Run, sizes: Sizes, name: str) -> Graph:
+    """The graph without the branches that no run took, which are impossible at these sizes; its name says so."""
+    conditions = {condition: np.array(taken) for condition, taken in run.taken.items()}
+    flat = without_dead_branches(flat, conditions)
+    facts = infer(flat.model, sizes, name)
+    onnx_complete.complete(flat, facts, run.known, onnx_complete.MEASURED)
+    try:
+        graph = _held(_built(flat, facts, sizes, name), sizes)
+    except InvalidIrShapes as error:
+        raise _with_dims(error, sizes) from None
+    count = len(conditions)
+    told = f"{graph.name} ({count} branch{'es'[: 2 * (count > 1)]} as one run took {'them' if count > 1 else 'it'})"
+    return msgspec.structs.replace(graph, name=told)
+
+
+def _held(graph: Graph, sizes: Sizes) -> Graph:
+    """The graph with its assumed dimensions held where they stand, for at other sizes its shapes are not known."""
+    sizes.hold(sizes.dims)
+    return msgspec.structs.replace(graph, dims=sizes.dims)
+
+
+def _with_dims(error: InvalidIrShapes, sizes: Sizes) -> InvalidIrShapes:
+    """The error with the sizes that were assumed, and how others are given."""
+    if sizes.assumed and "--dims" not in error.hint:
+        error.hint += f" Sizes that the model leaves open were assumed; give others: --dims {dims_text(sizes.assumed)}"
+    return error
 
 
 def flattened(model: onnx.ModelProto, name: str = "") -> Flat:
@@ -89,6 +163,7 @@ def flattened(model: onnx.ModelProto, name: str = "") -> Flat:
     Raises ``UnreadableInput`` for what is refused by name.
     """
     _drop_weights(model)
+    model.ir_version = max(model.ir_version, OWN_WEIGHTS_FROM)
     model = _inline(model, name)
     _refuse_by_name(model, name)
     flat = flatten(model, name)
@@ -191,9 +266,10 @@ def _refuse_by_name(model: onnx.ModelProto, name: str) -> None:
 class _Builder:
     """One model on its way to a graph; made for one use."""
 
-    def __init__(self, flat: Flat, facts: Facts, dims: dict[str, Dim], source: str) -> None:
+    def __init__(self, flat: Flat, facts: Facts, sizes: Sizes, source: str) -> None:
         model = flat.model
-        self.flat, self.proto, self.facts, self.dims, self.source = flat, model.graph, facts, dims, source
+        self.flat, self.proto, self.facts, self.open, self.source = flat, model.graph, facts, sizes, source
+        dims = sizes.dims
         self.versions = {entry.domain or "": entry.version for entry in model.opset_import}
         self.weights = {weight.name for weight in self.proto.initializer}
         self.inputs = [value.name for value in self.proto.input if value.name not in self.weights]
@@ -228,7 +304,8 @@ class _Builder:
             outputs=tuple(outputs),
             ir_schema=GRAPH_SCHEMA,
             name=self._name(),
-            dims=self.dims,
+            dims=self.open.dims,
+            assumed=self.open.assumed,
             execution_order=tuple(ids),
         )
 
@@ -277,8 +354,13 @@ class _Builder:
             outputs=tuple(written),
             inplace=pairs or "none",
             in_place_write=tuple((operands.index(place), written.index(name)) for place, name in demanded),
-            params={"scope": scope} if scope else {},
+            params=({"scope": scope} if scope else {}) | self._origin(written),
         )
+
+    def _origin(self, written: list[str]) -> dict[str, str]:
+        """Where the shapes of a node's results come from, if neither from the model nor from the onnx package."""
+        origins = {self.facts.origin[name] for name in written if name in self.facts.origin}
+        return {"shapes": min(origins)} if origins else {}  # measured before symbolic: the weaker of the two
 
     def _droppable(self, node: onnx.NodeProto, i: int) -> bool:
         """Whether output ``i`` is optional and nobody's."""
@@ -346,10 +428,11 @@ class _Builder:
                 node_id=node_id or "none",
                 source=self.source,
             )
+        if view and (shape is None or name in self.facts.derived):
+            shape = self.tensors[view].shape  # the same bytes at every point of the envelopes, which no other shape is
+            dtype = dtype or self.tensors[view].dtype
         if shape is None or dtype is None:
             self._refuse_shape(name, node_id)
-        if view and name in self.facts.derived:
-            shape = self.tensors[view].shape  # the same bytes at every point of the envelopes, which no other shape is
         tensor = Tensor(id=name, shape=shape, dtype=dtype, role=role, view=View(base_tensor_uid=view) if view else None)
         low, high = (
             checks.size_of(tensor, checks.resolve_shape(tensor, end, len(self.tensors)), len(self.tensors))
@@ -370,7 +453,7 @@ class _Builder:
                 node_id=node_id,
                 source=self.source,
             )
-        size = size_nobody_gives(self.flat.model, name, self.dims)
+        size = size_nobody_gives(self.flat.model, name, self.open.dims)
         if size:
             raise InvalidIrShapes(
                 f'"{name}" has the size "{size}", which depends on data: no input has it.',

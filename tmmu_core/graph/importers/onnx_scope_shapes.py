@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from tmmu_core.errors import InvalidIrShapes
 from tmmu_core.graph.importers.onnx_scopes import UNBOUNDED, Flat, Origin, branch, is_scope
 
 Dims = list[int | str | None]
-Found = tuple[int, Dims]
+Found = tuple[Any, Sequence[int | str | None]]
 """Element type, and dimensions as number, name or ``None``."""
 Values = Mapping[str, np.ndarray[Any, Any]]
 
@@ -43,6 +44,19 @@ def _unknown(found: Found) -> int:
     return sum(2 if dim is None else isinstance(dim, str) for dim in found[1])
 
 
+def same_bytes(a: Found | None, b: Found | None) -> bool:
+    """Whether two values are of one type and as many elements at every size: equal but for axes of size 1."""
+    if a is None or b is None or a == b:
+        return a == b
+    return a[0] == b[0] and None not in (*a[1], *b[1]) and _elements(a[1]) == _elements(b[1])
+
+
+def _elements(dims: Sequence[int | str | None]) -> tuple[int, list[str]]:
+    """The number of elements: a number, and the names that it is to be multiplied with."""
+    number = prod(dim for dim in dims if isinstance(dim, int))
+    return number, sorted(dim for dim in dims if isinstance(dim, str)) if number else []
+
+
 Told = Iterator[tuple[str, Found | None]]
 
 
@@ -53,7 +67,7 @@ def _if_close(node: onnx.NodeProto, find: Any, values: Values) -> Told:
     for name, a, b in zip(node.output, then, otherwise, strict=True):
         if condition is not None:
             yield name, find(a if condition.all() else b)
-        elif find(a) == find(b):
+        elif same_bytes(find(a), find(b)):
             yield name, find(a)
 
 
@@ -175,27 +189,38 @@ def without_dead_branches(flat: Flat, values: Values) -> Flat:
 # --- what must agree ---------------------------------------------------------------------------------------------
 
 
-def check_scopes(flat: Flat, shape: Mapping[str, Any], dtype: Mapping[str, str], source: str) -> None:
-    """Raise ``InvalidIrShapes`` (reason ``scope_shape``) where a state changes its shape or branches give two.
+def check_scopes(
+    flat: Flat, shape: Mapping[str, Any], dtype: Mapping[str, str], point: Mapping[str, int], source: str
+) -> bool:
+    """Raise ``InvalidIrShapes`` (reason ``scope_shape``) where a state changes its shape or branches give two sizes.
 
+    Gives whether they agree at every size, and not only at ``point``. Branches may differ in their axes of size 1.
     What has no known shape is left to be refused where it is written.
     """
+    everywhere = True
     for node, origin in zip(flat.model.graph.node, flat.origins, strict=True):
         for first, second, says in _equals(node):
-            known = [name in shape and name in dtype for name in (first, second)]
-            a, b = ((shape.get(name), dtype.get(name)) for name in (first, second))
-            if all(known) and a != b:
-                texts = [f"{kind}{list(dims or ())}" for dims, kind in (a, b)]
-                operator, _, _ = node.op_type.partition(".")
-                raise InvalidIrShapes(
-                    f'the operator {operator} ("{origin.scope}"): {says} ("{first}" is {texts[0]}, '
-                    f'"{second}" is {texts[1]}); one place must hold both.',
-                    hint="Give both one shape, padding where needed, or simplify the model first.",
-                    reason="scope_shape",
-                    tensor=second,
-                    node_id=origin.scope,
-                    source=source,
-                )
+            if not all(name in shape and name in dtype for name in (first, second)):
+                continue
+            a, b = ((dtype[name], shape[name]) for name in (first, second))
+            if a == b or (is_scope(node, "If.close") and same_bytes(a, b)):
+                continue
+            here = [(kind, [point.get(dim, dim) for dim in dims]) for kind, dims in (a, b)]
+            everywhere = False
+            if is_scope(node, "If.close") and same_bytes(*here):
+                continue
+            texts = [f"{kind}{list(dims)}" for kind, dims in (a, b)]
+            operator, _, _ = node.op_type.partition(".")
+            raise InvalidIrShapes(
+                f'the operator {operator} ("{origin.scope}"): {says} ("{first}" is {texts[0]}, '
+                f'"{second}" is {texts[1]}); one place must hold both.',
+                hint="Give both one shape, padding where needed, or simplify the model first.",
+                reason="scope_shape",
+                tensor=second,
+                node_id=origin.scope,
+                source=source,
+            )
+    return everywhere
 
 
 def _equals(node: onnx.NodeProto) -> Iterator[tuple[str, str, str]]:

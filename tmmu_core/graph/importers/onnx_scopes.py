@@ -88,7 +88,7 @@ def flatten(model: onnx.ModelProto, source: str = "") -> Flat:
 
     Raises ``UnreadableInput`` naming the node whose body cannot be laid flat.
     """
-    if not any(body for node in model.graph.node for body in _bodies(node)):
+    if not any(body for node in model.graph.node for body in bodies_of(node)):
         for k, node in enumerate(model.graph.node):
             if _operator(node) in SUBGRAPHS:
                 _refuse(node, f"graph.node[{k}]", source, "has no body", "Export the model again.")
@@ -133,7 +133,7 @@ class _Flattening:
             here = f"{place}.node[{k}]"
             origin = Origin(prefix + ids[k], k)
             reads = [_known(names, name) for name in node.input]
-            bodies = _bodies(node)
+            bodies = bodies_of(node)
             if not bodies and _operator(node) not in SUBGRAPHS:
                 flat = onnx.NodeProto()
                 flat.CopyFrom(node)
@@ -358,7 +358,8 @@ def captured(node: onnx.NodeProto) -> list[str]:
     return list(node.input[len(node.input) - count :])
 
 
-def _bodies(node: onnx.NodeProto) -> list[tuple[str, onnx.GraphProto]]:
+def bodies_of(node: onnx.NodeProto) -> list[tuple[str, onnx.GraphProto]]:
+    """A node's bodies with the names of the attributes that hold them."""
     kinds = onnx.AttributeProto
     found = [(a.name, a.g) for a in node.attribute if a.type == kinds.GRAPH]
     return found + [(a.name, body) for a in node.attribute if a.type == kinds.GRAPHS for body in a.graphs]

@@ -6,7 +6,7 @@ Shape inference proper is the onnx package's. Where it gives up because a shape 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
 from math import prod
@@ -17,7 +17,7 @@ from onnx import TensorProto, helper, shape_inference
 
 from tmmu_core.errors import InvalidIrShapes, UnreadableInput
 from tmmu_core.graph import dtypes
-from tmmu_core.graph.importers.onnx_scope_shapes import scope_shapes
+from tmmu_core.graph.importers.onnx_scope_shapes import Found, scope_shapes
 from tmmu_core.graph.importers.onnx_scopes import is_scope
 from tmmu_core.graph.importers.onnx_values import Array, hide_ranges, with_values, written_values
 from tmmu_core.graph.model import Dim
@@ -25,7 +25,7 @@ from tmmu_core.graph.model import Dim
 Shape = tuple[int | str, ...]
 
 BATCH_ENVELOPE = Dim(1, 8)
-"""Of a named dimension that is some input's axis 0 and nothing else; ONNX itself gives no bounds."""
+"""Of a named dimension that counts things side by side; ONNX itself gives no bounds."""
 LENGTH_ENVELOPE = Dim(1, 512)
 """Of any other named dimension."""
 
@@ -43,14 +43,48 @@ class Facts:
 
     shape: dict[str, Shape] = field(default_factory=dict)
     dtype: dict[str, str] = field(default_factory=dict)
+    origin: dict[str, str] = field(default_factory=dict)
+    """Where a shape comes from that neither the model nor the onnx package tells: ``symbolic`` or ``measured``."""
     derived: set[str] = field(default_factory=set)
-    """Values with a dimension that had to be taken at the envelopes' upper end."""
+    """Values with a size that is known only where the dimensions stand."""
 
 
-def named_dims(model: onnx.ModelProto, envelopes: dict[str, Dim]) -> dict[str, Dim]:
+NOBODYS = frozenset({"?", "-1", "*", "None", "none", "unk", "unknown"})
+"""What some exporters write where a size has no name: each is a dimension of its own."""
+
+
+@dataclass
+class Sizes:
+    """The named dimensions of a model, and where those stand that nobody gave; narrowed as shapes are told."""
+
+    dims: dict[str, Dim] = field(default_factory=dict)
+    assumed: dict[str, int] = field(default_factory=dict)
+
+    def point(self) -> dict[str, int]:
+        """Where every dimension stands if nothing more is said."""
+        return {name: self.assumed.get(name, dim.max) for name, dim in self.dims.items()}
+
+    def stand_at(self, point: Mapping[str, int]) -> None:
+        """Assume these sizes instead, within envelopes that reach them."""
+        for name in self.assumed:
+            self.assumed[name] = point[name]
+            self.dims[name] = Dim(1, max(point[name], (BATCH_ENVELOPE if point[name] == 1 else LENGTH_ENVELOPE).max))
+
+    def hold(self, names: Collection[str]) -> None:
+        """Keep these dimensions where they stand.
+
+        Only what was assumed is narrowed: in an envelope that was given, its upper end holds for every size inside.
+        """
+        self.dims.update({name: Dim(at, at) for name, at in self.assumed.items() if name in names})
+
+
+def named_dims(model: onnx.ModelProto, envelopes: Mapping[str, Dim]) -> Sizes:
     """The model's named dimensions with their envelopes; nameless ones of inputs get the name ``<input>.<axis>``.
 
-    A size that no input has, but that the model calls by a name, is a dimension where ``envelopes`` bounds it.
+    A name that is some input's axis 0 and nothing else, or that says batch, counts things side by side and is assumed
+    to be 1; any other is assumed at the upper end of its envelope. A size that no input has, but that the model calls
+    by a name, is a dimension where ``envelopes`` bounds it. What the model leaves open otherwise is forgotten, to be
+    inferred.
     """
     weights = {weight.name for weight in model.graph.initializer}
     axes: dict[str, set[int]] = {}
@@ -60,14 +94,21 @@ def named_dims(model: onnx.ModelProto, envelopes: dict[str, Dim]) -> dict[str, D
         for axis, dim in enumerate(value_info.type.tensor_type.shape.dim):
             if dim.HasField("dim_value") and dim.dim_value >= 0:
                 continue
-            if not dim.dim_param:  # nameless, or −1 as some exporters write it
+            if not dim.dim_param or dim.dim_param in NOBODYS:  # nameless, or as some exporters write that
                 dim.dim_param = f"{value_info.name}.{axis}"
             axes.setdefault(dim.dim_param, set()).add(axis)
-    dims = {
-        name: envelopes.get(name, BATCH_ENVELOPE if where == {0} else LENGTH_ENVELOPE) for name, where in axes.items()
-    }
+    for _, dim in _told_sizes(model):
+        if dim.dim_param in NOBODYS or (dim.HasField("dim_value") and dim.dim_value < 0):
+            dim.Clear()
+    sizes = Sizes()
+    for name, where in axes.items():
+        counts = where == {0} or "batch" in name.lower() or name in ("B", "N")
+        sizes.dims[name] = envelopes.get(name) or (BATCH_ENVELOPE if counts else LENGTH_ENVELOPE)
+        if name not in envelopes:
+            sizes.assumed[name] = sizes.dims[name].min if counts else sizes.dims[name].max
     told = [dim.dim_param for _, dim in _told_sizes(model)]
-    return dims | {name: envelopes[name] for name in dict.fromkeys(told) if name in envelopes}
+    sizes.dims |= {name: envelopes[name] for name in dict.fromkeys(told) if name in envelopes}
+    return sizes
 
 
 def _told_sizes(model: onnx.ModelProto) -> Iterator[tuple[str, Any]]:
@@ -77,37 +118,47 @@ def _told_sizes(model: onnx.ModelProto) -> Iterator[tuple[str, Any]]:
             yield value_info.name, dim
 
 
-def size_nobody_gives(model: onnx.ModelProto, value: str, dims: dict[str, Dim]) -> str:
+def size_nobody_gives(model: onnx.ModelProto, value: str, dims: Mapping[str, Dim]) -> str:
     """The name of a size of ``value`` that the model tells and no input has; ``""`` where there is none."""
     sizes = [dim.dim_param for name, dim in _told_sizes(model) if name == value]
     return next((size for size in sizes if size and size not in dims), "")
 
 
-def infer(model: onnx.ModelProto, dims: dict[str, Dim], name: str) -> Facts:
-    """Shapes with their names kept. A size that is no such name is told from its values at several points."""
+def infer(model: onnx.ModelProto, sizes: Sizes, name: str) -> Facts:
+    """Shapes with their names kept. A size that is no such name is told from its values at several points.
+
+    Where no name and no product of names tells a size, it is the one at the point where the dimensions stand, and the
+    dimensions that it hangs on are held there: ``sizes`` is narrowed.
+    """
     named = _inferred(model, name)
-    points = _points(dims)
-    at_points = [_inferred(_bind(model, point), name) for point in points]
+    points = _points(sizes)
+    at_points = [_inferred_at(model, point, name, k) for k, point in enumerate(points)]
+    here = at_points[0] if at_points else named
     facts = Facts()
-    for value in dict.fromkeys((*named, *(at_points[0] if at_points else ()))):
-        element, shape = named.get(value) or at_points[0][value]
+    held: set[str] = set()
+    for value in dict.fromkeys((*named, *here)):
+        element, shape = named.get(value) or here[value]
         if element in DTYPES:
             facts.dtype[value] = DTYPES[element]
+        if value in here and len(here[value][1]) != len(shape):  # at fixed sizes more is known than at open ones
+            element, shape = here[value][0], [None] * len(here[value][1])
         resolved: list[int | str] = []
         for axis, dim in enumerate(shape):
-            if (isinstance(dim, int) and value in named) or (isinstance(dim, str) and dim in dims):
+            if (isinstance(dim, int) and value in named) or (isinstance(dim, str) and dim in sizes.dims):
                 resolved.append(dim)
-            else:
-                sizes = [known[value][1][axis] if value in known else None for known in at_points]
-                factors = _factors(sizes, points)
-                if factors is None and sizes and isinstance(sizes[0], int):
-                    factors = (sizes[0],)
-                    facts.derived.add(value)
-                if factors is None:
-                    break
-                resolved += factors
+                continue
+            seen = [_size(known, value, axis, len(shape)) for known in at_points]
+            factors = _factors(seen, points)
+            if factors is None and seen and isinstance(seen[0], int):
+                factors = (seen[0],)
+                facts.derived.add(value)
+                held |= _moving(seen, points)
+            if factors is None:
+                break
+            resolved += factors
         else:
             facts.shape[value] = tuple(resolved)
+    sizes.hold(held)
     for weight in model.graph.initializer:
         facts.shape[weight.name] = tuple(weight.dims)
         if weight.data_type not in DTYPES:
@@ -121,21 +172,43 @@ def infer(model: onnx.ModelProto, dims: dict[str, Dim], name: str) -> Facts:
     return facts
 
 
-def _points(dims: dict[str, Dim]) -> list[dict[str, int]]:
-    """The envelopes' upper end first; then one dimension after the other lower, at its middle and at its least."""
-    if not dims:
+def _inferred_at(model: onnx.ModelProto, point: dict[str, int], name: str, k: int) -> Known:
+    """What inference tells at a point; at another than the first, a model that is impossible there tells nothing."""
+    try:
+        return _inferred(bind(model, point), name)
+    except InvalidIrShapes:
+        if not k:
+            raise
+        return {}
+
+
+def _size(known: Known, value: str, axis: int, rank: int) -> int | str | None:
+    shape = known[value][1] if value in known else []
+    return shape[axis] if len(shape) == rank else None
+
+
+def _moving(sizes: list[int | str | None], points: list[dict[str, int]]) -> set[str]:
+    """The dimensions by which a size changes, or of which nobody knows."""
+    first = points[0]
+    moved = [point for size, point in zip(sizes, points, strict=True) if size != sizes[0]]
+    return {name for point in moved for name in point if point[name] != first[name]}
+
+
+def _points(sizes: Sizes) -> list[dict[str, int]]:
+    """Where the dimensions stand, first; then one dimension after the other elsewhere in its envelope."""
+    if not sizes.dims:
         return []
-    upper = {name: dim.max for name, dim in dims.items()}
-    lower = [
-        upper | {name: size}
-        for name, dim in dims.items()
-        for size in dict.fromkeys(((dim.min + dim.max) // 2, dim.min))
-        if size != dim.max
+    first = sizes.point()
+    others = [
+        first | {name: size}
+        for name, dim in sizes.dims.items()
+        for size in dict.fromkeys((dim.max, (dim.min + dim.max) // 2, dim.min))
+        if size != first[name]
     ]
-    return [upper, *lower]
+    return [first, *others]
 
 
-def _bind(model: onnx.ModelProto, point: dict[str, int]) -> onnx.ModelProto:
+def bind(model: onnx.ModelProto, point: dict[str, int]) -> onnx.ModelProto:
     """The model with its named dimensions fixed; names of other origin are forgotten, to be inferred anew."""
     bound = onnx.ModelProto()
     bound.CopyFrom(model)
@@ -144,7 +217,7 @@ def _bind(model: onnx.ModelProto, point: dict[str, int]) -> onnx.ModelProto:
             if dim.dim_param in point:
                 dim.dim_value = point[dim.dim_param]
             elif dim.dim_param:
-                dim.ClearField("dim_param")
+                dim.Clear()
     return bound
 
 
@@ -207,13 +280,13 @@ def _inferred_with_values(model: onnx.ModelProto, name: str) -> tuple[Known, onn
         if smaller is None and not told:
             break
         model = _telling(smaller or model, told)
-        known = known | _told(model)
+        known = known | told_by(model)
         known = known | _once(model, name, propagate=not _long_vectors(known))
         known |= {weight.name: (weight.data_type, list(weight.dims)) for weight in model.graph.initializer}
     return known, model
 
 
-def _telling(model: onnx.ModelProto, told: Known) -> onnx.ModelProto:
+def _telling(model: onnx.ModelProto, told: Mapping[str, Found]) -> onnx.ModelProto:
     """The model with these shapes written where inference reads them."""
     if not told:
         return model
@@ -264,10 +337,10 @@ def _once(model: onnx.ModelProto, name: str, *, propagate: bool) -> Known:
         ) from error
     for value_info in (*inferred.graph.input, *inferred.graph.value_info, *inferred.graph.output):
         refuse_type(value_info, name)
-    return _told(inferred)
+    return told_by(inferred)
 
 
-def _told(model: onnx.ModelProto) -> Known:
+def told_by(model: onnx.ModelProto) -> Known:
     """What the model itself says of its values."""
     known: Known = {}
     for value_info in (*model.graph.input, *model.graph.value_info, *model.graph.output):

@@ -173,7 +173,19 @@ def read_within(data: bytes, envelopes: Mapping[str, Dim], name: str = "") -> Gr
             path=f"$.dims.{unknown}",
             node_id="",
         )
-    return msgspec.structs.replace(graph, dims={**graph.dims, **envelopes})
+    assumed = {dim: size for dim, size in graph.assumed.items() if dim not in envelopes}
+    return msgspec.structs.replace(graph, dims={**graph.dims, **envelopes}, assumed=assumed)
+
+
+def read_at(graph: Graph, point: Mapping[str, int], data: bytes, name: str = "") -> Graph:
+    """``graph``, read from ``data``, once more where ``point`` leaves the envelopes that its reader assumed.
+
+    Sizes that follow from an assumed one are then told at that very size. Raises as :func:`read_within`.
+    """
+    given = {dim: Dim(size, size) for dim, size in point.items() if dim in graph.assumed and size >= 0}
+    if all(graph.dims[dim].min <= size.min <= graph.dims[dim].max for dim, size in given.items()):
+        return graph
+    return read_within(data, given, name)
 
 
 def read_graph_file(path: str | Path) -> Graph:

@@ -1,0 +1,251 @@
+"""Shapes that inference does not give: asked of onnxruntime (extra ``run``), first by its symbols, then by one run.
+
+The order is: what the model declares and the onnx package infers; onnxruntime's symbolic inference, which knows the
+operators of its own and some sums of sizes; and what one run writes. A run needs the weights in the file. It tells
+sizes for one set of values at the sizes where the named dimensions stand: where a size hangs on data it is a sample,
+and every shape taken from it is marked as ``measured``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from itertools import combinations
+from math import prod
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, inliner
+
+from tmmu_core.graph import dtypes
+from tmmu_core.graph.importers.onnx_measure import MOST_SECONDS
+from tmmu_core.graph.importers.onnx_names import unique_ids
+from tmmu_core.graph.importers.onnx_scope_shapes import Found, scope_shapes
+from tmmu_core.graph.importers.onnx_scopes import Flat, bodies_of, branch, is_scope
+from tmmu_core.graph.importers.onnx_shapes import DTYPES, LENGTH_ENVELOPE, Facts, Sizes, bind, told_by
+from tmmu_core.graph.importers.onnx_values import written_values
+
+MEASURED, SYMBOLIC = "measured", "symbolic"
+ADD_THE_EXTRA = "pip install 'tmmu-plan-explorer[run]'"
+MOST_MODEL_BYTES = 1 << 30
+
+USUAL_LENGTHS = (48, 32, 64, 224, 256, 320, 640, 1)
+"""Sizes that models are made for, tried where one does not run at the length that is assumed."""
+MOST_LENGTHS = 6
+
+Measured = dict[str, tuple[int, list[int]]]
+"""Value → (element type, shape)."""
+
+
+def available() -> bool:
+    """Whether onnxruntime is there to be asked."""
+    return find_spec("onnxruntime") is not None
+
+
+def missing(flat: Flat, facts: Facts) -> list[str]:
+    """The values that a node writes and of which no shape or no type is known."""
+    written = (name for node in flat.model.graph.node for name in node.output if name)
+    return [name for name in written if name not in facts.shape or name not in facts.dtype]
+
+
+# --- symbols -----------------------------------------------------------------------------------------------------
+
+
+def symbolic(model: onnx.ModelProto, point: Mapping[str, int]) -> Measured:
+    """What onnxruntime's symbolic inference tells at ``point``; nothing where it or sympy is not there, or fails."""
+    if find_spec("sympy") is None or any(is_scope(node) for node in model.graph.node):
+        return {}
+    try:
+        from onnxruntime.tools.symbolic_shape_infer import SymbolicShapeInference
+
+        inferred = SymbolicShapeInference.infer_shapes(bind(model, dict(point)), auto_merge=True)
+    except Exception:  # it raises whatever its rules and sympy raise; the run is asked next
+        return {}
+    return {
+        name: (element, [int(dim) for dim in shape if isinstance(dim, int)])
+        for name, (element, shape) in told_by(inferred).items()
+        if all(isinstance(dim, int) and dim >= 0 for dim in shape)
+    }
+
+
+# --- one run -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one run told."""
+
+    point: dict[str, int] = field(default_factory=dict)
+    """The first of the points asked for at which the model runs."""
+    known: Measured = field(default_factory=dict)
+    taken: dict[str, bool] = field(default_factory=dict)
+    """Condition → which of its two branches every run took, where that was one and the other has nodes."""
+    failed: str = ""
+    """Why there was none."""
+
+
+def measure(data: bytes, flat: Flat, points: list[dict[str, int]]) -> Run:
+    """Shapes by flat name from a run of the model in ``data`` at the first of ``points`` at which it runs."""
+    if len(data) > MOST_MODEL_BYTES:
+        return Run(failed=f"the model is larger than {MOST_MODEL_BYTES} bytes")
+    model = onnx.ModelProto.FromString(data)
+    if any(weight.data_location == TensorProto.EXTERNAL for weight in model.graph.initializer):
+        return Run(failed="its weights lie beside the file")
+    if model.functions:
+        model = inliner.inline_local_functions(model, convert_version=False)
+    names = dict(_name_nodes(model.graph, flat))
+    weights = {weight.name for weight in flat.model.graph.initializer}
+    inputs = []
+    for value in flat.model.graph.input:
+        tensor = value.type.tensor_type
+        if value.name in weights:
+            continue
+        if not tensor.HasField("shape") or tensor.elem_type not in DTYPES:
+            return Run(failed=f'the input "{value.name}" has no size to run with')
+        dims = [dim.dim_param or dim.dim_value for dim in tensor.shape.dim]
+        if any(prod(point.get(dim, dim) for dim in dims) > MOST_MODEL_BYTES for point in points[:1]):
+            return Run(failed=f'the input "{value.name}" is too large to run with')
+        inputs.append([value.name, np.dtype(helper.tensor_dtype_to_np_dtype(tensor.elem_type)).name, dims])
+    request = json.dumps({"inputs": inputs, "points": points or [{}]}).encode()
+    answer = _ask(request + b"\n" + model.SerializeToString())
+    if "failed" in answer:
+        return Run(failed=str(answer["failed"]))
+    runs = [_largest(events, names) for events in answer["runs"]]
+    known = {
+        name: found for name, found in runs[0].items() if all(run.get(name, found)[1] == found[1] for run in runs[1:])
+    }
+    ran = {name for events in answer["runs"] for node, _ in events for name in names.get(node, [])}
+    return Run(points[answer["point"]] if points else {}, known, dict(_taken(flat, ran)))
+
+
+def _taken(flat: Flat, ran: set[str]) -> Iterator[tuple[str, bool]]:
+    inside = [
+        (origin.inside, set(node.output)) for node, origin in zip(flat.model.graph.node, flat.origins, strict=True)
+    ]
+    there = {name for branches, _ in inside for name in branches}
+    went = {name for branches, outputs in inside for name in branches if outputs & ran}
+    for node in flat.model.graph.node:
+        if is_scope(node, "If.close"):
+            number = next(int(a.i) for a in node.attribute if a.name == "number")
+            then, otherwise = branch(number, True), branch(number, False)
+            if then in went and otherwise in there - went:
+                yield node.input[0], True
+            elif otherwise in went and then in there - went:
+                yield node.input[0], False
+
+
+def points_to_try(sizes: Sizes) -> list[dict[str, int]]:
+    """Where the dimensions stand; then assumed lengths at usual sizes, first one of them, then two."""
+    first = sizes.point()
+    lengths = [name for name in sorted(sizes.assumed) if first[name] == LENGTH_ENVELOPE.max][:MOST_LENGTHS]
+    some = [chosen for count in (1, 2) for chosen in combinations(lengths, count)]
+    others = [first | dict.fromkeys(chosen, size) for chosen in some for size in USUAL_LENGTHS]
+    others += [first | dict.fromkeys(lengths, size) for size in USUAL_LENGTHS]
+    return [point for k, point in enumerate((first, *others)) if point not in (first, *others)[:k]]
+
+
+def _ask(request: bytes) -> dict[str, Any]:
+    """The child's answer; ``failed`` where it ended without one."""
+    paths = os.pathsep.join(path for path in sys.path if path)
+    try:
+        child = subprocess.run(
+            [sys.executable, "-m", "tmmu_core.graph.importers.onnx_measure"],
+            input=request,
+            capture_output=True,
+            timeout=MOST_SECONDS,
+            env={**os.environ, "PYTHONPATH": paths},
+            check=False,
+        )
+        answer: dict[str, Any] = json.loads(child.stdout)
+    except subprocess.TimeoutExpired:
+        return {"failed": f"the run took more than {MOST_SECONDS} seconds"}
+    except (OSError, ValueError):
+        return {"failed": "the run ended without an answer"}
+    return answer
+
+
+def _name_nodes(graph: onnx.GraphProto, flat: Flat) -> Iterator[tuple[str, list[str]]]:
+    """Give every node of ``graph`` and its bodies a name of its own: that name, and its results as they are flat."""
+    places: dict[tuple[str, int, bool], list[str]] = {}
+    for node, origin in zip(flat.model.graph.node, flat.origins, strict=True):
+        closing = is_scope(node) and node.op_type.endswith(".close")
+        if closing or not (is_scope(node) or (node.op_type == "Identity" and node.name.endswith(".copy"))):
+            places.setdefault((origin.scope, origin.position, closing), list(node.output))
+    count = 0
+
+    def walk(graph: onnx.GraphProto, scope: str) -> Iterator[tuple[str, list[str]]]:
+        nonlocal count
+        ids = unique_ids([(k, node.name, node.op_type) for k, node in enumerate(graph.node)])
+        for k, node in enumerate(graph.node):
+            inner = (scope + "/" if scope else "") + ids[k]
+            inside = bodies_of(node)
+            for word, body in inside:
+                yield from walk(body, f"{inner}/{word.removesuffix('_branch')}" if node.op_type == "If" else inner)
+            outputs = places.get((inner if inside else scope, k, bool(inside)), [])
+            count += 1
+            node.name = f"#{count}"
+            yield node.name, [flat for flat, own in zip(outputs, node.output, strict=False) if own]
+
+    yield from walk(graph, "")
+
+
+def _largest(events: list[list[Any]], names: Mapping[str, list[str]]) -> Measured:
+    """The largest shape of each value over all times that its node ran."""
+    found: Measured = {}
+    for node, results in events:
+        outputs = names.get(node, [])
+        if len(outputs) != len(results):
+            continue
+        for name, (kind, shape) in zip(outputs, results, strict=True):
+            element = ELEMENTS.get(kind)
+            if element is not None and (name not in found or prod(shape) > prod(found[name][1])):
+                found[name] = element, list(shape)
+    return found
+
+
+ELEMENTS: dict[str, int] = {
+    "float": TensorProto.FLOAT,
+    "double": TensorProto.DOUBLE,
+    "bool": TensorProto.BOOL,
+    **{f"int{bits}": TensorProto.DataType.Value(f"INT{bits}") for bits in (4, 8, 16, 32, 64)},
+    **{f"uint{bits}": TensorProto.DataType.Value(f"UINT{bits}") for bits in (4, 8, 16, 32, 64)},
+    "float16": TensorProto.FLOAT16,
+    "bfloat16": TensorProto.BFLOAT16,
+}
+"""What onnxruntime's profile calls an element type."""
+
+
+# --- what it tells -----------------------------------------------------------------------------------------------
+
+
+def complete(flat: Flat, facts: Facts, known: Measured, origin: str) -> None:
+    """Write into ``facts`` what ``known`` tells of values without a shape, and what follows for scopes from it."""
+    for name in missing(flat, facts):
+        if name in known and known[name][0] in DTYPES:
+            _take(facts, name, DTYPES[known[name][0]], tuple(known[name][1]), origin)
+    whole: dict[str, Found] = {name: (_element(facts.dtype[name]), list(shape)) for name, shape in facts.shape.items()}
+    for _ in range(2 + sum(is_scope(node) for node in flat.model.graph.node)):
+        more = scope_shapes(flat.model, whole, written_values(flat.model))
+        news = {n: f for n, f in more.items() if n not in facts.shape and None not in f[1] and f[0] in DTYPES}
+        if not news:
+            break
+        for name, (element, shape) in news.items():
+            _take(facts, name, DTYPES[element], tuple([dim for dim in shape if dim is not None]), origin)
+            whole[name] = element, list(shape)
+
+
+def _take(facts: Facts, name: str, dtype: str, shape: tuple[int | str, ...], origin: str) -> None:
+    facts.dtype.setdefault(name, dtype)
+    facts.shape[name] = shape
+    facts.derived.add(name)
+    facts.origin[name] = origin
+
+
+def _element(dtype: str) -> int:
+    return next(number for number, name in DTYPES.items() if name == dtypes.canonical(dtype))
