@@ -28,7 +28,7 @@ from tmmu_core.graph.importers.onnx_measure import MOST_SECONDS
 from tmmu_core.graph.importers.onnx_names import unique_ids
 from tmmu_core.graph.importers.onnx_scope_shapes import Found, scope_shapes
 from tmmu_core.graph.importers.onnx_scopes import Flat, bodies_of, branch, is_scope
-from tmmu_core.graph.importers.onnx_shapes import DTYPES, LENGTH_ENVELOPE, Facts, Sizes, bind, told_by
+from tmmu_core.graph.importers.onnx_shapes import DTYPES, LENGTH_ENVELOPE, Facts, Sizes, bind
 from tmmu_core.graph.importers.onnx_values import written_values
 
 MEASURED, SYMBOLIC = "measured", "symbolic"
@@ -61,17 +61,8 @@ def symbolic(model: onnx.ModelProto, point: Mapping[str, int]) -> Measured:
     """What onnxruntime's symbolic inference tells at ``point``; nothing where it or sympy is not there, or fails."""
     if find_spec("sympy") is None or any(is_scope(node) for node in model.graph.node):
         return {}
-    try:
-        from onnxruntime.tools.symbolic_shape_infer import SymbolicShapeInference
-
-        inferred = SymbolicShapeInference.infer_shapes(bind(model, dict(point)), auto_merge=True)
-    except Exception:  # it raises whatever its rules and sympy raise; the run is asked next
-        return {}
-    return {
-        name: (element, [int(dim) for dim in shape if isinstance(dim, int)])
-        for name, (element, shape) in told_by(inferred).items()
-        if all(isinstance(dim, int) and dim >= 0 for dim in shape)
-    }
+    answer = _ask(b"{}\n" + bind(model, dict(point)).SerializeToString())
+    return {name: (element, list(shape)) for name, (element, shape) in answer.get("symbols", {}).items()}
 
 
 # --- one run -----------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The child that runs an ONNX model once and tells the shape of every value that its nodes write.
+"""The child that asks onnxruntime: it runs an ONNX model once and tells the shape of every value that its nodes write.
 
 Started by :mod:`.onnx_complete` as a process of its own, with limits on time and memory: the model comes on standard
 input behind a line of JSON, the shapes go to standard output as JSON. onnxruntime's profile names each node that ran,
@@ -7,7 +7,9 @@ those within bodies too, with the types and shapes of its results; a node that r
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import sys
 import tempfile
 from itertools import product
@@ -112,14 +114,35 @@ def _events(profile: str) -> list[list[Any]]:
     return events
 
 
+def symbols(model: bytes) -> dict[str, Any]:
+    """``symbols``: name → ``[element type, shape]`` of what onnxruntime's symbolic inference tells in numbers."""
+    import onnx
+    from onnxruntime.tools.symbolic_shape_infer import SymbolicShapeInference
+
+    inferred = SymbolicShapeInference.infer_shapes(onnx.ModelProto.FromString(model), auto_merge=True)
+    told: dict[str, Any] = {}
+    for value in (*inferred.graph.value_info, *inferred.graph.output):
+        tensor = value.type.tensor_type
+        sizes = [dim.dim_value if dim.HasField("dim_value") else -1 for dim in tensor.shape.dim]
+        if tensor.elem_type and tensor.HasField("shape") and min(sizes, default=0) >= 0:
+            told[value.name] = [tensor.elem_type, sizes]
+    return {"symbols": told}
+
+
 def main() -> None:
-    """One request from standard input."""
+    """One request from standard input, answered in a folder of its own: the symbolic inference leaves files behind."""
     limit()
     head, _, model = sys.stdin.buffer.read().partition(b"\n")
-    try:
-        answer: dict[str, Any] = run(model, **json.loads(head))
-    except Exception as error:  # the parent tells it in its refusal
-        answer = {"failed": (str(error).strip().splitlines() or [type(error).__name__])[0][:300]}
+    asked = json.loads(head)
+    with tempfile.TemporaryDirectory() as folder:
+        before = Path.cwd()
+        os.chdir(folder)
+        try:
+            with contextlib.redirect_stdout(sys.stderr):
+                answer = run(model, **asked) if asked else symbols(model)
+        except Exception as error:  # the parent tells it in its refusal
+            answer = {"failed": (str(error).strip().splitlines() or [type(error).__name__])[0][:300]}
+        os.chdir(before)
     sys.stdout.write(json.dumps(answer))
 
 
