@@ -15,6 +15,7 @@ from typer.exceptions import Abort, TyperException
 
 from app.cli.console import BAD_INPUT, FINE, OUR_FAULT, UsageFault, fault
 from tmmu_core.errors import TmmuError
+from tmmu_core.limits import LIMITS, whole_number
 
 COMMANDS = (
     "plan",
@@ -76,6 +77,9 @@ def build() -> typer.Typer:
         add_completion=False,
         rich_markup_mode="rich" if sys.stdout.isatty() else None,
         pretty_exceptions_enable=False,
+        epilog="A file that asks for more than a limit is refused. In every command: "
+        + ", ".join(f"--max-{limit.name} N" for limit in LIMITS)
+        + ".",
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     for name in COMMANDS:
@@ -103,6 +107,7 @@ def run(arguments: Sequence[str]) -> int:
     """Run one command line; its exit code. Nothing is raised."""
     as_json = "--json" in arguments
     try:
+        arguments = _limits_taken(arguments)
         return int(build()(list(arguments), standalone_mode=False, prog_name="tmmu") or FINE)
     except TmmuError as error:
         fault(error, as_json=as_json)
@@ -121,6 +126,23 @@ def run(arguments: Sequence[str]) -> int:
         traceback.print_exc()
         print("tmmu: this is a fault of the program, not of the input; please report it.", file=sys.stderr)
         return OUR_FAULT
+
+
+def _limits_taken(arguments: Sequence[str]) -> list[str]:
+    """The arguments without ``--max-NAME N``, which set a limit for this process and those it starts, in any command.
+
+    Raises ``UnreadableInput`` where N is no whole number.
+    """
+    by_option = {f"--max-{limit.name}": limit for limit in LIMITS}
+    rest: list[str] = []
+    left = iter(arguments)
+    for argument in left:
+        option, equals, value = argument.partition("=")
+        if option not in by_option:
+            rest.append(argument)
+            continue
+        os.environ[by_option[option].variable] = str(whole_number(value if equals else next(left, ""), option))
+    return rest
 
 
 def _write_no_more() -> None:

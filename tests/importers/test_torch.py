@@ -382,6 +382,14 @@ def test_the_tables_of_operators_are_pytorchs_own() -> None:
         if torch.Tag.pointwise in getattr(overload, "tags", ()):
             pointwise.add(name)
     known = pt2_operators.VIEWS | pt2_operators.RESHAPES | pt2_operators.SAME_OR_COPY
-    unmarked = {"_unsafe_view", "unsafe_chunk", "unsafe_split", "unsafe_split_with_sizes", "squeeze", "detach_"}
+    unmarked = {
+        "_unsafe_view",
+        "unsafe_chunk",
+        "unsafe_split",
+        "unsafe_split_with_sizes",
+        "squeeze",
+        "detach_",
+        "type_as",
+    }
     assert known - views <= unmarked  # views in the eager framework, whose schemas keep silent of it
     assert pointwise >= pt2_operators.POINTWISE

@@ -7,6 +7,7 @@ What is no JSON or CBOR at all is ``UnreadableInput`` with line, column and byte
 from __future__ import annotations
 
 import codecs
+import contextlib
 import gc
 import io
 import re
@@ -19,7 +20,8 @@ from typing import Any, TypeVar
 import cbor2
 import msgspec
 
-from tmmu_core.errors import InvalidIrShapes, UnreadableInput
+from tmmu_core import limits
+from tmmu_core.errors import U64_MAX, InvalidIrShapes, UnreadableInput
 from tmmu_core.graph.model import PHASES, ROLES
 
 T = TypeVar("T")
@@ -28,8 +30,10 @@ GZIP_MAGIC = b"\x1f\x8b"
 CBOR_SELF_DESCRIBED = b"\xd9\xd9\xf7"
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
-UNPACKED_LIMIT = 1 << 32
-"""Bytes that a gzipped file may unpack to: a graph of a million tensors takes a twentieth of it."""
+CHUNK = 1 << 16
+"""Packed bytes that are given to the unpacker at a time."""
+DEEPEST = 200
+"""Lists and maps inside one another that a CBOR document may have."""
 
 
 @contextmanager
@@ -51,29 +55,27 @@ def unpack(data: bytes, source: str = "") -> bytes:
     """Undo gzip where ``data`` is gzipped, else give it back. Raises ``UnreadableInput`` when it is damaged."""
     if not data.startswith(GZIP_MAGIC):
         return data
-    parts: list[bytes] = []
-    rest, size = data, 0
-    while rest.startswith(GZIP_MAGIC):
+    ceiling = limits.ceiling(limits.UNPACKED_BYTES)
+    out, at = bytearray(), 0
+    while data.startswith(GZIP_MAGIC, at):
         member = zlib.decompressobj(wbits=31)
-        try:
-            parts.append(member.decompress(rest, UNPACKED_LIMIT + 1 - size))
-        except zlib.error as error:
-            raise UnreadableInput(
-                f"the gzip stream is damaged ({error}).", source=source, hint="Copy the file again."
-            ) from error
-        size += len(parts[-1])
-        if size > UNPACKED_LIMIT:
-            raise UnreadableInput(
-                f"the gzipped file unpacks to more than {UNPACKED_LIMIT} bytes.",
-                source=source,
-                hint="Unpack it and look at what it holds.",
-            )
-        if not member.eof:
-            raise UnreadableInput(
-                "the gzip stream is cut off.", source=source, place=f"byte {len(data)}", hint="Copy the file again."
-            )
-        rest = member.unused_data
-    return b"".join(parts)
+        while not member.eof:
+            packed = member.unconsumed_tail or data[at : at + CHUNK]
+            if not packed:
+                raise UnreadableInput(
+                    "the gzip stream is cut off.", source=source, place=f"byte {len(data)}", hint="Copy the file again."
+                )
+            at += 0 if member.unconsumed_tail else len(packed)
+            try:
+                out += member.decompress(packed, max(1, min(1 << 24, ceiling + 1 - len(out))))
+            except zlib.error as error:
+                raise UnreadableInput(
+                    f"the gzip stream is damaged ({error}).", source=source, hint="Copy the file again."
+                ) from error
+            if len(out) > ceiling:
+                raise limits.past(limits.UNPACKED_BYTES, "the gzipped file", source)
+        at -= len(member.unused_data)
+    return bytes(out)
 
 
 def pack(data: bytes) -> bytes:
@@ -145,6 +147,7 @@ def _decode_json(data: bytes, shape: type[T], source: str) -> T:
     text = data.removeprefix(BYTE_ORDER_MARK)
     if is_utf16(text):
         raise UnreadableInput("this text is UTF-16.", source=source, hint="Save the file as UTF-8.")
+    refuse_long_numbers(text, source)
     try:
         return msgspec.json.decode(text, type=shape)
     except msgspec.ValidationError:
@@ -173,17 +176,84 @@ def _decode_json(data: bytes, shape: type[T], source: str) -> T:
         ) from error
 
 
+_DIGITS = bytes.maketrans(b"123456789", b"0" * 9)
+_TWENTY = b"0" * 20
+
+
+def refuse_long_numbers(text: bytes, source: str) -> None:
+    """Raise ``UnreadableInput`` for a whole number past 64 bits: no document of ours counts so far (contract §4, §6).
+
+    Where twenty digits stand together anywhere, the values are looked through; else the text is passed over at once.
+    What is no JSON is the reader's to refuse.
+    """
+    if _TWENTY not in text.translate(_DIGITS):
+        return
+    with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        for path, number in _long_numbers(msgspec.json.decode(text), "$"):
+            raise UnreadableInput(
+                f"{number} takes more than 64 bits.",
+                source=source,
+                place=path,
+                hint="Whole numbers lie between −2^63 and 2^64 − 1.",
+            )
+
+
+def _long_numbers(value: Any, path: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, int) and not -(1 << 63) <= value <= U64_MAX:
+        told = str(value)
+        yield path, told if len(told) <= 40 else f"{told[:20]}… ({len(told)} digits)"
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _long_numbers(inner, f"{path}.{key}")
+    elif isinstance(value, list):
+        for k, inner in enumerate(value):
+            yield from _long_numbers(inner, f"{path}[{k}]")
+
+
 def _place(text: bytes, at: int) -> str:
     line = text.count(b"\n", 0, at) + 1
     column = len(text[text.rfind(b"\n", 0, at) + 1 : at].decode("utf-8", "replace")) + 1
     return f"line {line}, column {column}, byte {at}"
 
 
+def _no_tag(*_: Any) -> Any:
+    raise ValueError("it holds a tag, which no document of ours has")
+
+
+_NO_TAGS = dict.fromkeys(
+    (*range(6), 25, *range(28, 31), *range(35, 38), 52, 54, 100, 256, 258, 260, 261, 1004, 43000, 55799), _no_tag
+)
+"""What the CBOR reader would make of tags by itself: shared and circular values, numbers of any size, patterns, dates."""
+
+
+def next_cbor(stream: io.BytesIO) -> Any:
+    """The next CBOR value of ``stream``: maps, lists, texts, bytes, numbers within 64 bits, and no tag (contract §6).
+
+    Raises what :data:`CBOR_FAULTS` lists.
+    """
+    return cbor2.load(
+        stream,
+        tag_hook=_no_tag,
+        semantic_decoders=_NO_TAGS,
+        max_depth=DEEPEST,
+        allow_duplicate_keys=False,
+        strict_hashable_types=True,
+    )
+
+
+CBOR_FAULTS = (cbor2.CBORDecodeError, ValueError, OverflowError, MemoryError, RecursionError)
+
+
+def told_fault(error: BaseException) -> str:
+    """What is wrong, in the words of the one who found it first."""
+    return str(error.__cause__ or error)
+
+
 def _load_cbor(data: bytes, source: str) -> Any:
     stream = io.BytesIO(data)
     stream.seek(len(CBOR_SELF_DESCRIBED) if data.startswith(CBOR_SELF_DESCRIBED) else 0)
     try:
-        value = cbor2.load(stream, allow_duplicate_keys=False, strict_hashable_types=True)
+        value = next_cbor(stream)
     except cbor2.CBORDecodeEOF as error:
         raise UnreadableInput(
             "this is not CBOR: the data ends in the middle of a value.",
@@ -191,9 +261,12 @@ def _load_cbor(data: bytes, source: str) -> Any:
             place=f"byte {len(data)}",
             hint="Copy the file again.",
         ) from error
-    except (cbor2.CBORDecodeError, ValueError, OverflowError, MemoryError, RecursionError) as error:
+    except CBOR_FAULTS as error:
         raise UnreadableInput(
-            f"this is not CBOR: {error}.", source=source, place=f"byte {stream.tell()}", hint="Write the file anew."
+            f"this is not CBOR as it is read here: {told_fault(error)}.",
+            source=source,
+            place=f"byte {stream.tell()}",
+            hint="Write the file anew.",
         ) from error
     if stream.tell() != len(data):
         raise UnreadableInput(

@@ -37,6 +37,7 @@ from typing import Any
 
 import msgspec
 
+from tmmu_core import limits
 from tmmu_core.errors import InvalidIrShapes
 from tmmu_core.graph import checks
 from tmmu_core.graph.dtypes import itemsize, tensor_bytes
@@ -141,6 +142,12 @@ def _mesh(given: Any) -> tuple[tuple[str, int], ...]:
         axes.append((axis["name"], size))
     if len(dict(axes)) != len(axes):
         raise _bad("two mesh axes have one name.", "$.mesh", "Name each axis differently.")
+    ranks, most = 1, limits.ceiling(limits.RANKS)
+    for _, size in axes:
+        ranks *= size
+        if ranks > most:
+            told = limits.past(limits.RANKS, "the mesh")
+            raise _bad(told.message, "$.mesh", told.hint, reason="shard_mesh")
     return tuple(axes)
 
 
@@ -323,6 +330,9 @@ def _places_to_try(sharding: Sharding, base: int, followers: Sequence[int]) -> l
     rows = {d for i in (base, *followers) for d in sharding.shapes[i]}
     names = [mesh for _, mesh in split]
     steps = [sorted({0, *(d % sharding.parts(mesh) for d in rows)}) for mesh in names]
+    if prod(map(len, steps)) > limits.ceiling(limits.SHARES):
+        told = limits.past(limits.SHARES, f"the tensor {sharding.graph.tensors[base].id!r} and its views")
+        raise _bad(told.message, "$", told.hint, reason="shard_view", tensor=sharding.graph.tensors[base].id)
     return [{**nowhere, **dict(zip(names, at, strict=True))} for at in product(*steps)]
 
 

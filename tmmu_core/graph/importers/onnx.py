@@ -40,6 +40,7 @@ from tmmu_core.errors import InvalidIrShapes, UnreadableInput
 from tmmu_core.graph import checks, dtypes
 from tmmu_core.graph.assumed import dims_text
 from tmmu_core.graph.importers import onnx_complete
+from tmmu_core.graph.importers.onnx_functions import check_calls
 from tmmu_core.graph.importers.onnx_operators import (
     ELEMENTWISE,
     ELEMENTWISE_IN_FIRST,
@@ -233,6 +234,7 @@ def _drop_weights(model: onnx.ModelProto) -> None:
 def _inline(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
     if not model.functions:
         return model
+    check_calls(model, name)
     try:
         return inliner.inline_local_functions(model, convert_version=False)
     except Exception as error:  # the inliner raises bare RuntimeErrors of its own

@@ -29,9 +29,12 @@ ASSIGNMENT, LIVE_RANGE = "BufferAssignment:", "HloLiveRange"
 HINT = "Give both files of the dump as one: cat X-buffer-assignment.txt X-live-range.txt > X.txt."
 
 _ASSIGNMENT_ENDING, _LIVE_RANGE_ENDING = "-buffer-assignment.txt", "-live-range.txt"
-_ALLOCATION = re.compile(r"allocation (\d+):(?: 0x[0-9a-f]+,)? size (\d+)(.*)")
-_VALUE = re.compile(r"\s+value: <\d+ (\S+)( \(phi\))? @\d+> \(size=(\d+),offset=(\d+)\)")
-_RANGE = re.compile(r"\s+(\S+):(\d+)-(\d+)$")
+_ALLOCATION = re.compile(r"allocation (\d+):(?: 0x[0-9a-f]+,)? size (\d+)(.*)", re.A)
+_VALUE = re.compile(r"\s+value: <\d+ (\S+)( \(phi\))? @\d+> \(size=(\d+),offset=(\d+)\)", re.A)
+_RANGE = re.compile(r"\s+(\S+):(\d+)-(\d+)$", re.A)
+
+MOST = 2**62
+"""Bytes or steps; the second file of a dump counts in 64 bits, and ends are one more than the last."""
 
 
 @dataclass(frozen=True)
@@ -137,9 +140,27 @@ def read(data: bytes, name: str = "") -> Dump:
     return Dump(tuple(Buffer(**vars(row)) for row in ordered), base, within, tuple(told))
 
 
+def _number(digits: str, line: int, name: str) -> int:
+    """A size, an offset or a step. Raises ``UnreadableInput`` for one past :data:`MOST`."""
+    digits = digits.lstrip("0") or "0"
+    if len(digits) > len(str(MOST)) or int(digits) > MOST:  # Python itself refuses to read thousands of digits
+        raise _too_large(line, name)
+    return int(digits)
+
+
+def _too_large(line: int, name: str) -> UnreadableInput:
+    return UnreadableInput(
+        f"sizes and steps of a dump, and all allocations together, end at {MOST}.",
+        source=name,
+        place=f"line {line}",
+        hint="Dump the module again.",
+    )
+
+
 def _parse(lines: Sequence[str], name: str) -> tuple[list[_Allocation], dict[str, tuple[int, int]]]:
     allocations: list[_Allocation] = []
     ranges: dict[str, tuple[int, int]] = {}
+    taken = 0
     section = ""
     for number, line in enumerate(lines, 1):
         if not line.startswith(" "):
@@ -151,12 +172,16 @@ def _parse(lines: Sequence[str], name: str) -> tuple[list[_Allocation], dict[str
             found = _ALLOCATION.match(line)
             if not found:
                 raise _damaged(line, number, name)
-            allocations.append(_Allocation(int(found[1]), int(found[2]), found[3]))
+            size = _number(found[2], number, name)
+            taken += size
+            if taken > MOST:
+                raise _too_large(number, name)
+            allocations.append(_Allocation(_number(found[1], number, name), size, found[3]))
         elif section == "allocations" and line.startswith(" "):
             found = _VALUE.match(line)
             if not found or not allocations:
                 raise _damaged(line, number, name)
-            size, offset = int(found[3]), int(found[4])
+            size, offset = _number(found[3], number, name), _number(found[4], number, name)
             if size + offset > allocations[-1].size:
                 raise UnreadableInput(
                     f"{found[1]!r} takes bytes up to {size + offset} of an allocation of {allocations[-1].size} bytes.",
@@ -169,8 +194,9 @@ def _parse(lines: Sequence[str], name: str) -> tuple[list[_Allocation], dict[str
                 allocations[-1].phis.add(_plain(found[1]))
         elif section == "ranges":
             found = _RANGE.match(line)
-            if found and int(found[2]) <= int(found[3]):
-                ranges[_plain(found[1])] = int(found[2]), int(found[3])
+            begins, ends = (_number(found[k], number, name) for k in (2, 3)) if found else (1, 0)
+            if found and begins <= ends:
+                ranges[_plain(found[1])] = begins, ends
             elif line.startswith("    "):
                 raise _damaged(line, number, name, "live range")
             else:

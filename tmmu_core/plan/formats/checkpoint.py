@@ -154,11 +154,29 @@ def restore(data: bytes, source: str = "", *, token: bytes | None = None) -> Pla
     return plan
 
 
-def _build(body: dict[str, Any], source: str) -> Plan:
-    head_fields = {**body["head"], **{name: body["head"][name].hex() for name in HASHES}}
-    head = msgspec.convert(head_fields, HeadDocument)
-    arenas, words = sorted(head.arenas), body["words"]
-    start = {(arena, slot): offset for arena, slot, offset in body["logical_address_table"]}
+class _Body(msgspec.Struct):
+    head: dict[str, Any]
+    words: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    logical_address_table: tuple[tuple[str, int, int], ...]
+
+
+class _Hashes(msgspec.Struct):
+    ir_hash: bytes
+    replay_token: bytes
+    shard_spec_hash: bytes
+    arena_config_hash: bytes
+    execution_order_hash: bytes
+    tmmu_plan_hash: bytes
+    layout_hash: bytes
+
+
+def _build(given: Any, source: str) -> Plan:
+    body = msgspec.convert(given, _Body)
+    hashes = msgspec.structs.asdict(msgspec.convert(body.head, _Hashes, strict=True))
+    head = msgspec.convert({**body.head, **{name: digest.hex() for name, digest in hashes.items()}}, HeadDocument)
+    arenas, words = dict(enumerate(sorted(head.arenas))), dict(enumerate(body.words))
+    start = {(arena, slot): offset for arena, slot, offset in body.logical_address_table}
     rows = [
         msgspec.convert(
             {
@@ -196,7 +214,7 @@ def _build(body: dict[str, Any], source: str) -> Plan:
             shape,
             alias,
             base,
-        ) in body["rows"]
+        ) in body.rows
     ]
     return build(head, rows, source)
 

@@ -34,6 +34,13 @@ from tmmu_core.planners.instances import write_csv
 from tmmu_core.planners.problem import Problem
 
 I64_MAX = 2**63 - 1
+FIGURES: dict[str, type] = {
+    **dict.fromkeys(("peak_logical_slots", "max_live", "storages", "peak_live_bytes", "extent_bytes"), int),
+    **dict.fromkeys(("committed_bytes", "activation_bytes_retained", "activation_bytes", "allocation_failures"), int),
+    **dict.fromkeys(("memory_reuse_ratio", "internal_fragmentation_ratio", "activation_retention_ratio"), float),
+    **dict.fromkeys(("peak_physical_bytes_per_arena", "peak_tmmu_usage_per_arena"), dict),
+}
+"""The metrics that are read again (``metrics.plan_metrics``) → what each is."""
 HEAD_KEY = b"tmmu_plan"
 """Where a parquet file keeps everything but the rows."""
 
@@ -324,7 +331,9 @@ def from_parquet(data: bytes, source: str = "") -> Plan:
     try:
         # Neither threads nor the dataset layer: their pool may still be running when the process ends.
         table = pq.ParquetFile(pa.BufferReader(data), pre_buffer=False).read(use_threads=False)
-    except (pa.ArrowException, OSError) as error:
+        table.validate(full=True)  # texts are UTF-8, offsets inside
+        listed = table.to_pylist()
+    except (pa.ArrowException, OSError, MemoryError, UnicodeDecodeError, OverflowError, ValueError) as error:
         raise UnreadableInput(f"this parquet file cannot be read: {error}", source=source) from error
     head = (table.schema.metadata or {}).get(HEAD_KEY)
     if head is None:
@@ -335,9 +344,10 @@ def from_parquet(data: bytes, source: str = "") -> Plan:
             hint='Write plans with "tmmu plan … -o plan.parquet".',
         )
     try:
-        rows = msgspec.convert(table.to_pylist(), list[RowDocument])
+        document.refuse_long_numbers(head, source)
+        rows = msgspec.convert(listed, list[RowDocument])
         return build(msgspec.json.decode(head, type=HeadDocument), rows, source)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UnreadableInput(f"this parquet file is not a plan: {error}.", source=source) from error
 
 
@@ -388,6 +398,7 @@ def build(head: HeadDocument, rows: Sequence[RowDocument], source: str = "") -> 
     birth = np.array(column("birth", I64_MAX), np.int64)
     placed = _placed(head, Addresses(arena.tolist(), slot, generation, offset, birth), source)
     arenas = tuple([_arena(name, head.arenas[name], source) for name in names])
+    _check_notes(head.notes, names, source)
     plan = Plan(
         planner=head.planner,
         planner_options=head.planner_options,
@@ -397,14 +408,14 @@ def build(head: HeadDocument, rows: Sequence[RowDocument], source: str = "") -> 
         preset=head.preset,
         places=placed.places,
         replay_token=_digest(head.replay_token, "replay_token", source),
-        rank=head.rank,
-        world_size=head.world_size,
+        rank=_within(head.rank, "rank", source),
+        world_size=_within(head.world_size, "world_size", source),
         shard_spec_hash=_digest(head.shard_spec_hash, "shard_spec_hash", source),
         arena_config_hash=_digest(head.arena_config_hash, "arena_config_hash", source),
         execution_order_hash=_digest(head.execution_order_hash, "execution_order_hash", source),
         tmmu_plan_hash=_digest(head.tmmu_plan_hash, "tmmu_plan_hash", source),
         layout_hash=_digest(head.layout_hash, "layout_hash", source),
-        steps=_within(head.steps, "steps", source),
+        steps=_within(head.steps, "steps", source, I64_MAX),
         has_inputs_step=_has_inputs_step(head),
         execution_order=head.execution_order,
         arenas=arenas,
@@ -423,8 +434,8 @@ def build(head: HeadDocument, rows: Sequence[RowDocument], source: str = "") -> 
         shapes=tuple([row.shape for row in ordered]),
         alias_group_ids=tuple([row.alias_group_id for row in ordered]),
         base_tensor_uids=tuple([row.base_tensor_uid for row in ordered]),
-        handoffs=tuple([(handoff.step, handoff.source, handoff.to) for handoff in head.handoffs]),
-        metrics=head.metrics,
+        handoffs=tuple([_handoff(k, handoff, source) for k, handoff in enumerate(head.handoffs)]),
+        metrics=_figures(head.metrics, source),
         notes={**head.notes, UNSAID: placed.why} if placed.why else head.notes,
         own_arenas=placed.own_arenas,
     )
@@ -486,10 +497,36 @@ def _arena(name: str, told: ArenaDocument, source: str) -> ArenaSummary:
     return ArenaSummary(name=name, **{**values, "storages": told.storages or 0})
 
 
-def _within(value: int, field: str, source: str) -> int:
-    if not 0 <= value <= U64_MAX:
-        raise UnreadableInput(f"{value} is not between 0 and 2^64 − 1.", source=source, place=f"$.{field}")
+def _within(value: int, field: str, source: str, most: int = U64_MAX) -> int:
+    if not 0 <= value <= most:
+        told = "2^64 − 1" if most == U64_MAX else "2^63 − 1"
+        raise UnreadableInput(f"{value} is not between 0 and {told}.", source=source, place=f"$.{field}")
     return value
+
+
+def _handoff(k: int, handoff: HandoffDocument, source: str) -> tuple[int, str, str]:
+    return _within(handoff.step, f"handoffs[{k}].step", source, I64_MAX), handoff.source, handoff.to
+
+
+def _figures(metrics: dict[str, Any], source: str) -> dict[str, Any]:
+    """The metrics, each a figure of the kind that it is: a count, a ratio, or counts by name."""
+    for name, kind in FIGURES.items():
+        value = metrics.get(name, 0)
+        counts = value.values() if kind is dict and isinstance(value, dict) else [value]
+        for count in counts:
+            fine = isinstance(count, int) and not isinstance(count, bool) and 0 <= count <= U64_MAX
+            if not fine and not (kind is float and isinstance(count, float) and -1e9 < count < 1e9):
+                raise UnreadableInput(
+                    f"{count!r:.80} is no figure.", source=source, place=f"$.metrics.{name}", hint="Plan again."
+                )
+    return metrics
+
+
+def _check_notes(notes: dict[str, Any], arenas: Sequence[str], source: str) -> None:
+    """What planners tell of an arena stands under its name, as a map."""
+    odd = next((name for name in arenas if not isinstance(notes.get(name, {}), dict)), None)
+    if odd is not None:
+        raise UnreadableInput("what is noted of an arena is no map.", source=source, place=f"$.notes.{odd}")
 
 
 def _digest(text: str, field: str, source: str) -> bytes:

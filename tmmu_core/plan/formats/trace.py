@@ -290,6 +290,7 @@ def _raw_records(data: bytes, source: str) -> Iterator[tuple[Any, str]]:
         for number, line in enumerate(data.removeprefix(document.BYTE_ORDER_MARK).split(b"\n"), 1):
             if line.strip():
                 try:
+                    document.refuse_long_numbers(line, source)
                     yield msgspec.json.decode(line), f"line {number}"
                 except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                     raise UnreadableInput(
@@ -299,6 +300,8 @@ def _raw_records(data: bytes, source: str) -> Iterator[tuple[Any, str]]:
     stream = io.BytesIO(data)
     while (at := stream.tell()) < len(data):
         try:
-            yield cbor2.load(stream), f"byte {at}"
-        except (cbor2.CBORDecodeError, ValueError, OverflowError, MemoryError, RecursionError) as error:
-            raise UnreadableInput(f"this record is not CBOR: {error}.", source=source, place=f"byte {at}") from error
+            yield document.next_cbor(stream), f"byte {at}"
+        except document.CBOR_FAULTS as error:
+            raise UnreadableInput(
+                f"this record is not CBOR: {document.told_fault(error)}.", source=source, place=f"byte {at}"
+            ) from error

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tmmu_core.errors import U64_MAX, UnreadableInput
+from tmmu_core.graph.document import refuse_long_numbers
 from tmmu_core.graph.model import MODES, PRESETS, Arena
 from tmmu_core.graph.quantities import parse_bytes
 from tmmu_core.plan.making.request import ADDRESSINGS, ANY_ARENA, PlanRequest
@@ -121,8 +122,9 @@ def read_json_object(text: str, what: str) -> dict[str, Any]:
         return found
 
     try:
+        refuse_long_numbers(text.encode("utf-8", "replace"), what)
         value = json.loads(text, object_pairs_hook=once)
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # ValueError: also for more digits than Python reads
         raise UnreadableInput(f"the {what} is not JSON: {error}.") from error
     if not isinstance(value, dict):
         raise UnreadableInput(f"the {what} is not a JSON object.", place="$")
@@ -147,7 +149,7 @@ def _order(text: str) -> tuple[str, ...]:
         return tuple(line.strip() for line in text.splitlines() if line.strip())
     try:
         listed = json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise UnreadableInput(f"the order is not a JSON list of node ids: {error}.") from error
     odd = next((i for i, node in enumerate(listed) if not isinstance(node, str)), None)
     if odd is not None:
@@ -182,8 +184,9 @@ def option_pairs(texts: list[str]) -> dict[str, Any]:
         if not separator or not key.strip():
             raise ValueError(f"{text[:80]!r} is not of the form KEY=VALUE. Write a name, =, and a value.")
         try:
+            refuse_long_numbers(value.encode("utf-8", "replace"), f"option {key.strip()}")
             found[key.strip()] = json.loads(value.strip())
-        except (json.JSONDecodeError, RecursionError):
+        except (ValueError, RecursionError):
             found[key.strip()] = value.strip()
     return found
 

@@ -1,0 +1,231 @@
+"""One target per reader: valid files, and how a hostile one is made of them."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import io
+import json
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import cbor2
+
+from tests.build import chain, graph, node, tensor, view
+from tests.fuzz import mutation
+from tests.fuzz.uses import use
+from tests.graph.test_onnx_scopes import CASES
+from tests.importers.test_xla import ASSIGNMENT, LIVE_RANGE
+from tests.plan.examples import chain_plan, views_graph
+from tmmu_core.errors import TmmuError
+from tmmu_core.graph import native
+from tmmu_core.graph.model import Graph
+from tmmu_core.plan.formats import checkpoint, files, trace
+from tmmu_core.plan.making.engine import plan_graph
+from tmmu_core.plan.making.ranks import plan_rank, plan_ranks
+from tmmu_core.plan.making.request import PlanRequest
+from tmmu_core.plan.making.wording import SAID, read_arenas_text
+
+ROOT = Path(__file__).parents[2]
+SAMPLES = ROOT / "sample_graphs"
+SMALL = ("alias_group", "dynamic_batch", "in_place", "loop", "must_not_alias", "remat", "training_step", "two_arenas")
+
+Make = Callable[[Random], bytes]
+
+
+@dataclass(frozen=True)
+class Target:
+    """A reader under attack."""
+
+    name: str
+    make: Make
+    """A hostile input; the same for the same state of the random numbers."""
+    use: Callable[[bytes], None] = use
+
+
+def outcome(target: Target, data: bytes) -> str:
+    """``read`` or ``refused``; whatever else is raised is a finding."""
+    try:
+        target.use(data)
+    except TmmuError as error:
+        str(error)
+        json.dumps(error.record())  # type: ignore[attr-defined]
+        return "refused"
+    return "read"
+
+
+def _documents(*documents: Any, cbor: bool = True) -> Make:
+    def make(random: Random) -> bytes:
+        document = mutation.changed(random.choice(documents), random)
+        return (mutation.as_cbor if cbor and random.randrange(3) == 0 else mutation.as_json)(document)
+
+    return make
+
+
+def _bytes(*files_: bytes) -> Make:
+    def make(random: Random) -> bytes:
+        return mutation.damaged(random.choice(files_), random)
+
+    return make
+
+
+def _text(data: bytes) -> Make:
+    def make(random: Random) -> bytes:
+        what = mutation.damaged if random.randrange(4) == 0 else mutation.lines_changed
+        return what(data, random)
+
+    return make
+
+
+def _sample(name: str) -> Any:
+    return json.loads((SAMPLES / f"{name}.tmmu.json").read_bytes())
+
+
+def _csv(random: Random) -> bytes:
+    data = random.choice((PLAIN, PLACED, GAPPED))
+    if random.randrange(3) == 0:
+        return mutation.damaged(data, random)
+    rows = [line.split(b",") for line in data.splitlines()]
+    for _ in range(random.randrange(1, 4)):
+        row = random.choice(rows)
+        row[random.randrange(len(row))] = str(random.choice((*mutation.EDGES, *mutation.WORDS))).encode()
+    return b"\n".join(b",".join(row) for row in rows)
+
+
+PLAIN = b"id,lower,upper,size\na,0,3,4\nb,1,2,8\nc,2,9,1\n"
+PLACED = b"id,lower,upper,size,alignment,offset\na,0,3,4,4,0\nb,1,2,8,8,8\n"
+GAPPED = b"buffer,start,end,size,gaps\na,0,30,4,7-9 12-14\nb,1,2,8,\n"
+
+
+def _cbor(random: Random) -> bytes:
+    """Bytes of CBOR: damaged, or one item after another made up."""
+    if random.randrange(2):
+        return mutation.damaged(
+            random.choice((native.encode_cbor(views_graph()), files.to_cbor(chain_plan(2)))), random
+        )
+    out = bytearray(b"\xa3\x67tensors")
+    for _ in range(random.randrange(1, 12)):
+        major, small = random.randrange(8), random.choice((*range(24), 24, 25, 26, 27, 28, 31))
+        out.append(major << 5 | small)
+        out += random.randbytes({24: 1, 25: 2, 26: 4, 27: 8}.get(small, 0))
+    return bytes(out)
+
+
+def _gzip(random: Random) -> bytes:
+    inner = gzip.compress(native.encode_json(chain(3)), mtime=0)
+    return mutation.damaged(inner + (inner if random.randrange(3) == 0 else b""), random)
+
+
+def _archive(random: Random) -> bytes:
+    file = random.choice(sorted((ROOT / "tests" / "data" / "torch").glob("*.pt2")))
+    if random.randrange(4) == 0:
+        return mutation.damaged(file.read_bytes(), random)
+    out = io.BytesIO()
+    with zipfile.ZipFile(file) as archive, zipfile.ZipFile(out, "w") as changed:
+        for name in archive.namelist():
+            data = archive.read(name)
+            if name.endswith("model.json"):
+                data = mutation.as_json(mutation.changed(json.loads(data), random))
+            changed.writestr(name, data)
+    return out.getvalue()
+
+
+def _use_archive(data: bytes) -> None:
+    from tests.fuzz.uses import use_graph
+    from tmmu_core.graph.importers import pt2_graph, pt2_program
+
+    use_graph(pt2_graph.as_saved(pt2_program.read_program(data, "given"), "given"))
+
+
+def _use_arenas(data: bytes) -> None:
+    plan_graph(chain(2), arenas=read_arenas_text(data.decode("utf-8", "replace")))
+
+
+def _use_spec(data: bytes) -> None:
+    request = PlanRequest(shard_spec=SAID["shard_spec"].read(data.decode("utf-8", "replace")))
+    plan_rank(sharded(), request)
+    plan_ranks(sharded(), request)
+
+
+def sharded() -> Graph:
+    """``x @ w → h``, a view of h, and its sum."""
+    tensors = [tensor("x", 64, role="input"), tensor("w", 32, role="parameter"), tensor("h", 96), view("v", "h", 96)]
+    return graph([*tensors, tensor("y", 8)], [node("n0", "x w", "h"), node("n1", "v", "y")], "x", "y")
+
+
+SPEC = {
+    "mesh": [{"name": "dp", "size": 2}, {"name": "tp", "size": 4}],
+    "tensors": {"w": {"axis": 0, "mesh": "tp"}, "y": None},
+    "rules": [{"match": "x*", "axis": 0, "mesh": "tp"}],
+    "contracts": {"parameters": None, "activations": {"axis": 0, "mesh": "dp"}},
+}
+
+
+@cache
+def targets() -> dict[str, Target]:
+    """Every target by its name."""
+    graphs = [_sample(name) for name in SMALL]
+    solution = plan_graph(views_graph())
+    plan = files.to_json(solution.plan)
+    instance_plan = files.to_json(chain_plan(2, planner="greedy"))
+    kept = checkpoint.checkpoint(solution.plan, solution.liveness)
+    onnx = [case.model.SerializeToString() for case in CASES]
+    tflite = [file.read_bytes() for file in sorted((ROOT / "tests" / "data" / "tflite").glob("*.tflite"))]
+    small_tflite = [data for data in tflite if len(data) < 60_000] or tflite[:1]
+    lines = trace.to_json_lines(solution.plan)
+    all_targets = (
+        Target("native", _documents(*graphs)),
+        Target("node-centric", _documents(json.loads((SAMPLES / "node_centric.json").read_bytes()))),
+        Target("plan", _documents(json.loads(plan), json.loads(instance_plan))),
+        Target("trace", _trace(lines)),
+        Target("checkpoint", _checkpoint(cbor2.loads(kept))),
+        Target("parquet", _bytes(files.to_parquet(solution.plan))),
+        Target("cbor", _cbor),
+        Target("gzip", _gzip),
+        Target("instance", _csv),
+        Target("xla", _text((ASSIGNMENT + LIVE_RANGE).encode())),
+        Target("onnx", _bytes(*onnx)),
+        Target("tflite", _bytes(*small_tflite)),
+        Target("torch", _archive, _use_archive),
+        Target(
+            "arenas",
+            _documents({"activations": {"capacity_bytes": 4096, "alignment_bytes": 64, "page_size": 16}}),
+            _use_arenas,
+        ),
+        Target("shards", _documents(SPEC), _use_spec),
+    )
+    return {target.name: target for target in all_targets}
+
+
+def _trace(lines: bytes) -> Make:
+    records = [json.loads(line) for line in lines.splitlines()]
+
+    def make(random: Random) -> bytes:
+        if random.randrange(4) == 0:
+            return mutation.damaged(lines, random)
+        changed = mutation.changed(records, random)
+        if not isinstance(changed, list):
+            changed = [changed]
+        if random.randrange(2):
+            return b"".join(mutation.as_cbor(record) for record in changed)
+        return b"\n".join(map(mutation.as_json, changed))
+
+    return make
+
+
+def _checkpoint(document: Any) -> Make:
+    from tmmu_core.plan.canonical import H
+
+    def make(random: Random) -> bytes:
+        changed = mutation.changed(document, random)
+        if isinstance(changed, dict) and random.randrange(2):
+            with contextlib.suppress(Exception):  # what cannot be hashed stays under the old digest
+                changed["digest"] = H(changed.get("body"))  # so that what is behind it is reached
+        return mutation.as_cbor(changed)
+
+    return make

@@ -1,0 +1,74 @@
+"""What is done with a file once it was read: all that opening it on the page or on the command line does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from app.canvas.pack import pack_plan
+from tmmu_core.errors import TmmuError
+from tmmu_core.graph import native
+from tmmu_core.graph.model import Graph
+from tmmu_core.judge.lint import lint_plan
+from tmmu_core.judge.verifier import verify_plan
+from tmmu_core.plan import metrics, waste
+from tmmu_core.plan.formats import checkpoint, files, render, trace
+from tmmu_core.plan.formats.reading import PlainInstance, read_any
+from tmmu_core.plan.formats.trace import Trace
+from tmmu_core.plan.making.engine import plan_graph
+from tmmu_core.plan.making.instance import plan_problem
+from tmmu_core.plan.model import Plan
+
+MODES = (
+    ("inference", "inference"),
+    ("backward", "train_full"),
+    ("backward", "remat_enabled"),
+    ("forward", "train_full"),
+)
+
+
+def use(data: bytes) -> None:
+    """Read a file and look at it from every side. Raises what the program raises."""
+    found = read_any(data, "given")
+    if isinstance(found, Graph):
+        use_graph(found)
+    elif isinstance(found, PlainInstance):
+        packing = found.packing
+        use_plan(plan_problem(found.problem, planner="slots", packing=packing, name=found.name))
+    else:
+        use_plan(found.plan if isinstance(found, Trace) else found)
+
+
+def use_graph(graph: Graph) -> None:
+    """Plan a graph in several ways; the verifier agrees with each plan."""
+    native.encode_cbor(graph)
+    refusals: list[Exception] = []
+    for mode, preset in MODES:
+        for planner in ("slots", "greedy"):
+            try:
+                solution = plan_graph(graph, mode=mode, preset=preset, planner=planner)  # type: ignore[arg-type]
+            except Exception as error:
+                refusals.append(error)
+                continue
+            verdict = verify_plan(solution.plan, graph)
+            assert verdict.ok, f"{mode}, {planner}: {verdict.errors[0]}"
+            checkpoint.restore(checkpoint.checkpoint(solution.plan, solution.liveness))
+            use_plan(solution.plan)
+            lint_plan(solution.plan, graph)
+    refusals.sort(key=lambda error: isinstance(error, TmmuError))  # what is no refusal is told first
+    if refusals:
+        raise refusals[0]
+
+
+def use_plan(plan: Plan) -> None:
+    """Draw, judge and write a plan."""
+    verdict = verify_plan(plan)
+    for arena in plan.arenas:
+        metrics.peak(plan, arena.name)
+        waste.waste_at(plan, arena.name, 0)
+        waste.waste_ledger(plan, arena.name)
+    metrics.resource_ledger(plan)
+    pack_plan(plan)
+    written: list[Any] = [files.to_json(plan), files.to_cbor(plan), files.to_csv(plan), trace.to_json_lines(plan)]
+    del written
+    if verdict.ok:  # export refuses the others
+        render.build_render_plan(plan)

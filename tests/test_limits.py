@@ -1,0 +1,213 @@
+"""What asks for more than is given is refused by a limit that is named and can be raised."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import re
+from itertools import pairwise
+from pathlib import Path
+
+import cbor2
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from app.cli.main import run
+from tests.build import chain, view
+from tests.fuzz.targets import sharded
+from tmmu_core import limits
+from tmmu_core.errors import InvalidIrShapes, TmmuError, UnreadableInput
+from tmmu_core.graph import document, native
+from tmmu_core.graph.model import Graph
+from tmmu_core.plan.formats import files, trace
+from tmmu_core.plan.formats.reading import read_any
+from tmmu_core.plan.making.ranks import plan_ranks
+from tmmu_core.plan.making.request import PlanRequest
+
+
+def names_its_limit(error: TmmuError, limit: limits.Limit) -> bool:
+    return f"--max-{limit.name}" in str(error) and limit.variable in str(error)
+
+
+@pytest.mark.parametrize("members", [1, 3000])
+def test_a_gzip_bomb_is_refused_by_the_bytes_it_unpacks_to(members: int) -> None:
+    bomb = gzip.compress(b" " * (3_000_000 // members)) * members
+    with limits.raised({"unpacked-bytes": 1_000_000}), pytest.raises(UnreadableInput) as caught:
+        read_any(bomb, "bomb.gz")
+    assert names_its_limit(caught.value, limits.UNPACKED_BYTES)
+
+
+def test_a_limit_can_be_raised_by_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    packed = native.encode_json(chain(3), gzip=True)
+    monkeypatch.setenv("TMMU_MAX_UNPACKED_BYTES", "10")
+    with pytest.raises(UnreadableInput, match="more than 10 bytes"):
+        read_any(packed)
+    monkeypatch.setenv("TMMU_MAX_UNPACKED_BYTES", "10000")
+    assert isinstance(read_any(packed), Graph)
+    monkeypatch.setenv("TMMU_MAX_UNPACKED_BYTES", "many")
+    with pytest.raises(UnreadableInput, match="whole number"):
+        read_any(packed)
+
+
+def test_several_members_of_a_gzip_file_are_read_as_one() -> None:
+    data = native.encode_json(chain(3))
+    assert document.unpack(gzip.compress(data[:100]) + gzip.compress(data[100:])) == data
+
+
+def functions(depth: int, calls: int) -> bytes:
+    """Functions that call one another: ``calls ** depth`` nodes when inlined."""
+    bodies = []
+    for k in range(depth):
+        op = ("Relu", "") if k == 0 else (f"f{k - 1}", "own")
+        names = [f"v{i}" for i in range(calls + 1)]
+        nodes = [helper.make_node(op[0], [a], [b], domain=op[1]) for a, b in pairwise(names)]
+        imports = [helper.make_opsetid("", 18), helper.make_opsetid("own", 1)]
+        bodies.append(helper.make_function("own", f"f{k}", ["v0"], [names[-1]], nodes, imports))
+    one = helper.make_tensor_value_info("x", TensorProto.FLOAT, [4])
+    other = helper.make_tensor_value_info("y", TensorProto.FLOAT, [4])
+    graph = helper.make_graph([helper.make_node(f"f{depth - 1}", ["x"], ["y"], domain="own")], "g", [one], [other])
+    imports = [helper.make_opsetid("", 18), helper.make_opsetid("own", 1)]
+    model: onnx.ModelProto = helper.make_model(graph, functions=bodies, opset_imports=imports, ir_version=9)
+    return model.SerializeToString()
+
+
+def test_functions_calling_functions_are_refused_before_they_are_inlined() -> None:
+    with pytest.raises(UnreadableInput) as caught:
+        read_any(functions(40, 2), "deep.onnx")
+    assert names_its_limit(caught.value, limits.INLINED_NODES)
+
+
+def test_functions_within_the_limit_are_inlined() -> None:
+    graph = read_any(functions(3, 2), "small.onnx")
+    assert isinstance(graph, Graph)
+    assert len(graph.nodes) == 8
+
+
+def test_a_function_that_calls_itself_is_refused() -> None:
+    model = onnx.ModelProto.FromString(functions(2, 1))
+    model.functions[0].node[0].op_type, model.functions[0].node[0].domain = "f1", "own"
+    with pytest.raises(UnreadableInput, match="calls itself"):
+        read_any(model.SerializeToString(), "endless.onnx")
+
+
+def test_a_mesh_of_more_ranks_than_there_are_machines_is_refused() -> None:
+    mesh = [{"name": name, "size": 1 << 20} for name in ("a", "b")]
+    with pytest.raises(InvalidIrShapes) as caught:
+        plan_ranks(sharded(), PlanRequest(shard_spec={"mesh": mesh}))
+    assert names_its_limit(caught.value, limits.RANKS)
+
+
+def test_views_over_many_uneven_axes_are_refused_before_every_share_is_tried() -> None:
+    names = [f"m{k}" for k in range(12)]
+    shape = tuple(range(3, 15))
+    base = chain(1).tensors[0].__class__("big", shape, "int8", "input")
+    look = chain(1).tensors[0].__class__("look", shape, "int8", view=view("v", "big").view)
+    look = look.__class__("look", shape, "int8", view=look.view.__class__("big"))  # type: ignore[union-attr]
+    graph = Graph(tensors=(base, look), inputs=("big",))
+    spec = {
+        "mesh": [{"name": name, "size": 2} for name in names],
+        "contracts": {"activations": [{"axis": k, "mesh": name} for k, name in enumerate(names)]},
+    }
+    with limits.raised({"shares": 16}), pytest.raises(InvalidIrShapes) as caught:
+        plan_ranks(graph, PlanRequest(shard_spec=spec))
+    assert names_its_limit(caught.value, limits.SHARES)
+
+
+# --- CBOR ------------------------------------------------------------------------------------------------------------
+
+TAGGED: dict[str, bytes] = {
+    "a bignum": b"\xc2\x42\xff\xff",
+    "a bignum of a megabyte": b"\xc2\x5a\x00\x10\x00\x00" + b"\xff" * (1 << 20),
+    "a date": b"\xc0\x61x",
+    "a pattern": b"\xd8\x23\x64(a+)",
+    "a shared value": b"\xd8\x1c\x80",
+    "a value that holds itself": b"\xd8\x1c\x81\xd8\x1d\x00",
+    "a table of texts": b"\xd9\x01\x00\x80",
+    "a set": b"\xd9\x01\x02\x81\x01",
+    "an address": b"\xd9\x01\x04\x44\x01\x02\x03\x04",
+    "a fraction": b"\xd8\x1e\x82\x01\x02",
+    "an unknown tag": b"\xd9\x30\x39\x01",
+}
+
+
+@pytest.mark.parametrize("what", TAGGED)
+def test_a_cbor_document_with_a_tag_is_refused(what: str) -> None:
+    with pytest.raises(UnreadableInput, match="holds a tag"):
+        read_any(b"\xa1\x67tensors" + TAGGED[what], "tagged.cbor")
+
+
+def test_a_trace_with_a_tag_is_refused() -> None:
+    record = b"\xa1\x66record"
+    with pytest.raises(UnreadableInput, match="holds a tag"):
+        trace.read_trace(record + b"\xc0\x61x")
+
+
+def test_references_that_double_are_refused_before_they_grow() -> None:
+    """``[a, a]`` forty times inside one another is 2^40 lists to whoever walks it."""
+    body = b"\xd8\x1c\x80"
+    for k in range(40):
+        body = b"\xd8\x1c\x82" + body + b"\xd8\x1d" + cbor2.dumps(k)
+    with pytest.raises(UnreadableInput):
+        read_any(b"\xa1\x67tensors" + body, "doubling.cbor")
+
+
+def test_a_cbor_document_nested_too_deeply_is_refused() -> None:
+    with pytest.raises(UnreadableInput, match="depth"):
+        read_any(b"\xa1\x67tensors" + b"\x81" * 5_000 + b"\x01")
+
+
+# --- numbers ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("field", ["inplace", "in_place_write", "grad_edges"])
+@pytest.mark.parametrize("number", [2**63, 2**64 - 1, 2**64, 10**30, -(2**63) - 1])
+def test_a_pair_that_counts_past_every_operand_is_refused(field: str, number: int) -> None:
+    data = native.encode_json(chain(2)).replace(
+        b'"instr":"RELU"', b'"instr":"RELU","%s":[[0,%d]]' % (field.encode(), number)
+    )
+    with pytest.raises(TmmuError):
+        plan(data)
+
+
+def plan(data: bytes) -> None:
+    from tmmu_core.plan.making.engine import plan_graph
+
+    found = read_any(data)
+    assert isinstance(found, Graph)
+    plan_graph(found)
+
+
+@pytest.mark.parametrize("place", ["rank", "world_size", "steps"])
+@pytest.mark.parametrize("number", [2**64, -1])
+def test_a_plan_with_a_number_past_64_bits_names_its_place(place: str, number: int) -> None:
+    from tests.plan.examples import chain_plan
+
+    data = re.sub(rb'"%s": \d+' % place.encode(), b'"%s": %d' % (place.encode(), number), files.to_json(chain_plan(2)))
+    with pytest.raises(UnreadableInput) as caught:
+        read_any(data)
+    assert caught.value.place == f"$.{place}"
+
+
+def test_twenty_digits_in_a_text_are_no_number() -> None:
+    graph = chain(1)
+    named = native.encode_json(graph).replace(b"n000", b"9" * 40)
+    assert isinstance(read_any(named), Graph)
+
+
+def test_a_stream_of_cbor_reads_value_by_value() -> None:
+    stream = io.BytesIO(b"\x01\x61a")
+    assert [document.next_cbor(stream), document.next_cbor(stream)] == [1, "a"]
+
+
+# --- the command line ------------------------------------------------------------------------------------------------
+
+
+def test_a_limit_is_raised_in_any_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMMU_MAX_UNPACKED_BYTES", "10")  # so that what the command sets is undone
+    file = tmp_path / "graph.json.gz"
+    file.write_bytes(native.encode_json(chain(3), gzip=True))
+    assert run(["plan", str(file)]) == 2
+    assert run(["plan", str(file), "--max-unpacked-bytes", "100000"]) == 0
+    assert run(["--max-unpacked-bytes=9", "plan", str(file)]) == 2
+    assert run(["plan", str(file), "--max-unpacked-bytes", "all"]) == 2
