@@ -223,7 +223,7 @@ def _no_tag(*_: Any) -> Any:
 _NO_TAGS = dict.fromkeys(
     (*range(6), 25, *range(28, 31), *range(35, 38), 52, 54, 100, 256, 258, 260, 261, 1004, 43000, 55799), _no_tag
 )
-"""What the CBOR reader would make of tags by itself: shared and circular values, numbers of any size, patterns, dates."""
+"""Tags that the CBOR reader knows by itself: shared and circular values, numbers of any size, patterns, dates."""
 
 
 def next_cbor(stream: io.BytesIO) -> Any:
