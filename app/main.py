@@ -16,7 +16,7 @@ if str(HERE.parent) not in sys.path:  # run as a script, the packages beside it 
 
 from app.parts import address  # noqa: E402
 from app.say import style  # noqa: E402
-from app.session import planning, state  # noqa: E402
+from app.session import opening, planning, state  # noqa: E402
 from app.session.pages import FIRST, PAGES  # noqa: E402
 
 
@@ -25,7 +25,7 @@ def brought() -> tuple[tuple[str, ...], tuple[dict[str, object], ...]]:
     """``(sources, refusals)`` of the files named on the command line, read once."""
     opened: list[str] = []
     cards: list[dict[str, object]] = []
-    for name in sys.argv[1:]:
+    for name in opening.named(sys.argv, Path(__file__)):
         try:
             data = Path(name).read_bytes()
         except OSError as error:

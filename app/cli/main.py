@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
 from functools import wraps
 from importlib import import_module
+from typing import Any
 
 import typer
 from typer.exceptions import Abort, TyperException
@@ -39,10 +41,6 @@ COMMANDS = (
 INTERRUPTED = 130
 
 
-class NobodyReads(Exception):
-    """Whoever read our output has closed it. Not an ``OSError``, of which typer would make exit code 1."""
-
-
 class NoRoom(UsageFault):
     """What is written to has no room for it."""
 
@@ -50,15 +48,13 @@ class NoRoom(UsageFault):
 NO_ROOM = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO)
 
 
-def _until_nobody_reads(command: Callable[..., int]) -> Callable[..., int]:
+def _with_room(command: Callable[..., int]) -> Callable[..., int]:
     @wraps(command)
     def guarded(**given: object) -> int:
         try:
             code = command(**given)
             sys.stdout.flush()
             return code
-        except BrokenPipeError as error:
-            raise NobodyReads from error
         except OSError as error:
             if error.errno not in NO_ROOM:
                 raise
@@ -83,7 +79,7 @@ def build() -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     for name in COMMANDS:
-        app.command(name)(_until_nobody_reads(import_module(f"app.cli.{name}").command))
+        app.command(name)(_with_room(import_module(f"app.cli.{name}").command))
 
     @app.callback(invoke_without_command=True)
     def whole(
@@ -117,9 +113,6 @@ def run(arguments: Sequence[str]) -> int:
     except TyperException as error:
         fault(_usage(error), as_json=as_json)
         return BAD_INPUT
-    except (NobodyReads, BrokenPipeError):
-        _write_no_more()  # whoever read us has seen enough
-        return FINE
     except (KeyboardInterrupt, Abort):
         return INTERRUPTED
     except Exception:
@@ -157,9 +150,49 @@ def _usage(error: TyperException) -> UsageFault:
     return UsageFault(f"{message[:1].lower()}{message[1:]}.", f'See "{command} --help".')
 
 
+class _Discarding(io.RawIOBase):
+    """A standard stream that goes on where nobody reads any more: what a command finds out is its exit code's to tell.
+
+    ``tmmu compare a b | head -1`` closes our output at its first line; the verdict may come after it.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._open = True
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def isatty(self) -> bool:
+        return os.isatty(self._descriptor)
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data).cast("B")
+        if self._open:
+            try:
+                return os.write(self._descriptor, view)
+            except BrokenPipeError:
+                self._open = False
+        return len(view)
+
+
 def main() -> None:
     """The console script."""
+    sys.stdout, sys.stderr = _going_on(sys.stdout), _going_on(sys.stderr)
     sys.exit(run(sys.argv[1:]))
+
+
+def _going_on(stream: Any) -> Any:
+    """A standard stream, written to until nobody reads it; one that is no file's, or none at all, as it is."""
+    try:
+        raw = io.BufferedWriter(_Discarding(stream.fileno()))
+    except (AttributeError, io.UnsupportedOperation):
+        return stream
+    stream.flush()
+    return io.TextIOWrapper(raw, stream.encoding, stream.errors, line_buffering=stream.line_buffering)
 
 
 if __name__ == "__main__":

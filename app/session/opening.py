@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
@@ -84,6 +85,12 @@ def content_of(source: str) -> tuple[bytes, str]:
             hint="Open the file again; a file's link lives as long as the server that opened it.",
         )
     return kept[1], kept[0]
+
+
+def named(arguments: Sequence[str], script: Path) -> list[str]:
+    """The files that this server was started with: only where ``script`` is what runs are its arguments files."""
+    runs = bool(arguments) and Path(arguments[0]).resolve() == script.resolve()
+    return list(arguments[1:]) if runs else []
 
 
 def read_bytes(data: bytes, name: str, source: str) -> Opened:

@@ -10,7 +10,9 @@ import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from app.cli.console import in_words
+from app.cli.explore import MAIN
 from app.say import markup, refused
+from app.session import opening
 from app.session.choice import from_query
 from tests.app.test_pages import BROKEN, claim, html, opened
 from tmmu_core.errors import UnreadableInput
@@ -22,6 +24,12 @@ def _fresh() -> Iterator[None]:
     st.cache_resource.clear()
     yield
     st.cache_resource.clear()
+
+
+def test_files_are_those_of_the_explorers_own_command_line() -> None:
+    assert opening.named([str(MAIN), "a.onnx", "b.json"], MAIN) == ["a.onnx", "b.json"]
+    assert opening.named(["/usr/bin/pytest", "tests/app/test_refusals.py"], MAIN) == []
+    assert opening.named([], MAIN) == []
 
 
 def refusal(name: str) -> UnreadableInput:

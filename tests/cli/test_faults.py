@@ -10,12 +10,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from app.cli.main import COMMANDS, run
+from tmmu_core.plan.formats import files
+from tmmu_core.plan.formats.reading import read_graph_file
+from tmmu_core.plan.making.engine import plan_graph
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_graphs"
 CHAIN = str(SAMPLES / "linear_chain.tmmu.json")
+RESIDUAL = str(SAMPLES / "residual_block.tmmu.json")
 RECORD = {
     *("code_id", "numeric_code", "severity", "subsystem", "t", "rank", "failure_operator", "replay_token"),
     *("message", "retryable", "diagnostics"),
@@ -206,6 +211,37 @@ def test_a_reader_that_has_seen_enough_is_no_fault() -> None:
     )
     os.close(write)
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["compare", CHAIN, RESIDUAL], 3),
+        (["compare", CHAIN, CHAIN], 0),
+        (["gate", CHAIN, "--max-extent", "1"], 1),
+        (["gate", CHAIN, "--max-extent", "1", "--json"], 1),
+        (["lint", CHAIN], 0),
+        (["verify", "tampered.json"], 1),
+        (["plan", "/no/file"], 2),
+    ],
+)
+def test_a_closed_pipe_turns_no_verdict(tmp_path: Path, arguments: list[str], code: int) -> None:
+    tampered = msgspec.json.decode(files.to_json(plan_graph(read_graph_file(CHAIN)).plan))
+    tampered["tensors"][0]["offset_bytes"] += 1
+    (tmp_path / "tampered.json").write_bytes(msgspec.json.encode(tampered))
+    for both in (False, True):
+        read, write = os.pipe()
+        os.close(read)
+        done = subprocess.run(
+            [sys.executable, "-m", "app.cli.main", *arguments],
+            stdout=write,
+            stderr=write if both else subprocess.DEVNULL,
+            check=False,
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(SAMPLES.parent)},
+        )
+        os.close(write)
+        assert done.returncode == code
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,83 @@
+"""The referee and the verifier, which share nothing, find the same collisions: in plans of every planner, and in plans
+that were broken.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.judge.faults import refigured, rehashed
+from tests.plan.examples import chain_plan, ledger_plan, solved
+from tests.strategies import Case, plannable_cases
+from tmmu_core.judge.referee import faults
+from tmmu_core.judge.verifier import verify_plan
+from tmmu_core.plan.making.engine import plan_graph
+from tmmu_core.plan.model import Plan
+from tmmu_core.planners import PLANNERS
+
+REFEREE = Path(__file__).resolve().parents[2] / "tmmu_core" / "judge" / "referee.py"
+
+
+def collides(plan: Plan) -> bool:
+    """What the verifier says of it."""
+    return bool({"overlap", "bounds"} & {finding.rule for finding in verify_plan(plan).errors})
+
+
+def agree(plan: Plan) -> None:
+    assert bool(list(faults(plan))) == collides(plan)
+
+
+def test_it_is_short_and_knows_nobody() -> None:
+    text = REFEREE.read_text()
+    assert len(text.splitlines()) <= 80
+    assert [line for line in text.splitlines() if line.startswith("from tmmu_core")] == [
+        "from tmmu_core.plan.model import Plan, TensorRow"
+    ]
+
+
+def test_it_names_both_tensors() -> None:
+    plan = replace(ledger_plan(), offset=ledger_plan().offset * 0)
+    assert "a and b hold one byte at one step" in list(faults(plan))
+    assert list(faults(ledger_plan())) == []
+
+
+def test_a_taker_beside_its_giver_overlaps_it_at_the_hand_off() -> None:
+    plan = replace(chain_plan(3), places="bytes")
+    assert plan.handoffs
+    _, giver, taker = plan.handoffs[0][:3]
+    beside = plan.offset.copy()
+    beside[plan.row_of[taker]] += 4
+    moved = replace(plan, offset=beside)
+    assert list(faults(plan)) == []
+    assert any({giver, taker} <= set(said.split()) for said in faults(moved))
+
+
+@pytest.mark.parametrize("planner", sorted(PLANNERS))
+@settings(max_examples=15)
+@given(case=plannable_cases())
+def test_neither_finds_anything_in_a_plan_that_was_made(planner: str, case: Case) -> None:
+    plan = plan_graph(case.graph, **{**case.arguments(), "planner": planner}).plan if planner != "slots" else None
+    plan = plan or solved(case).plan
+    assert list(faults(plan)) == []
+    assert not collides(plan)
+
+
+@given(case=plannable_cases(), seed=st.integers(0, 2**32))
+def test_both_find_the_same_collisions_in_a_broken_plan(case: Case, seed: int) -> None:
+    plan, choice = solved(case).plan, Random(seed)
+    if not len(plan):
+        return
+    offset = plan.offset.copy()
+    # Whole storages are moved: what is torn apart is no longer the referee's matter.
+    for storage in choice.sample(range(int(plan.storage.max()) + 1), k=1):
+        to = int(choice.choice(plan.offset.tolist()))
+        rows = np.flatnonzero(plan.storage == storage)
+        offset[rows] = offset[rows] - offset[rows].min() + np.uint64(to)
+    agree(rehashed(refigured(replace(plan, offset=offset))))

@@ -1,0 +1,91 @@
+"""The normative planner on problems that can be checked by eye, its law, and where 64 bits end."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from tests.planners.packings import live_steps, problem, problem_with, problems
+from tmmu_core.errors import U64_MAX, AllocationOverflow
+from tmmu_core.planners import PLANNERS
+from tmmu_core.planners.problem import Problem
+from tmmu_core.planners.slots import assign_slots, plan_naive, plan_slots, slot_offsets, slot_sizes
+
+HALF = 2**63
+
+
+def test_a_slot_is_free_for_whoever_is_born_when_its_tenant_dies() -> None:
+    assert assign_slots(problem((0, 2, 8), (2, 4, 8), (4, 5, 8))).tolist() == [0, 0, 0]
+
+
+def test_the_lowest_free_slot_is_taken_whatever_its_size() -> None:
+    p = problem((0, 1, 64), (0, 2, 32), (1, 3, 8), (2, 3, 32))
+    assert assign_slots(p).tolist() == [0, 1, 0, 1]
+    assert [column.tolist() for column in slot_sizes(p, assign_slots(p))] == [[64, 32], [1, 1]]
+
+
+def test_slots_lie_end_to_end_each_on_its_own_grid() -> None:
+    p = problem((0, 2, 10), (0, 2, 7), (0, 2, 5), alignment=[1, 16, 4])
+    packing = plan_slots(p, {})
+    assert packing.offset.tolist() == [0, 16, 24]
+    assert packing.slot is not None
+    assert packing.slot.tolist() == [0, 1, 2]
+
+
+def test_the_arenas_grid_holds_for_every_slot() -> None:
+    p = problem((0, 2, 10), (0, 2, 7), arena_alignment=128)
+    assert plan_slots(p, {}).offset.tolist() == [0, 128]
+
+
+def test_nothing_takes_one_byte_so_that_offsets_stay_unique() -> None:
+    assert plan_slots(problem((0, 2, 0), (0, 2, 0)), {}).offset.tolist() == [0, 1]
+
+
+def test_who_must_not_alias_passes_over_a_slot_that_the_other_ever_held() -> None:
+    p = problem((0, 1, 8), (1, 2, 8), (2, 3, 8), must_not_alias=np.array([[0, 1]]))
+    assert assign_slots(p).tolist() == [0, 1, 0]
+
+
+def test_naive_gives_everybody_a_slot() -> None:
+    packing = plan_naive(problem((0, 1, 8), (1, 2, 8)), {})
+    assert packing.slot is not None
+    assert (packing.slot.tolist(), packing.offset.tolist()) == ([0, 1], [0, 8])
+
+
+def test_without_storages_there_are_no_slots() -> None:
+    for name in ("slots", "naive"):
+        assert len(PLANNERS[name].pack(problem(), {}, None).offset) == 0
+
+
+@given(problems(odd=False))
+def test_there_are_as_many_slots_as_are_ever_alive_together(p: Problem) -> None:
+    steps = range(int(p.death.max(initial=0)))
+    live = max((sum(step in live_steps(p, i) for i in range(len(p))) for step in steps), default=0)
+    assert int(assign_slots(p).max(initial=-1)) + 1 == live
+
+
+@pytest.mark.parametrize("name", ["slots", "naive"])
+def test_a_last_slot_that_ends_at_the_last_byte_fits(name: str) -> None:
+    p = problem((0, 2, HALF), (0, 2, HALF - 1))
+    assert PLANNERS[name].pack(p, {}, None).offset.tolist() == [0, HALF]
+
+
+@pytest.mark.parametrize("name", ["slots", "naive"])
+def test_one_byte_more_is_an_overflow_that_names_the_slot(name: str) -> None:
+    p = problem((0, 2, HALF), (0, 2, HALF))
+    with pytest.raises(AllocationOverflow, match="slot 1 of arena 'arena'") as refused:
+        PLANNERS[name].pack(p, {}, None)
+    assert refused.value.record()["numeric_code"] == 1303
+    assert refused.value.diagnostics["offset"] == HALF
+
+
+def test_an_offset_that_the_grid_pushes_past_64_bits_is_an_overflow() -> None:
+    p = problem((0, 2, U64_MAX - 8), (0, 2, 1), alignment=[1, 128])
+    with pytest.raises(AllocationOverflow, match="slot 1"):
+        slot_offsets(p, assign_slots(p))
+
+
+def test_an_overflow_is_none_where_a_slot_is_used_again() -> None:
+    p = problem_with(problem((0, 1, HALF), (1, 2, HALF), (2, 3, HALF)))
+    assert plan_slots(p, {}).offset.tolist() == [0, 0, 0]
