@@ -98,7 +98,7 @@ def _extent(plan: Plan) -> int:
 
 
 def _bound(plan: Plan) -> int:
-    return sum(max(arena.lower_bound_bytes or 0, arena.peak_live_bytes) for arena in _arenas(plan))
+    return sum(arena.bound_bytes for arena in _arenas(plan))
 
 
 def _best(plans: Any, bound: int, size: int) -> tuple[str, Plan, float]:

@@ -25,7 +25,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.say import words
-from app.say.markup import bound_of
 from tmmu_core.judge.finished import INVALID, conflicting_rows
 from tmmu_core.plan.formats.compare import KINDS, compare
 from tmmu_core.plan.metrics import live_bytes, peak_of, storages_of
@@ -157,7 +156,7 @@ def matches(plan: Plan, text: str) -> NDArray[np.bool_]:
     needle = _fold(text)
     nodes = np.array([needle in _fold(plan.node_at(step)) for step in range(plan.steps)], np.bool_)
     ids = np.fromiter((needle in _fold(tensor_id) for tensor_id in plan.tensor_ids), np.bool_, len(plan))
-    return ids | (nodes[plan.birth] & (np.asarray(plan.death) - plan.birth < plan.steps) if plan.steps else ids)
+    return ids | (nodes[plan.birth] & (plan.held_until - plan.birth < plan.steps) if plan.steps else ids)
 
 
 _FOLD = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
@@ -170,7 +169,7 @@ def _fold(text: str) -> str:
 def _claim(plan: Plan, arena: ArenaSummary, step: int) -> str:
     return (
         f"Peak {words.short_bytes(arena.peak_live_bytes)} at {words.step(step, plan.node_at(step))}; "
-        f"arena {words.short_bytes(arena.extent_bytes)}; gap {words.gap(arena.extent_bytes, bound_of(arena))}"
+        f"arena {words.short_bytes(arena.extent_bytes)}; gap {words.percent(*arena.gap)}"
     )
 
 
@@ -188,7 +187,7 @@ def _pack_one(
                 "name": summary.name,
                 "capacity": None if summary.capacity_bytes >= words.UNLIMITED else str(summary.capacity_bytes),
                 "extent": str(summary.extent_bytes),
-                "bound": str(bound_of(summary)),
+                "bound": str(summary.bound_bytes),
                 "peak": str(summary.peak_live_bytes),
                 "peak_step": step,
                 "slots": summary.slots,
@@ -200,8 +199,8 @@ def _pack_one(
     shared = np.flatnonzero(np.bincount(plan.storage, minlength=1)[plan.storage] > 1)
     handoffs = [
         (step, plan.row_of[source], plan.row_of[target])
-        for step, source, target in plan.handoffs
-        if source in plan.row_of and target in plan.row_of
+        for (step, source, target), taken in zip(plan.handoffs, plan.taken, strict=True)
+        if taken and source in plan.row_of and target in plan.row_of
     ]
     return {
         "name": plan.ir_name,
@@ -216,7 +215,7 @@ def _pack_one(
         "conflict": arrays.add(conflicting_rows(plan)) if _is_invalid(plan) else None,
         "columns": {
             "birth": arrays.add(plan.birth),
-            "death": arrays.add(plan.death),
+            "death": arrays.add(plan.held_until),
             "offset": arrays.add(plan.offset),
             "size": arrays.add(plan.size),
             "slot": arrays.add(plan.logical_slot),
@@ -235,6 +234,7 @@ def _pack_one(
         "shared": arrays.add(shared),
         "heads": arrays.add(storages.head[plan.storage[shared]]),
         "handoffs": arrays.add(np.array(handoffs, np.int64).reshape(-1)),
+        "still_read": arrays.add(np.flatnonzero(plan.held_until > plan.death)),
     }
 
 

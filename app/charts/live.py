@@ -44,8 +44,8 @@ def live_curve(plan: Plan, arena: str, *, step: int | None = None, height: int =
     right = at > plan.steps * 0.6
     side = "left" if (at > plan.steps * 0.75 if right else at > plan.steps * 0.25) else "right"
     _level(fig, summary.extent_bytes, f"extent {words.short_bytes(summary.extent_bytes)}", "solid", LINE, side)
-    if summary.lower_bound_bytes and summary.lower_bound_bytes > most:
-        bound = summary.lower_bound_bytes
+    bound = summary.bound_bytes
+    if bound and bound not in (most, summary.extent_bytes):
         _level(fig, bound, f"lower bound {words.short_bytes(bound)}", "dot", LINE, side)
     if most and most != summary.extent_bytes:
         _level(fig, most, "", "dot", LINE)

@@ -11,9 +11,10 @@ import typer
 
 from app.cli.console import FINDING, FINE, NOT_COMPARABLE, Column, say, say_json, table
 from app.cli.options import FIRST_FINDINGS, AsJson, Resolved, planning, resolve_either, say_invalid
-from app.say import words
+from app.say import totals, words
 from tmmu_core.plan.formats.compare import KINDS, Comparison, Difference, TensorChange, compare
 from tmmu_core.plan.making.request import PlanRequest
+from tmmu_core.plan.metrics import totals as plan_totals
 from tmmu_core.plan.model import ArenaSummary, Plan, TensorRow
 
 Baseline = Annotated[str, typer.Argument(metavar="A", help="The baseline: a plan, trace, checkpoint or graph.")]
@@ -67,6 +68,8 @@ def in_words(verdict: Comparison, limit: int, baseline: Plan, candidate: Plan) -
         (Column("arena"), Column("extent", True), Column("change", True), Column("slots", True), Column("bound", True)),
         [_arena_row(c.name, (c.left, baseline), (c.right, candidate)) for c in verdict.arenas],
     )
+    pairs = zip(totals.rows(baseline), totals.rows(candidate), strict=True)
+    say("", *(f"{name:<20}  {words.change(before, after)}" for (name, before), (_, after) in pairs))
     changed = {kind: total for kind, total in verdict.totals.items() if total[0]}
     if not changed:
         return
@@ -106,7 +109,7 @@ def _arena_row(name: str, *sides: Side) -> list[str]:
     slots = words.change(
         *(words.count(arena.slots) if arena and plan.has_slots else words.NO_SLOTS for arena, plan in sides)
     )
-    bound = words.change(*(words.short_bytes(side.peak_live_bytes) if side else "–" for side in (left, right)))
+    bound = words.change(*(words.short_bytes(side.bound_bytes) if side else "–" for side in (left, right)))
     return [name, words.change(before, after), words.delta_bytes(change), slots, bound]
 
 
@@ -135,6 +138,8 @@ def as_json(verdict: Comparison, limit: int) -> dict[str, Any]:
         "divergences": [_difference(d) for d in verdict.divergences],
         "context": [_difference(d) for d in verdict.context],
         "totals": {kind: {"tensors": verdict.totals[kind][0], "bytes": verdict.totals[kind][1]} for kind in KINDS},
+        "left_totals": asdict(plan_totals(verdict.left)),
+        "right_totals": asdict(plan_totals(verdict.right)),
         "arenas": [
             {"name": change.name, "left": _arena(change.left), "right": _arena(change.right)}
             for change in verdict.arenas

@@ -20,9 +20,9 @@ from app.cli.options import (
     resolve_either,
     say_invalid,
 )
-from app.cli.show import bound_of
 from app.say import words
 from tmmu_core.plan.making.request import PlanRequest
+from tmmu_core.plan.metrics import totals
 from tmmu_core.plan.model import Plan
 
 ALL = "all arenas"
@@ -102,6 +102,7 @@ def command(
     if json:
         findings = [asdict(finding) for side in invalid for finding in side.findings[:FIRST_FINDINGS]]
         told = {"ok": green, "valid": not invalid, "tmmu_plan_hash": found.tmmu_plan_hash.hex()}
+        told["totals"] = asdict(totals(found))
         say_json({**told, "findings": findings, "checks": [asdict(c) for c in checks]})
     else:
         exceeded = words.count(sum(not c.ok for c in checks), "limit") + " exceeded"
@@ -133,7 +134,7 @@ def _extents(plan: Plan, limits: list[str] | tuple[()]) -> Iterator[Check]:
 def _peaks(plan: Plan, limits: list[str] | tuple[()]) -> Iterator[Check]:
     for arena, text in _split(plan, limits):
         limit = read_bytes_option("--max-peak", text)
-        value = sum(a.peak_live_bytes for a in plan.arenas if arena in (ALL, a.name))
+        value = totals(plan).peak_live_bytes if arena == ALL else plan.arena_of[arena].peak_live_bytes
         yield Check("peak live bytes", arena, words.full_bytes(value), words.full_bytes(limit), value <= limit)
 
 
@@ -141,7 +142,7 @@ def _gaps(plan: Plan, limits: list[str] | tuple[()]) -> Iterator[Check]:
     for arena, text in _split(plan, limits):
         limit = _percent("--max-gap", text)
         chosen = [a for a in plan.arenas if arena in (ALL, a.name)]
-        extent, bound = sum(a.extent_bytes for a in chosen), sum(map(bound_of, chosen))
+        extent, bound = sum(a.extent_bytes for a in chosen), sum(a.bound_bytes for a in chosen)
         # extent / bound − 1 ≤ limit, in whole numbers
         ok = extent - bound <= limit * bound
         yield Check("gap", arena, words.gap(extent, bound), f"{text.rstrip('% ')} %", ok)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.cli.console import Column, say, table
-from app.say import words
+from app.say import totals, words
 from tmmu_core.plan import metrics
 from tmmu_core.plan.model import ArenaSummary, Plan
 
@@ -29,34 +29,25 @@ def plan_in_words(plan: Plan, assumed: str = "") -> None:
         words.count(plan.steps, "step"),
         words.count(len(plan), "tensor"),
         words.count(sum(a.storages for a in plan.arenas), "storage"),
-        words.count(len(plan.handoffs), "hand-off"),
+        totals.handoffs(plan),
     )
     say(", ".join(counts), "")
     peaks = {} if plan.steps > 1 << 28 else {a.name: metrics.peak(plan, a.name).step for a in plan.arenas}
     table(ARENA_COLUMNS, [_arena(plan, arena, peaks.get(arena.name)) for arena in plan.arenas])
-    extent, bound = sum(a.extent_bytes for a in plan.arenas), sum(map(bound_of, plan.arenas))
-    alive = words.full_bytes(bound)
-    say("", f"in all     {words.full_bytes(extent)}, {alive} alive at most, gap {words.gap(extent, bound)}")
+    say("", *(f"{name:<20}  {value}" for name, value in totals.rows(plan)))
     if plan.places == "sparse":
         say("addresses  hashed (blake3_sparse): offsets are no layout, extents are those of the slots end to end")
     say(f"plan hash  {plan.tmmu_plan_hash.hex()}", f"layout     {plan.layout_hash.hex()}")
 
 
-def bound_of(arena: ArenaSummary) -> int:
-    """The best lower bound known, in bytes."""
-    return max(arena.peak_live_bytes, arena.lower_bound_bytes or 0)
-
-
 def _arena(plan: Plan, arena: ArenaSummary, peak: int | None) -> list[str]:
-    unlimited = arena.capacity_bytes >= words.UNLIMITED
-    headroom = arena.capacity_bytes - arena.extent_bytes
     return [
         arena.name,
-        words.full_bytes(bound_of(arena)),
+        words.full_bytes(arena.bound_bytes),
         words.full_bytes(arena.extent_bytes),
-        words.gap(arena.extent_bytes, bound_of(arena)),
+        words.percent(*arena.gap),
         words.capacity(arena.capacity_bytes),
-        "–" if unlimited else words.full_bytes(headroom),
+        "–" if arena.headroom_bytes is None else words.full_bytes(arena.headroom_bytes),
         words.count(arena.slots) if plan.has_slots else words.NO_SLOTS,
         words.count(arena.max_live),
         words.percent(arena.storages - arena.slots, arena.storages) if plan.has_slots else words.NO_SLOTS,

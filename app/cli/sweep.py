@@ -9,7 +9,6 @@ import typer
 
 from app.cli.console import BAD_INPUT, FINE, Column, UsageFault, say_json, table
 from app.cli.options import AsJson, Source, open_any, planning, resolve_opened, resolve_ranks
-from app.cli.show import bound_of
 from app.say import words
 from app.session import worlds
 from tmmu_core.errors import ContractError
@@ -17,6 +16,7 @@ from tmmu_core.graph.model import MODES, PRESETS, Graph
 from tmmu_core.plan.formats.reading import Opened
 from tmmu_core.plan.making.replan import sample_points
 from tmmu_core.plan.making.request import PlanRequest
+from tmmu_core.plan.metrics import totals
 from tmmu_core.plan.model import Plan
 from tmmu_core.planners import PLANNERS
 from tmmu_core.planners.problem import PlainInstance
@@ -143,7 +143,7 @@ def _figures(plan: Plan) -> dict[str, Any]:
         "name": plan.ir_name,
         "mode": plan.mode,
         "preset": plan.preset,
-        "lower_bound_bytes": sum(map(bound_of, plan.arenas)),
+        "lower_bound_bytes": totals(plan).lower_bound_bytes,
         "extent_bytes": sum(a.extent_bytes for a in plan.arenas),
         "places": plan.places,
         "slots": sum(a.slots for a in plan.arenas),

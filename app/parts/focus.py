@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from app.say import markup, words
+from app.say import words
 from app.session import state
 from app.session.planning import Shown
 from tmmu_core.plan.metrics import live_bytes, peak_of
@@ -70,11 +70,11 @@ def claim(name: str, plan: Plan, arena_name: str) -> str:
     if not arena_name:
         return f"{name}: nothing is planned, for there are no tensors"
     summary = plan.arena_of[arena_name]
-    bound, extent = markup.bound_of(summary), summary.extent_bytes
+    bound, extent = summary.bound_bytes, summary.extent_bytes
     said = f"{name}: {words.takes(arena_name)} {words.short_bytes(extent)}"
     if extent == bound:
         return f"{said}, the lower bound: no plan is smaller"
-    return f"{said}, {words.gap(extent, bound)} over the lower bound"
+    return f"{said}, {words.percent(*summary.gap)} over the lower bound"
 
 
 def step_and_arena(shown: Shown, arena_name: str) -> int:

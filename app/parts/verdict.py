@@ -6,7 +6,7 @@ import pandas as pd
 import streamlit as st
 
 from app.parts import focus, replay
-from app.say import details, markup, words
+from app.say import details, markup, totals, words
 from app.session import planning
 from app.session.jobs import Job
 from app.session.judging import OUTSIDE_FROM, Judgement
@@ -23,6 +23,7 @@ def chips(shown: Shown) -> list[str]:
         *_verdict(shown),
         *replay.chip(shown),
         _planner(shown),
+        *map(markup.esc, totals.chips(plan)),
         f"{words.count(plan.steps, 'step')}, {words.count(len(plan), 'tensor')}",
         f'plan <span class="mono" title="{plan.tmmu_plan_hash.hex()}">{words.short_hash(plan.tmmu_plan_hash)}</span>',
     ]

@@ -20,8 +20,7 @@ from markupsafe import Markup
 from app.canvas.pack import claim, pack_plan
 from app.canvas.script import canvas_script
 from app.report.figures import ACCOUNT_LOOKS, ledger_figure, patterns
-from app.say import glossary, words
-from app.say.markup import bound_of
+from app.say import glossary, totals, words
 from tmmu_core.graph.assumed import assumed_at, told
 from tmmu_core.judge.finding import Verdict
 from tmmu_core.judge.finished import believed
@@ -75,10 +74,15 @@ def build_report(
         arenas=[_arena(plan, summary) for summary in plan.arenas],
         judged=[_judged("verifier", verified), _judged("lint", linted)],
         largest=_rows(plan, _largest(plan)[:LARGEST]),
-        handoffs=[_handoff(plan, *handoff) for handoff in plan.handoffs[:HANDOFFS]],
+        handoffs=[
+            (*_handoff(plan, *handoff), "on its bytes" if taken else "elsewhere")
+            for handoff, taken in zip(plan.handoffs[:HANDOFFS], plan.taken[:HANDOFFS], strict=True)
+        ],
         handoffs_told=words.of(min(HANDOFFS, len(plan.handoffs)), len(plan.handoffs), "hand-off"),
+        handoffs_taken=sum(plan.taken),
         largest_told=words.of(min(LARGEST, len(plan)), len(plan), "tensor"),
         comparison=None if before is None else _comparison(compare(before, plan)),
+        totals=totals.rows(plan),
         provenance=_provenance(plan),
         definitions={term: glossary.define(term) or text for term, text in DEFINITIONS.items()},
         looks=ACCOUNT_LOOKS,
@@ -119,15 +123,14 @@ class _ArenaTold:
 def _arena(plan: Plan, summary: ArenaSummary) -> _ArenaTold:
     ledger = waste_ledger(plan, summary.name)
     peak = metrics.peak(plan, summary.name) if plan.steps else metrics.Peak(summary.name, 0, 0, ())
-    limited = summary.capacity_bytes < words.UNLIMITED
     as_many = "slots = max live" if summary.slots == summary.max_live else f"max live {summary.max_live:,}"
     return _ArenaTold(
         name=summary.name,
         claim=claim(plan, summary.name),
         summary=summary,
-        bound=bound_of(summary),
-        gap=words.gap(summary.extent_bytes, bound_of(summary)),
-        headroom=words.full_bytes(summary.capacity_bytes - summary.extent_bytes) if limited else "no capacity given",
+        bound=summary.bound_bytes,
+        gap=words.percent(*summary.gap),
+        headroom="no capacity given" if summary.headroom_bytes is None else words.full_bytes(summary.headroom_bytes),
         reuse=words.ratio(metrics.reuse_ratio(summary.slots, summary.storages)) if plan.has_slots else words.NO_SLOTS,
         slots=f"{summary.slots:,} ({as_many})"
         if plan.has_slots
@@ -208,6 +211,10 @@ def _comparison(told: Comparison) -> dict[str, Any]:
         "arenas": [
             (a.name, *(words.change(figure(a.left, f), figure(a.right, f)) for f in _COMPARED)) for a in told.arenas
         ],
+        "sums": [
+            (name, words.change(before, after))
+            for (name, before), (_, after) in zip(totals.rows(told.left), totals.rows(told.right), strict=True)
+        ],
         "totals": [(kind.replace("_", " "), *told.totals[kind]) for kind in KINDS if told.totals[kind][0]],
         "changed": [(c.tensor_id, ", ".join(c.kinds).replace("_", " "), *_moved(c.left, c.right)) for c in changed],
         "changed_told": words.of(len(changed), number, "changed tensor"),
@@ -269,7 +276,9 @@ DEFINITIONS: dict[str, str] = {
     "outputs and persistent tensors live to the end. After a hand-off the reader's own step is excluded.",
     "live bytes": "At a step, the sum of the sizes of the storages alive then; views and aliases count once.",
     "peak": "The first step at which the most bytes of an arena are alive, and those bytes.",
-    "lower bound": "No plan of this arena can be smaller: the peak, or a better bound where one is proven.",
+    totals.PEAK: "The most bytes alive together in all arenas, at one step.",
+    totals.EXTENT: "What must be reserved: every arena's extent.",
+    "lower bound": "No plan of this arena can be smaller, whichever planner makes it.",
     "extent": "The end of the last byte used in an arena: the last offset plus its size.",
     "gap": "(extent − lower bound) ÷ lower bound.",
     "headroom": "Capacity − extent.",
@@ -278,7 +287,8 @@ DEFINITIONS: dict[str, str] = {
     "waste ledger": "At every step, to the byte: live + slot rounding + alignment gaps + holes + tail = extent. Slot "
     "rounding is what a slot has beyond its tenant; gaps are what alignment skips between two blocks; holes are free "
     "bytes below the highest block alive; the tail lies above it.",
-    "hand-off": "An output takes over the storage of an input that is read for the last time by the same step.",
+    "hand-off": "An output may take over the storage of an input that is read for the last time by the same step. It "
+    "lies on the input's bytes then, or elsewhere, and the input's bytes are held through that step.",
     "certificate": "optimal: the extent is proven to be the smallest possible; feasible: it fits; unproven: over its "
     "capacity, and not proven impossible.",
     "layout_hash": "SHA-256 over every slot and offset: equal hashes, equal layouts.",

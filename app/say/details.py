@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from app.say import words
-from app.say.markup import PERSISTENT_COLOUR, ROLE_COLOURS, bound_of, definition_list, esc
+from app.say.markup import PERSISTENT_COLOUR, ROLE_COLOURS, definition_list, esc
 from tmmu_core.liveness.why import REFUSAL_WORDS, Event, Explanation, explain
 from tmmu_core.plan.making.engine import Solution
 from tmmu_core.plan.model import ArenaSummary, Plan
@@ -135,8 +135,8 @@ def certificate(plan: Plan, arena: str) -> str:
 
 def claimed(summary: ArenaSummary) -> str:
     """The status in one sentence."""
-    bound, extent = bound_of(summary), summary.extent_bytes
-    over = words.short_bytes(extent - bound)
+    bound, extent = summary.bound_bytes, summary.extent_bytes
+    over = words.short_bytes(summary.open_bytes)
     if summary.status == "optimal":
         least = "the lower bound" if extent == bound else "for the search is exhausted"
         return f"Proven: no plan of this arena is smaller than {words.short_bytes(extent)}, {least}."
@@ -149,16 +149,17 @@ def claimed(summary: ArenaSummary) -> str:
 
 def held(plan: Plan, summary: ArenaSummary) -> str:
     """What makes the lower bound, in one sentence."""
-    bound = words.short_bytes(bound_of(summary))
+    bound = words.short_bytes(summary.bound_bytes)
+    beyond = ""
+    if summary.proven_bytes is not None:
+        beyond = f" This planner's search proved more: no plan is below {words.short_bytes(summary.proven_bytes)}."
     if not summary.witness:
-        if bound_of(summary) > summary.peak_live_bytes:
-            return f"The planner's search proved the bound of {bound}; no set of tensors alone shows it."
-        return f"The bound is {bound}, the most that is alive together."
+        return f"The bound is {bound}; what makes it is not told.{beyond}"
     who = words.count(len(summary.witness), "storage")
     if summary.witness_step < 0:
-        return f"The bound is {bound}: {who}, pairwise in each other's way."
+        return f"The bound is {bound}: {who}, pairwise in each other's way.{beyond}"
     at = words.step(summary.witness_step, words.shortened(plan.node_at(summary.witness_step), 24))
-    return f"The bound is {bound}: {who} held together at {at}."
+    return f"The bound is {bound}: {who} held together at {at}.{beyond}"
 
 
 def witness_rows(plan: Plan, summary: ArenaSummary) -> list[int]:
@@ -247,7 +248,9 @@ def _dies(plan: Plan, why: Explanation | None, death: int) -> str:
 
 
 def _handoff(why: Explanation) -> str:
-    lines = [f"<li>granted to {_name(why.handed_to)}</li>"] if why.handed_to else []
+    lines = [f"<li>{_given(why.handed_to, why.handed_over)}</li>"] if why.handed_to else []
+    if why.granted_by and not why.takes_over:
+        lines.append(f"<li>{_got(why.granted_by, False)}</li>")
     lines += [
         f"<li>to {_name(r.target)} refused: {esc(REFUSAL_WORDS.get(r.condition, r.condition))}</li>"
         for r in why.refusals
@@ -258,6 +261,15 @@ def _handoff(why: Explanation) -> str:
 
 
 def _handoff_of(plan: Plan, tensor_id: str) -> str:
-    lines = [f"<li>granted to {_name(to)}</li>" for _, source, to in plan.handoffs if source == tensor_id]
-    lines += [f"<li>took over {_name(source)}</li>" for _, source, to in plan.handoffs if to == tensor_id]
+    rows = list(zip(plan.handoffs, plan.taken, strict=True))
+    lines = [f"<li>{_given(to, taken)}</li>" for (_, source, to), taken in rows if source == tensor_id]
+    lines += [f"<li>{_got(source, taken)}</li>" for (_, source, to), taken in rows if to == tensor_id]
     return f"<ul>{''.join(lines)}</ul>" if lines else '<span class="soft">none in the plan</span>'
+
+
+def _given(to: str, taken: bool) -> str:
+    return f"granted to {_name(to)}, " + ("which lies on its bytes" if taken else "which lies elsewhere: not taken")
+
+
+def _got(source: str, taken: bool) -> str:
+    return f"took over {_name(source)}" if taken else f"granted the place of {_name(source)}, not taken"

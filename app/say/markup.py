@@ -88,15 +88,10 @@ def _limited(arena: ArenaSummary) -> bool:
     return arena.capacity_bytes < words.UNLIMITED
 
 
-def bound_of(arena: ArenaSummary) -> int:
-    """The best proven lower bound on an arena's extent, in bytes."""
-    return arena.peak_live_bytes if arena.lower_bound_bytes is None else arena.lower_bound_bytes
-
-
 def _strip_row(arena: ArenaSummary, scale: int, paged: bool, has_slots: bool) -> str:
-    bound, extent = bound_of(arena), arena.extent_bytes
+    bound, extent = arena.bound_bytes, arena.extent_bytes
     headroom = (
-        _exact(arena.capacity_bytes - extent) if _limited(arena) else '<span class="soft">no capacity given</span>'
+        '<span class="soft">no capacity given</span>' if arena.headroom_bytes is None else _exact(arena.headroom_bytes)
     )
     none = f'<span class="soft" title="{esc(words.WHY_NO_SLOTS)}">{words.NO_SLOTS}</span>'
     live = f"<span class=soft>({arena.max_live:,} live)</span>"
@@ -105,7 +100,7 @@ def _strip_row(arena: ArenaSummary, scale: int, paged: bool, has_slots: bool) ->
         _exact(bound),
         _exact(extent),
         *([_exact(arena.committed_bytes)] if paged else []),
-        esc(words.gap(extent, bound)),
+        esc(words.percent(*arena.gap)),
         _exact(arena.capacity_bytes) if _limited(arena) else '<span class="soft">unlimited</span>',
         headroom,
         esc(words.ratio(reuse_ratio(arena.slots, arena.storages))) if has_slots else none,

@@ -10,7 +10,7 @@ import streamlit as st
 from app.charts import base
 from app.charts.compare import curves
 from app.parts import drawing, focus, frame, selected, tensors
-from app.say import markup, words
+from app.say import markup, totals, words
 from app.session import opening, planning, state
 from app.session.planning import Shown
 from tmmu_core.errors import TmmuError
@@ -183,12 +183,12 @@ def arenas(found: Comparison, left: Plan, right: Plan) -> str:
         rows.append(
             [
                 f"<b>{markup.esc(change.name)}</b>",
-                _figure(markup.bound_of(a) if a else None, markup.bound_of(b) if b else None),
+                _figure(a.bound_bytes if a else None, b.bound_bytes if b else None),
                 _figure(a.extent_bytes if a else None, b.extent_bytes if b else None),
                 markup.esc(
                     words.change(
-                        words.gap(a.extent_bytes, markup.bound_of(a)) if a else "none",
-                        words.gap(b.extent_bytes, markup.bound_of(b)) if b else "none",
+                        words.percent(*a.gap) if a else "none",
+                        words.percent(*b.gap) if b else "none",
                     )
                 ),
                 markup.esc(words.change(_slots(a, left), _slots(b, right))),
@@ -196,7 +196,9 @@ def arenas(found: Comparison, left: Plan, right: Plan) -> str:
             ]
         )
     head = ["arena", "lower bound", "extent", "gap", "slots", "max live"]
-    return markup.table(head, rows, numbers=(1, 2, 3, 4, 5))
+    pairs = zip(totals.rows(left), totals.rows(right), strict=True)
+    together = [[markup.esc(name), markup.esc(words.change(a, b))] for (name, a), (_, b) in pairs]
+    return markup.table(head, rows, numbers=(1, 2, 3, 4, 5)) + markup.table(["all arenas", ""], together)
 
 
 def _slots(arena: ArenaSummary | None, plan: Plan) -> str:

@@ -7,7 +7,7 @@ import streamlit as st
 
 from app.charts.neighbourhood import dot
 from app.parts import focus, frame, remat, selected, sharing, tensors
-from app.say import markup, words
+from app.say import markup, totals, words
 from app.session import placed, state
 from app.session.planning import Shown
 from tmmu_core.graph.checks import resolve_dims
@@ -62,7 +62,7 @@ def facts(shown: Shown) -> str:
         ("outputs", markup.esc(_some(graph.outputs))),
         ("dimensions", markup.esc(dims or "none are named")),
         ("order", "as the file gives it" if graph.execution_order is not None else "topological, ties by node id"),
-        ("hand-offs", f"{len(shown.plan.handoffs):,} granted, {len(refused(shown)):,} refused"),
+        ("hand-offs", f"{totals.handoffs(shown.plan)}, {len(refused(shown)):,} refused"),
         ("replanning", markup.esc(graph.replan_policy.replace("_", " ").lower())),
         ("ir hash", f'<span class="mono">{shown.plan.ir_hash.hex()}</span>'),
         ("order hash", f'<span class="mono">{shown.plan.execution_order_hash.hex()}</span>'),

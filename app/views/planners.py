@@ -7,10 +7,11 @@ import streamlit as st
 from app.canvas.component import plan_canvas, plan_store
 from app.charts.compare import Run, field
 from app.parts import focus, frame
-from app.say import details, markup, words
+from app.say import details, markup, totals, words
 from app.session import placed, planning, state
 from app.session.planning import Shown
 from tmmu_core.errors import TmmuError
+from tmmu_core.plan.metrics import totals as totals_of_plan
 from tmmu_core.planners import PLANNERS, MemoryPlannerEntry
 
 MOST_DRAWN = 20_000
@@ -75,7 +76,7 @@ def run_of(name: str, answer: Shown, arena: str, shown: Shown) -> Run:
     return Run(
         planner=name,
         extent=summary.extent_bytes,
-        bound=markup.bound_of(summary),
+        bound=summary.bound_bytes,
         nanoseconds=int(answer.plan.metrics.get("allocation_time_ns", 0)),
         status=summary.status,
         current=name == shown.choice.planner,
@@ -102,6 +103,7 @@ def claim(runs: list[Run], arena: str) -> str:
 
 def _table(runs: list[Run], answers: dict[str, Shown], arena: str, remarked: dict[str, str]) -> str:
     rows = []
+    all_of = {answer.plan: totals_of_plan(answer.plan) for answer in answers.values()}
     for run in sorted(runs, key=lambda run: (run.extent, run.nanoseconds, run.planner)):
         plan = answers[run.planner].plan
         summary = PLANNERS[run.planner].summary if run.planner in PLANNERS else "offsets that came with the file"
@@ -114,6 +116,7 @@ def _table(runs: list[Run], answers: dict[str, Shown], arena: str, remarked: dic
                 markup.esc(words.gap(run.extent, run.bound)),
                 f'<span class="{"better" if run.status == "optimal" else ""}">{markup.esc(run.status)}</span>',
                 markup.esc(words.duration(run.nanoseconds or None)),
+                *(markup.esc(words.short_bytes(n)) for n in (all_of[plan].peak_live_bytes, all_of[plan].extent_bytes)),
                 f'<span class="mono">{words.short_hash(plan.layout_hash)}</span>',
             ]
         )
@@ -121,8 +124,8 @@ def _table(runs: list[Run], answers: dict[str, Shown], arena: str, remarked: dic
         (i for i, r in enumerate(sorted(runs, key=lambda r: (r.extent, r.nanoseconds, r.planner))) if r.current), -1
     )
     rows += [[markup.esc(name), f'<span class="soft">{markup.esc(remark)}</span>'] for name, remark in remarked.items()]
-    head = ["planner", "extent", "over the bound", "gap", "certificate", "time", "layout"]
-    return markup.table(head, rows, numbers=(1, 2, 3, 5), now=now)
+    head = ["planner", "extent", "over the bound", "gap", "certificate", "time", totals.PEAK, totals.EXTENT, "layout"]
+    return markup.table(head, rows, numbers=(1, 2, 3, 5, 6, 7), now=now)
 
 
 def remarks(shown: Shown, answers: dict[str, Shown], refusals: dict[str, TmmuError], arena: str) -> dict[str, str]:

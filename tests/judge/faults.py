@@ -46,7 +46,8 @@ def changed(plan: Plan, column: str, row: int, value: int) -> Plan:
 
 
 def refigured(plan: Plan) -> Plan:
-    """Every arena's figures counted anew, as an honest but wrong planner would tell them."""
+    """All figures counted anew, and which hand-offs are taken, as an honest but wrong planner would tell them."""
+    plan = replace(plan, taken=())
     facts = PlanFacts(plan)
     arenas = []
     for number, arena in enumerate(plan.arenas):
@@ -56,7 +57,7 @@ def refigured(plan: Plan) -> Plan:
             replace(
                 arena,
                 slots=int((facts.slots.arena == number).sum()),
-                max_live=int(facts.live_counts(number).max(initial=0)),
+                max_live=facts.most_together(number, facts.held_until),
                 storages=int(here.sum()),
                 peak_live_bytes=facts.peak_live_bytes(number),
                 extent_bytes=extent,
@@ -64,7 +65,14 @@ def refigured(plan: Plan) -> Plan:
                 lower_bound_bytes=None,
             )
         )
-    return replace(plan, arenas=tuple(arenas))
+    step, most = facts.peak_together(np.arange(facts.storages))
+    totals = {
+        "peak_live_bytes": most,
+        "peak_step": step,
+        "extent_bytes": sum(arena.extent_bytes for arena in arenas),
+        "lower_bound_bytes": sum(arena.bound_bytes for arena in arenas),
+    }
+    return replace(plan, arenas=tuple(arenas), metrics={**plan.metrics, "totals": totals})
 
 
 def _row(plan: Plan, choice: Random) -> int | None:

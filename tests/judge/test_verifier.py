@@ -123,9 +123,19 @@ def test_a_taker_partly_in_the_givers_place_overlaps_it_at_the_hand_off() -> Non
     assert {"overlap", "handoff"} <= rules(plan, g)
 
 
-def test_a_taker_larger_than_the_giver_overlaps_it_at_the_hand_off() -> None:
-    g, plan = two_step_bytes(0, 260)
-    assert {"overlap", "handoff"} <= rules(plan, g)
+def test_a_taker_may_be_larger_than_the_giver_where_the_further_bytes_are_free() -> None:
+    g, plan = two_step_bytes(0, 512)
+    assert plan.taken == (True,)
+    assert verify_plan(plan, g).ok
+    g, plan = two_step_bytes(0, 516)  # four bytes into what lies above
+    assert "overlap" in rules(plan, g)
+
+
+@pytest.mark.parametrize("offset", [0, 256])
+def test_a_hand_off_that_is_said_to_be_taken_and_is_not_is_found_and_so_is_the_opposite(offset: int) -> None:
+    g, plan = two_step_bytes(offset, 256)
+    assert plan.taken == (offset == 0,)
+    assert "handoff" in rules(replace(plan, taken=(offset != 0,)), g)
 
 
 def test_a_hand_off_that_its_node_forbids_is_illegal() -> None:

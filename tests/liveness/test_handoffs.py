@@ -114,3 +114,11 @@ def test_another_arena_is_another_place() -> None:
 
 def test_reading_an_input_twice_is_one_read() -> None:
     assert granted(one_node(node("n", "a a", "y"))) == [(1, "a", "y")]
+
+
+def test_a_tensor_that_stands_twice_is_handed_over_only_where_both_places_are_permitted() -> None:
+    """``ADD(a, a)``: both operands are one buffer, and permission for one of them is none for the other."""
+    assert granted(one_node(node("n", "a a", "y", inplace=((0, 0),)))) == []
+    assert granted(one_node(node("n", "a a", "y", inplace=((0, 0), (1, 0))))) == [(1, "a", "y")]
+    assert granted(one_node(node("n", "a a", "y"))) == [(1, "a", "y")]
+    assert granted(one_node(node("n", "a b a", "y", inplace=((0, 0), (1, 0))))) == [(1, "b", "y")]

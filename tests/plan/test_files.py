@@ -81,7 +81,7 @@ def test_the_document_has_the_keys_of_the_contract() -> None:
 
 def test_hand_offs_say_from_and_to() -> None:
     document = msgspec.json.decode(files.to_json(chain_plan(1)))
-    assert document["handoffs"] == [{"step": 1, "from": "t0", "to": "t1"}]
+    assert document["handoffs"] == [{"step": 1, "from": "t0", "to": "t1", "taken": True}]
 
 
 def test_json_and_cbor_are_one_document() -> None:

@@ -110,8 +110,7 @@ def faults(p: Problem, offset: Sequence[int]) -> list[str]:
             found.append(f"{p.ids[i]} and {p.ids[j]} share bytes")
         elif p.handoff_from is not None:
             for giver, taker in ((i, j), (j, i)):
-                exact = at[giver] == at[taker] and p.size[taker] <= p.size[giver]
-                if p.handoff_from[taker] == giver and not exact:
+                if p.handoff_from[taker] == giver and at[giver] != at[taker]:
                     found.append(f"{p.ids[taker]} lies across {p.ids[giver]}, whose place it may take only exactly")
     return found
 
@@ -154,7 +153,7 @@ def _units(
     """Storages grouped by the hand-offs taken; ``None`` where those cannot all be taken."""
     group = list(range(len(p)))
     for i, j in taken:
-        if p.size[j] > p.size[i] or frozenset((i, j)) in never:
+        if frozenset((i, j)) in never:
             return None
         group = [group[i] if g == group[j] else g for g in group]
     units = []

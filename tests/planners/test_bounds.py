@@ -24,8 +24,13 @@ def test_a_coarser_few_can_bind_harder_than_a_finer_many() -> None:
 
 
 def test_a_place_that_cannot_be_passed_on_is_held_at_the_step_of_writing() -> None:
-    bound = lower_bound(problem((0, 2, 6), (2, 4, 8), handoff_from=np.array([-1, 0])))
+    apart = {"handoff_from": np.array([-1, 0]), "must_not_alias": np.array([[0, 1]])}
+    bound = lower_bound(problem((0, 2, 6), (2, 4, 8), **apart))
     assert (bound.bytes, bound.witness, bound.rule) == (14, (0, 1), "handoff")
+
+
+def test_a_place_can_be_passed_on_to_what_is_larger() -> None:
+    assert lower_bound(problem((0, 2, 6), (2, 4, 8), handoff_from=np.array([-1, 0]))).bytes == 8
 
 
 def test_a_place_that_can_be_passed_on_counts_once() -> None:

@@ -24,7 +24,7 @@ def differences(plan: Plan, reference: SimulatedPlan) -> Iterator[str]:
     yield from _unlike("steps", plan.steps, reference.steps)
     yield from _unlike("has_inputs_step", plan.has_inputs_step, reference.has_inputs_step)
     yield from _unlike("execution_order", plan.execution_order, reference.execution_order)
-    yield from _unlike("handoffs", sorted(plan.handoffs), sorted(reference.handoffs))
+    yield from _unlike("handoffs", *(sorted(zip(p.handoffs, p.taken, strict=True)) for p in (plan, reference)))
     yield from _unlike("tensor ids", plan.tensor_ids, tuple(row.tensor_id for row in reference.rows))
     if plan.tensor_ids == tuple(row.tensor_id for row in reference.rows):
         for mine, theirs in zip(plan.rows(), reference.rows, strict=True):

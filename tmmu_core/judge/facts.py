@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
@@ -141,32 +140,55 @@ class PlanFacts:
         return taken
 
     @cached_property
-    def held_until(self) -> I64:
-        """Deaths as bytes see them: a storage that is handed off at k is still read at k."""
+    def read_until(self) -> I64:
+        """Step after the last one that reads: a storage that is handed off at k is read at k, taken over or not."""
         held = self.death.copy()
         for giver, (step, _) in self.granted.items():
-            held[giver] = max(int(held[giver]), step + 1)
+            held[giver] = max(int(held[giver]), min(step + 1, self.end))
         return held
+
+    @cached_property
+    def held_until(self) -> I64:
+        """Step after the last one at which the bytes are the storage's own: one taken over at k has none there."""
+        held = self.read_until.copy()
+        for giver, (step, taker) in self.granted.items():
+            if self.takes_over(giver, taker):
+                held[giver] = max(int(self.death[giver]), min(step, self.end))
+        return held
+
+    def takes_over(self, giver: int, taker: int) -> bool:
+        """Whether the second storage begins where the first one does."""
+        return bool(self.arena[giver] == self.arena[taker] and self.start[giver] == self.start[taker])
 
     def name(self, storage: int) -> str:
         """The tensor that names a storage."""
         return self.plan.tensor_ids[self.first_row[storage]]
 
-    def live_counts(self, arena: int) -> I64:
-        """Shape (T,): storages of the arena alive at each step."""
+    def most_together(self, arena: int, until: I64) -> int:
+        """The most storages of the arena that are there at one step, each from its birth to ``until``."""
         here = self.arena == arena
-        born = np.bincount(self.birth[here], minlength=self.end + 1)
-        gone = np.bincount(self.death[here], minlength=self.end + 1)
-        return np.cumsum(born - gone)[: self.end]
+        born = np.bincount(self.birth[here], minlength=self.end + 2)
+        gone = np.bincount(until[here], minlength=self.end + 2)
+        return int(np.cumsum(born - gone)[: self.end].max(initial=0))
 
     def peak_live_bytes(self, arena: int) -> int:
-        """The most bytes of the arena alive together, in exact integers."""
-        here = np.flatnonzero(self.arena == arena)
-        # At one step what ends goes before what begins, and Python's integers never wrap.
-        events = [*zip(self.death[here].tolist(), (-size for size in self.size[here].tolist()), strict=True)]
-        events += zip(self.birth[here].tolist(), self.size[here].tolist(), strict=True)
-        events.sort()
-        return max(accumulate((change for _, change in events), initial=0))
+        """The most bytes of the arena in use together, in exact integers."""
+        return self.peak_together(np.flatnonzero(self.arena == arena))[1]
+
+    def peak_together(self, here: I64) -> tuple[int, int]:
+        """``(step, bytes)``: the first step at which the storages ``here`` have the most bytes in use."""
+        change: dict[int, int] = {}
+        for birth, death, size in zip(
+            self.birth[here].tolist(), self.held_until[here].tolist(), self.size[here].tolist(), strict=True
+        ):
+            change[birth] = change.get(birth, 0) + size
+            change[death] = change.get(death, 0) - size
+        live = peak = when = 0
+        for step in sorted(change):
+            live += change[step]
+            if live > peak:
+                peak, when = live, step
+        return when, peak
 
 
 @dataclass(frozen=True, eq=False)

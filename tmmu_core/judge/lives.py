@@ -366,14 +366,19 @@ class HandoffJudge:
         return tuple(granted), tuple(refused)
 
     def candidates(self, step: int, node: Node) -> list[tuple[str, str]]:
-        """The pairs (x, y) that ``node`` permits, x last read here and not of y's storage already; x once."""
+        """The pairs (x, y) that ``node`` permits, x last read here and not of y's storage already; x once.
+
+        Of an x that stands at several positions every one must be permitted (contract §11).
+        """
         if not node.outputs or node.inplace == "none":
             return []
         if node.inplace is None or node.inplace == "any":
             pairs = [(x, node.outputs[0]) for x in node.inputs]
         else:
             assert not isinstance(node.inplace, str)
-            pairs = [(node.inputs[i], node.outputs[o]) for i, o in node.inplace]
+            listed = [i for i, _ in node.inplace]
+            kept = {x for i, x in enumerate(node.inputs) if i not in listed}  # read where nothing may be written
+            pairs = [(node.inputs[i], node.outputs[o]) for i, o in node.inplace if node.inputs[i] not in kept]
         first_mention: dict[str, str] = {}
         for x, y in pairs:
             if x not in first_mention:

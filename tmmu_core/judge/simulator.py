@@ -81,6 +81,8 @@ class SimulatedPlan:
     """Per row, the name of its storage."""
     arenas: tuple[ArenaFigures, ...]
     handoffs: tuple[Handoff, ...]
+    taken: tuple[bool, ...]
+    """Per hand-off, whether the taker got the giver's slot."""
     refusals: tuple[tuple[int, str, str, str], ...]
     slots: tuple[Slot, ...]
     """By (arena, number)."""
@@ -103,7 +105,12 @@ class SimulatedPlan:
     def waste(self, arena: str, step: int) -> dict[str, int]:
         """The waste ledger's accounts."""
         extent = next(figures.extent_bytes for figures in self.arenas if figures.name == arena)
-        return waste_at([slot for slot in self.slots if slot.arena == arena], extent, step)
+        still_read = frozenset(
+            self.lives.storage_of[giver]
+            for (at, giver, _), taken in zip(self.handoffs, self.taken, strict=True)
+            if at == step and not taken
+        )
+        return waste_at([slot for slot in self.slots if slot.arena == arena], extent, step, still_read)
 
 
 def simulate(
@@ -136,13 +143,20 @@ def simulate(
     # 2.–3. per arena: slots, then addresses
     used = {storage.arena for storage in lives.storages.values()}
     slots: list[Slot] = []
-    figures: list[ArenaFigures] = []
+    places: list[tuple[str, Arena, list[Slot], list[Storage]]] = []
     for name in sorted(used | set(config), key=str.encode):
         arena = config.get(name, Arena())
         tenants = sorted((s for s in lives.storages.values() if s.arena == name), key=lambda s: s.sort_key)
         here = addresses(name, arena, assign_slots(tenants, lives.apart))
         slots += here
-        figures.append(figures_of(name, arena, here, tenants, run.end))
+        places.append((name, arena, here, tenants))
+
+    # contract §11: a hand-off is taken where giver and taker have one slot; else the giver is there while it is read
+    slot_of = {tenant.name: slot for slot in slots for tenant in slot.tenants}
+    taken = tuple(slot_of[lives.storage_of[x]] is slot_of[lives.storage_of[y]] for _, x, y in lives.handoffs)
+    held = {name: storage.death for name, storage in lives.storages.items()}
+    held |= {lives.storage_of[x]: k + 1 for (k, x, _), on in zip(lives.handoffs, taken, strict=True) if not on}
+    figures = [figures_of(*place, held, run.end) for place in places]
     for arena_figures in figures:
         check_capacity(arena_figures)
     check_quota(figures, budget)
@@ -167,6 +181,7 @@ def simulate(
         storage_of=tuple(lives.storage_of[row.tensor_id] for row in rows),
         arenas=tuple(figures),
         handoffs=lives.handoffs,
+        taken=taken,
         refusals=lives.refusals,
         slots=tuple(by_place),
         slot_assignment_table=slot_rows,
@@ -250,15 +265,22 @@ def addresses(name: str, arena: Arena, tenants_of: Sequence[Sequence[Storage]]) 
 # --- figures (contract §7) ---------------------------------------------------------------------------------------
 
 
-def figures_of(name: str, arena: Arena, slots: Sequence[Slot], storages: Sequence[Storage], steps: int) -> ArenaFigures:
-    """Extent, committed bytes, and what lives together at most, step by step."""
+def figures_of(
+    name: str,
+    arena: Arena,
+    slots: Sequence[Slot],
+    storages: Sequence[Storage],
+    held: Mapping[str, int],
+    steps: int,
+) -> ArenaFigures:
+    """Extent, committed bytes, and what is there together at most, step by step; ``held`` says who is until when."""
     extent = slots[-1].offset + slots[-1].size if slots else 0
     committed = align_up(extent, arena.page_size) if arena.page_size else extent
     born: list[list[Storage]] = [[] for _ in range(steps + 1)]
     gone: list[list[Storage]] = [[] for _ in range(steps + 1)]
     for storage in storages:
         born[storage.birth].append(storage)
-        gone[storage.death].append(storage)
+        gone[held[storage.name]].append(storage)
     live = count = peak = most = 0
     for step in range(steps):
         live += sum(s.size for s in born[step]) - sum(s.size for s in gone[step])
@@ -298,16 +320,17 @@ def check_quota(figures: Sequence[ArenaFigures], budget: int | None) -> None:
         raise AllocationFailure(f"{needed} bytes are over the budget.", arena="", peak_required_bytes=needed)
 
 
-def waste_at(slots: Sequence[Slot], extent: int, step: int) -> dict[str, int]:
+def waste_at(slots: Sequence[Slot], extent: int, step: int, still_read: frozenset[str]) -> dict[str, int]:
     """§7: live + alignment gaps + slot rounding + holes + tail = extent, at one step.
 
     Walks the slots upwards: a gap before an occupied slot is what its alignment alone demands above the occupied slot
-    below it; whatever else is free below the highest occupied slot is a hole.
+    below it; whatever else is free below the highest occupied slot is a hole. ``still_read`` names the storages that
+    end at the step by a hand-off that is not taken: it reads them, so their slots are occupied.
     """
     ledger = dict.fromkeys(("live", "alignment_gaps", "slot_rounding", "holes", "tail"), 0)
     top = 0
     for slot in slots:
-        tenant = next((s for s in slot.tenants if s.birth <= step < s.death), None)
+        tenant = next((s for s in slot.tenants if s.birth <= step < s.death or s.name in still_read), None)
         if tenant is None:
             continue
         ledger["live"] += tenant.size

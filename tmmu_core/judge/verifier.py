@@ -38,8 +38,8 @@ OWN_RULES: dict[str, str] = {
     "numbering": "storages are numbered by offset, birth and id, one each (plans that place bytes)",
     "sparse_address": "every slot lies at the hash of its token, arena and number (draft-era plans)",
     "slots_max_live": "no slot less than storages are ever alive together, and under the planner slots none more",
-    "figures": "slots, max live, storages and peak live bytes are what the rows make them",
-    "handoff": "a hand-off's giver dies when its taker is born, in the same place where bytes are placed",
+    "figures": "slots, max live, storages, peak live bytes and totals are what the rows make them",
+    "handoff": "a hand-off's giver dies when its taker is born, and is taken over where the plan says so",
     "hash": "order, layout and plan hash are those of what the plan says",
     "configuration": "arenas have the capacity, alignment and pages of their configuration",
     "places": "the plan says what it places, so that nobody has to guess which rules hold of its offsets",
@@ -229,12 +229,13 @@ def check_arenas(facts: PlanFacts) -> Iterator[Finding]:
             )
         for what, said, counted in (
             ("slots", arena.slots, int((facts.slots.arena == number).sum())),
-            ("max_live", arena.max_live, int(facts.live_counts(number).max(initial=0))),
+            ("max_live", arena.max_live, facts.most_together(number, facts.held_until)),
             ("storages", arena.storages, int(here.sum())),
             ("peak_live_bytes", arena.peak_live_bytes, facts.peak_live_bytes(number)),
         ):
             if said != counted:
                 yield _error("figures", f"{arena.name} says {what} {said}, the rows make {counted}.", arena=arena.name)
+    yield from _totals(facts)
     yield from impossible(plan)
 
 
@@ -256,7 +257,7 @@ def impossible(plan: Plan) -> Iterator[Finding]:
                 arena=arena.name,
             )
         for bound, why in (
-            (arena.lower_bound_bytes or 0, "no packing is below"),
+            (max(arena.lower_bound_bytes or 0, arena.proven_bytes or 0), "no packing is below"),
             (arena.peak_live_bytes, "are alive together"),
         ):
             if bound > arena.extent_bytes:
@@ -265,6 +266,22 @@ def impossible(plan: Plan) -> Iterator[Finding]:
                     f"{arena.name} has an extent of {arena.extent_bytes} bytes, where {bound} {why}: it cannot be.",
                     arena=arena.name,
                 )
+
+
+def _totals(facts: PlanFacts) -> Iterator[Finding]:
+    """Rule ``figures``, for what is said of all arenas together."""
+    plan = facts.plan
+    said = plan.metrics.get("totals")
+    step, most = facts.peak_together(np.arange(facts.storages))
+    counted = {
+        "peak_live_bytes": most,
+        "peak_step": step,
+        "extent_bytes": sum(arena.extent_bytes for arena in plan.arenas),
+        "lower_bound_bytes": sum(arena.bound_bytes for arena in plan.arenas),
+    }
+    for what, number in counted.items():
+        if isinstance(said, dict) and said.get(what) != number:
+            yield _error("figures", f"the totals say {what} {said.get(what)}, the rows and arenas make {number}.")
 
 
 # --- sharing -----------------------------------------------------------------------------------------------------
@@ -394,13 +411,12 @@ def _boxes(facts: PlanFacts, storages: list[int]) -> tuple[list[Box], list[int]]
     """
     boxes: list[Box] = []
     owner: list[int] = []
-    birth, death = facts.birth.tolist(), facts.held_until.tolist()
+    birth, death = facts.birth.tolist(), facts.read_until.tolist()
     start, stop = facts.start.tolist(), facts.stop.tolist()
     for s in storages:
         step, taker = facts.granted.get(s, (-1, -1))
-        in_place = taker >= 0 and start[taker] == start[s] and death[s] == step + 1 == birth[taker] + 1
-        same_slot = taker >= 0 and facts.slot_of[s] == facts.slot_of[taker]
-        if in_place and (same_slot or stop[taker] <= stop[s]):
+        in_place = taker >= 0 and facts.takes_over(s, taker) and death[s] == step + 1 == birth[taker] + 1
+        if in_place:
             boxes += [(birth[s], step, start[s], stop[s]), (step, step + 1, max(start[s], stop[taker]), stop[s])]
             owner += [s, s]
         else:
@@ -414,7 +430,7 @@ def _proven_by_slots(facts: PlanFacts) -> bool:
     slots, order = facts.slots, facts.by_slot
     if (facts.start != slots.start[facts.slot_of]).any() or _slots_meet(facts).any():
         return False
-    birth, held = facts.birth[order], facts.held_until[order]
+    birth, held = facts.birth[order], facts.read_until[order]
     inside = ~facts.opens_slot[1:]
     close = np.flatnonzero(inside & (held[:-1] > birth[1:]))
     for at in close.tolist():
@@ -596,7 +612,7 @@ def check_slot_counts(facts: PlanFacts, arenas_with_pairs: frozenset[str] | None
     """
     plan = facts.plan
     for number, arena in enumerate(plan.arenas):
-        slots, live = int((facts.slots.arena == number).sum()), int(facts.live_counts(number).max(initial=0))
+        slots, live = int((facts.slots.arena == number).sum()), facts.most_together(number, facts.death)
         if slots < live:
             yield _error("slots_max_live", f"{arena.name} has {slots} slots for {live} storages at once.")
         if plan.planner != "slots" or slots <= live:
@@ -626,7 +642,7 @@ def check_handoffs(facts: PlanFacts) -> Iterator[Finding]:
     disjoint = not _slots_meet(facts).any()
     gave: set[str] = set()
     took: set[str] = set()
-    for step, x, y in plan.handoffs:
+    for (step, x, y), taken in zip(plan.handoffs, plan.taken, strict=True):
         fields: dict[str, Any] = {"tensor": x, "other": y, "step": step}
         if x not in plan.row_of or y not in plan.row_of:
             yield _error("handoff", f'"{x}" is handed to "{y}" at step {step}, and one of them has no row.', **fields)
@@ -646,10 +662,13 @@ def check_handoffs(facts: PlanFacts) -> Iterator[Finding]:
             )
         if plan.arena[i] != plan.arena[j]:
             yield _error("handoff", f'"{x}" and "{y}" lie in different arenas.', **fields)
-        # Where slots do not keep storages apart, the taker must lie exactly in the giver's bytes.
-        here = facts.start[a] == facts.start[b] and facts.size[b] <= facts.size[a]
+        # Where slots do not keep storages apart, the taker must begin exactly where the giver does.
+        here = facts.takes_over(a, b)
         if plan.places == "bytes" and not disjoint and not here:
-            yield _error("handoff", f'"{y}" does not lie exactly where "{x}" lay, or is larger.', **fields)
+            yield _error("handoff", f'"{y}" does not lie exactly where "{x}" lay.', **fields)
+        if taken != here:
+            says = ("is", "is not") if taken else ("is not", "is")
+            yield _error("handoff", f'"{x}" {says[0]} said to be taken over by "{y}", and it {says[1]}.', **fields)
 
 
 def check_places(plan: Plan) -> Iterator[Finding]:

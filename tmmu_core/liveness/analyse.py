@@ -66,6 +66,7 @@ def analyse(timeline: Timeline, arenas: Mapping[str, Arena] | None = None) -> Li
         offset_in_storage=groups.offset.astype(np.uint64),
         storages=storages,
         handoffs=handoffs,
+        taken=np.ones(len(handoffs), np.bool_),
         refusal_rows=refusals,
     )
 

@@ -69,7 +69,10 @@ def decide_handoffs(
 
 
 def _candidates(timeline: Timeline) -> tuple[I64, I64, I64, I64]:
-    """Columns (node, input tensor, output tensor, priority) of every permitted pair, a pair of tensors once a node."""
+    """Columns (node, input tensor, output tensor, priority) of every permitted pair, a pair of tensors once a node.
+
+    A tensor that a node reads at several positions is permitted only if each of them is: all are one buffer.
+    """
     index = timeline.index
     nodes = timeline.graph.nodes
     has_output = np.diff(index.out_ptr) > 0
@@ -79,8 +82,9 @@ def _candidates(timeline: Timeline) -> tuple[I64, I64, I64, I64]:
         if permission is None or permission == "any":
             everything[k] = True
         elif not isinstance(permission, str):
-            inputs, outputs = index.inputs_of(k), index.outputs_of(k)
-            listed += [(k, int(inputs[i]), int(outputs[o]), at) for at, (i, o) in enumerate(permission)]
+            inputs, outputs = index.inputs_of(k).tolist(), index.outputs_of(k).tolist()
+            whole = _permitted_whole(inputs, {i for i, _ in permission})
+            listed += [(k, inputs[i], outputs[o], at) for at, (i, o) in enumerate(permission) if inputs[i] in whole]
 
     everything &= has_output & (timeline.step_of >= 0)
     reads = np.diff(index.in_ptr)
@@ -93,6 +97,11 @@ def _candidates(timeline: Timeline) -> tuple[I64, I64, I64, I64]:
     rows = np.array([row for row in listed if timeline.step_of[row[0]] >= 0], np.int64).reshape(-1, 4)
     node, x, y, priority = (np.concatenate(pair) for pair in zip((node, x, y, priority), rows.T, strict=True))
     return _first_mentions(node, x, y, priority)
+
+
+def _permitted_whole(inputs: list[int], positions: set[int]) -> set[int]:
+    """The tensors among ``inputs`` that stand at no position which is not permitted (contract §11)."""
+    return set(inputs) - {x for i, x in enumerate(inputs) if i not in positions}
 
 
 def _first_mentions(node: I64, x: I64, y: I64, priority: I64) -> tuple[I64, I64, I64, I64]:

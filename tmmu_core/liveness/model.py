@@ -111,6 +111,8 @@ class Liveness:
     storages: Storages
     handoffs: I64
     """Shape (h, 3): granted hand-offs as (step, from tensor, to tensor), in step order."""
+    taken: NDArray[np.bool_]
+    """Shape (h,): whether the taker lies on the giver's bytes; all are taken to, until storages are placed."""
     refusal_rows: I64
     """Shape (r, 4): refused ones as (step, from tensor, to tensor, index into ``CONDITIONS``), in step order."""
 

@@ -59,9 +59,13 @@ class Explanation:
     sentence: str
     """The same for a person."""
     takes_over: str | None
-    """Whose place it was handed."""
+    """Whose bytes it lies on by a hand-off."""
+    granted_by: str | None
+    """Whose place it was granted by a hand-off, taken or not."""
     handed_to: str | None
-    """Who was handed its place."""
+    """Who was granted its place."""
+    handed_over: bool
+    """Whether who was granted its place lies on its bytes."""
     refusals: tuple[Refusal, ...]
     """Hand-offs of its place that were refused."""
     storage_members: tuple[str, ...]
@@ -77,8 +81,10 @@ def explain(liveness: Liveness, tensor_id: str) -> Explanation:
     if liveness.birth[tensor] < 0:
         raise KeyError(f"{tensor_id!r} is not planned in mode {timeline.mode!r}")
     readers = _readers(liveness, tensor)
-    taken = [(int(k), index.tensor_ids[x]) for k, x, y in liveness.handoffs if y == tensor]
-    given = [(int(k), index.tensor_ids[y]) for k, x, y in liveness.handoffs if x == tensor]
+    rows = zip(liveness.handoffs.tolist(), liveness.taken.tolist(), strict=True)
+    mine = [(k, index.tensor_ids[x], index.tensor_ids[y], on) for (k, x, y), on in rows if tensor in (x, y)]
+    got = [(x, on) for _, x, y, on in mine if y == tensor_id]
+    given = [(k, y, on) for k, x, y, on in mine if x == tensor_id]
     storage = int(liveness.storage_of[tensor])
     members = np.flatnonzero(liveness.storage_of == storage).tolist()
     members.sort(key=lambda m: (int(liveness.birth[m]), index.tensor_ids[m]))
@@ -92,8 +98,10 @@ def explain(liveness: Liveness, tensor_id: str) -> Explanation:
         readers=readers,
         reason=reason,
         sentence=sentence,
-        takes_over=taken[0][1] if taken else None,
+        takes_over=got[0][0] if got and got[0][1] else None,
+        granted_by=got[0][0] if got else None,
         handed_to=given[0][1] if given else None,
+        handed_over=bool(given and given[0][2]),
         refusals=tuple([liveness.refusals[i] for i in at]),
         storage_members=tuple([index.tensor_ids[m] for m in members]),
         storage_birth=int(liveness.storages.birth[storage]),
@@ -120,7 +128,7 @@ def _readers(liveness: Liveness, tensor: int) -> tuple[Event, ...]:
 
 
 def _death(
-    liveness: Liveness, tensor: int, readers: tuple[Event, ...], given: list[tuple[int, str]]
+    liveness: Liveness, tensor: int, readers: tuple[Event, ...], given: list[tuple[int, str, bool]]
 ) -> tuple[DeathReason, str]:
     timeline, index = liveness.timeline, liveness.timeline.index
     name, death = index.tensor_ids[tensor], int(liveness.death[tensor])
@@ -133,8 +141,11 @@ def _death(
             return "gradient_kept", "lives to the end: the gradient of a parameter is what the backward pass is for"
         return "graph_output", "lives to the end: it is an output of the graph"
     if given:
-        step, to = given[0]
-        return "handed_off", f"dies at #{step:,} {timeline_node(liveness, step)}: its last reader writes {to} over it"
+        step, to, taken = given[0]
+        at = f"dies at #{step:,} {timeline_node(liveness, step)}"
+        if taken:
+            return "handed_off", f"{at}: its last reader writes {to} over it"
+        return "handed_off", f"{at}: its last reader may write {to} over it, and writes it elsewhere while it reads"
     if last is not None and death == last.step + 1:
         return "last_read", f"dies after its last read, by #{last.step:,} {last.node_id}"
     if last is not None and death == last.step:

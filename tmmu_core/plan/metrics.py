@@ -9,8 +9,8 @@ Figures are integers (bytes, steps, counts); a ratio is one division at the very
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -85,10 +85,40 @@ def peak_of(curve: U64 | I64) -> tuple[int, int]:
 
 def peak_and_count(birth: I64, death: I64, size: U64, steps: int) -> tuple[int, int]:
     """``(peak live bytes, max live)`` without a curve over all steps, which a plain instance may have 2^40 of."""
-    if steps > 8 * len(birth) + 1024:
-        times, event = np.unique(np.concatenate([birth, death]), return_inverse=True)
-        birth, death, steps = event[: len(birth)], event[len(birth) :], len(times)
+    _, birth, death, steps = _squeezed(birth, death, steps)
     return peak_of(live_bytes_of(birth, death, size, steps))[1], max_live_of(birth, death, steps)
+
+
+def peak_together(birth: I64, death: I64, size: U64, steps: int) -> tuple[int, int]:
+    """``(step, bytes)``: the first step at which the most bytes of the ranges ``[birth, death)`` are in use."""
+    times, birth, death, steps = _squeezed(birth, death, steps)
+    if exact_sum(size) > U64_MAX:  # arenas that fit 64 bits one by one need not do so together
+        step, most = _peak_exact(birth, death, size)
+    else:
+        step, most = peak_of(live_bytes_of(birth, death, size, steps))
+    return (0 if not most else step if times is None else int(times[step])), most
+
+
+def _peak_exact(birth: I64, death: I64, size: U64) -> tuple[int, int]:
+    change: dict[int, int] = {}
+    for b, d, s in zip(birth.tolist(), death.tolist(), size.tolist(), strict=True):
+        change[b] = change.get(b, 0) + s
+        change[d] = change.get(d, 0) - s
+    live, peak = 0, (0, 0)
+    for step in sorted(change):
+        live += change[step]
+        peak = (step, live) if live > peak[1] else peak
+    return peak
+
+
+def _squeezed(birth: I64, death: I64, steps: int) -> tuple[I64 | None, I64, I64, int]:
+    """Where steps are many and events few, only the steps at which something happens, and which those are."""
+    if steps <= 8 * len(birth) + 1024:
+        return None, birth, death, steps
+    if not len(birth):
+        return None, birth, death, 1
+    times, event = np.unique(np.concatenate([birth, death]), return_inverse=True)
+    return times, event[: len(birth)], event[len(birth) :], len(times)
 
 
 def change_points(curve: U64 | I64) -> tuple[I64, U64 | I64]:
@@ -170,8 +200,48 @@ def fragmentation_ratio(peak_live: int, extent: int) -> float:
     return ratio(extent - peak_live, extent)
 
 
+@dataclass(frozen=True)
+class Totals:
+    """A plan's figures over all arenas (contract §11)."""
+
+    peak_live_bytes: int
+    """The most bytes in use together, at one step."""
+    peak_step: int
+    """The first such step."""
+    extent_bytes: int
+    """Σ extents: what must be reserved."""
+    lower_bound_bytes: int
+    """Σ lower bounds: no plan of these arenas has a smaller sum of extents."""
+
+    @property
+    def gap(self) -> tuple[int, int]:
+        """The gap as a fraction: ``(extents − bounds, bounds)``, in bytes."""
+        return self.extent_bytes - self.lower_bound_bytes, self.lower_bound_bytes
+
+
+def totals_of(arenas: Sequence[ArenaSummary], peak: tuple[int, int]) -> Totals:
+    """The totals of arenas whose bytes are at their most together at ``peak``, a pair (step, bytes)."""
+    step, most = peak
+    return Totals(most, step, sum(a.extent_bytes for a in arenas), sum(a.bound_bytes for a in arenas))
+
+
+def totals(plan: Plan) -> Totals:
+    """The totals of a plan: as it says them, or worked out where it is from before they were said."""
+    said = plan.metrics.get("totals")
+    if isinstance(said, dict) and sorted(said) == sorted(Totals.__dataclass_fields__):
+        return Totals(**said)
+    return counted_totals(plan)
+
+
+def counted_totals(plan: Plan) -> Totals:
+    """The totals that a plan's rows and arenas make."""
+    s = storages_of(plan)
+    return totals_of(plan.arenas, peak_together(s.birth, s.death, s.size, moments(plan)))
+
+
 def plan_metrics(
     arenas: Sequence[ArenaSummary],
+    peak: tuple[int, int],
     *,
     retained: tuple[int, int] = (0, 0),
     allocation_time_ns: int = 0,
@@ -179,8 +249,10 @@ def plan_metrics(
 ) -> dict[str, Any]:
     """``Plan.metrics``: totals over the arenas (per arena: ``Plan.arenas``), seed 0.I and §7, contract §7.
 
-    ``retained`` is :func:`activation_retention`'s pair. ``max_live`` and ``peak_live_bytes`` are sums of the arenas'
-    own maxima, which need not fall on one step. ``allocation_time_ns`` is never hashed and never compared.
+    ``peak`` is the step at which the most bytes of all arenas are in use together, and those bytes; ``retained`` is
+    :func:`activation_retention`'s pair. ``internal_fragmentation_ratio`` alone goes by the sum of the arenas' own peaks
+    (contract §7), as ``max_live`` does by that of their own counts. ``allocation_time_ns`` is never hashed and never
+    compared.
     """
     slots, storages = sum(a.slots for a in arenas), sum(a.storages for a in arenas)
     peak_live, extent = sum(a.peak_live_bytes for a in arenas), sum(a.extent_bytes for a in arenas)
@@ -188,8 +260,9 @@ def plan_metrics(
         "peak_logical_slots": slots,
         "max_live": sum(a.max_live for a in arenas),
         "storages": storages,
-        "peak_live_bytes": peak_live,
+        "peak_live_bytes": peak[1],
         "extent_bytes": extent,
+        "totals": asdict(totals_of(arenas, peak)),
         "committed_bytes": sum(a.committed_bytes for a in arenas),
         "peak_physical_bytes_per_arena": {a.name: a.extent_bytes for a in arenas},
         "peak_tmmu_usage_per_arena": {a.name: a.peak_live_bytes for a in arenas},
@@ -201,6 +274,23 @@ def plan_metrics(
         "allocation_failures": allocation_failures,
         "allocation_time_ns": allocation_time_ns,
     }
+
+
+def renewed_metrics(old: Plan, new: Plan) -> dict[str, Any]:
+    """The metrics of ``old``, a plan from before totals were told, as ``new`` with today's peaks has them."""
+    before, after = (sum(arena.peak_live_bytes for arena in plan.arenas) for plan in (old, new))
+    extent, told = sum(arena.extent_bytes for arena in new.arenas), counted_totals(new)
+    changed: dict[str, tuple[Any, Any]] = {
+        "peak_live_bytes": (before, told.peak_live_bytes),
+        "max_live": (sum(a.max_live for a in old.arenas), sum(a.max_live for a in new.arenas)),
+        "peak_tmmu_usage_per_arena": (
+            {a.name: a.peak_live_bytes for a in old.arenas},
+            {a.name: a.peak_live_bytes for a in new.arenas},
+        ),
+        "internal_fragmentation_ratio": (fragmentation_ratio(before, extent), fragmentation_ratio(after, extent)),
+    }
+    metrics = {**old.metrics, "totals": asdict(told)}
+    return metrics | {key: now for key, (then, now) in changed.items() if metrics.get(key) == then}
 
 
 def activation_retention(liveness: Liveness) -> tuple[int, int]:
@@ -240,6 +330,7 @@ class PlanStorages:
     alignment: U64
     birth: I64
     death: I64
+    """Step after the last one at which its bytes are in use (:attr:`Plan.held_until`)."""
     generation: I64
     backing: U64
     """Bytes of the slot it lies in: the greatest tenant's, at least 1 (contract §3)."""
@@ -256,9 +347,10 @@ def moments(plan: Plan) -> int:
 
 
 def storages_of(plan: Plan) -> PlanStorages:
-    """Gather a plan's rows into storages: hulls of ranges and of bytes.
+    """Gather a plan's rows into storages: hulls of bytes, and of the steps at which they are in use.
 
-    A range that reaches out of the timeline, which only a damaged plan has, is cut to it.
+    A giver that is not taken over is read at the step at which it dies, and holds its bytes through it. A range that
+    reaches out of the timeline, which only a damaged plan has, is cut to it.
     """
     n = int(plan.storage.max(initial=-1)) + 1
     rows = np.arange(len(plan), dtype=np.int64)
@@ -269,7 +361,7 @@ def storages_of(plan: Plan) -> PlanStorages:
     birth = np.full(n, np.iinfo(np.int64).max)
     np.minimum.at(birth, plan.storage, plan.birth)
     death = np.zeros(n, np.int64)
-    np.maximum.at(death, plan.storage, plan.death)
+    np.maximum.at(death, plan.storage, plan.held_until)
     offset = np.full(n, U64_MAX, np.uint64)
     np.minimum.at(offset, plan.storage, plan.offset)
     end = np.zeros(n, np.uint64)
@@ -345,8 +437,8 @@ def peak(plan: Plan, arena: str) -> Peak:
 
 
 def alive_at(plan: Plan, step: int, arena: str | None = None) -> I64:
-    """Row numbers of the tensors alive at ``step`` (in one arena, or in all), by size falling, then id."""
-    alive = (plan.birth <= step) & (step < plan.death)
+    """Rows of the tensors whose bytes are in use at ``step`` (in one arena, or in all), by size falling, then id."""
+    alive = (plan.birth <= step) & (step < plan.held_until)
     if arena is not None:
         alive &= plan.arena == arena_number(plan, arena)
     rows = np.flatnonzero(alive)
@@ -477,14 +569,3 @@ def resource_ledger(plan: Plan) -> ResourceLedger:
         peak_live += np.maximum.accumulate(live)
     failures = np.full(steps, int(plan.metrics.get("allocation_failures", 0)), np.int64)
     return ResourceLedger(live_bytes_of(s.birth, s.death, s.backing, steps), peak_bytes, peak_live, failures)
-
-
-def totals(plan: Plan) -> Mapping[str, int]:
-    """Σ over the arenas of extent, committed and peak live bytes, slots and storages."""
-    return {
-        "extent_bytes": sum(a.extent_bytes for a in plan.arenas),
-        "committed_bytes": sum(a.committed_bytes for a in plan.arenas),
-        "peak_live_bytes": sum(a.peak_live_bytes for a in plan.arenas),
-        "slots": sum(a.slots for a in plan.arenas),
-        "storages": sum(a.storages for a in plan.arenas),
-    }

@@ -14,6 +14,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from tmmu_core.errors import U64_MAX
+
 I64 = NDArray[np.int64]
 I32 = NDArray[np.int32]
 U64 = NDArray[np.uint64]
@@ -41,12 +43,14 @@ class ArenaSummary:
     extent_bytes: int
     committed_bytes: int
     peak_live_bytes: int
-    """The lower bound: the most bytes alive together."""
+    """The most bytes in use together in this plan."""
     slots: int
     max_live: int
     storages: int
     lower_bound_bytes: int | None = None
-    """No plan of this problem has a smaller extent: proven, and never below ``peak_live_bytes`` of the best ranges."""
+    """No plan of this problem has a smaller extent: one number, whichever planner ran (contract §11)."""
+    proven_bytes: int | None = None
+    """What this plan's search proved beyond the bound: again, no plan has a smaller extent. ``None``: nothing more."""
     status: str = "feasible"
     """The certificate: ``optimal`` (the extent is proven the least), ``unproven`` (a search ended before it knew),
     ``feasible`` (a valid plan that claims nothing), or ``invalid`` (a finished plan that does not verify)."""
@@ -54,6 +58,32 @@ class ArenaSummary:
     """The storages, by the ids that name them, that make the lower bound: pairwise in each other's way."""
     witness_step: int = -1
     """The step at which they are held; −1 where time is not the reason, or nothing is told."""
+
+    @property
+    def bound_bytes(self) -> int:
+        """The lower bound; where none is told, the most bytes in use together."""
+        return self.peak_live_bytes if self.lower_bound_bytes is None else self.lower_bound_bytes
+
+    @property
+    def over_bound_bytes(self) -> int:
+        """How far the extent is over the lower bound. Below 0: the plan is wrong, or its bound is."""
+        return self.extent_bytes - self.bound_bytes
+
+    @property
+    def gap(self) -> tuple[int, int]:
+        """The gap as a fraction: ``(extent − lower bound, lower bound)``, in bytes."""
+        return self.over_bound_bytes, self.bound_bytes
+
+    @property
+    def open_bytes(self) -> int:
+        """By how much a smaller plan may exist, for all that is proven; 0 for an optimal one."""
+        least = max(self.bound_bytes, self.proven_bytes or 0)
+        return 0 if self.status == "optimal" else max(0, self.extent_bytes - least)
+
+    @property
+    def headroom_bytes(self) -> int | None:
+        """Capacity − extent; ``None`` where the capacity is unlimited."""
+        return None if self.capacity_bytes >= U64_MAX else self.capacity_bytes - self.extent_bytes
 
 
 @dataclass(frozen=True)
@@ -124,12 +154,18 @@ class Plan:
 
     handoffs: tuple[tuple[int, str, str], ...] = ()
     """(step, from, to) as granted and, for planners that place bytes, as used."""
+    taken: tuple[bool, ...] = ()
+    """Per hand-off, whether ``to`` lies on ``from``'s bytes (contract §11). Where it is not told it is worked out."""
     metrics: dict[str, Any] = field(default_factory=dict)
     """Figures of contract §7; ``allocation_time_ns`` among them, never hashed and never compared."""
     notes: dict[str, Any] = field(default_factory=dict)
     """What the planner tells about its run: scalars per arena."""
     own_arenas: bool = False
     """Whether the planner made its arenas itself: neither roles nor the configuration say where a tensor lies."""
+
+    def __post_init__(self) -> None:
+        if len(self.taken) != len(self.handoffs):
+            object.__setattr__(self, "taken", taken_of(self))
 
     def __len__(self) -> int:
         return len(self.tensor_ids)
@@ -138,6 +174,19 @@ class Plan:
     def has_slots(self) -> bool:
         """Whether rows lie in slots; where bytes are placed, ``logical_slot`` only numbers the storages."""
         return self.places != "bytes"
+
+    @cached_property
+    def held_until(self) -> I64:
+        """Per row, the step after the last one at which its bytes are in use.
+
+        That is its death, but for the giver of a hand-off that is not taken: it is read at the step at which it dies.
+        """
+        held = self.death.copy()
+        for (step, source, _), taken in zip(self.handoffs, self.taken, strict=True):
+            row = -1 if taken else self.row_of.get(source, -1)
+            if row >= 0:
+                held[row] = max(int(held[row]), min(step + 1, self.steps))
+        return held
 
     @cached_property
     def row_of(self) -> dict[str, int]:
@@ -179,3 +228,16 @@ class Plan:
                 return "@inputs"
             step -= 1
         return self.execution_order[step] if 0 <= step < len(self.execution_order) else ""
+
+
+def taken_of(plan: Plan) -> tuple[bool, ...]:
+    """Per hand-off of ``plan``, whether the taker's storage begins where the giver's does, in the same arena."""
+    starts: dict[int, int] = {}
+    for storage, offset in zip(plan.storage.tolist(), plan.offset.tolist(), strict=True):
+        starts[storage] = min(offset, starts.get(storage, offset))
+    told = []
+    for _, source, target in plan.handoffs:
+        i, j = plan.row_of.get(source, -1), plan.row_of.get(target, -1)
+        here = i >= 0 and j >= 0 and plan.arena[i] == plan.arena[j]
+        told.append(bool(here and starts[int(plan.storage[i])] == starts[int(plan.storage[j])]))
+    return tuple(told)

@@ -2,8 +2,8 @@
 
 * **live**: the storages alive at one moment are pairwise disjoint, so their bytes add up (the classic max live).
 * **grid**: if all of them start on multiples of g, every one but the topmost takes a multiple of g.
-* **hand-off**: a storage read for the last time by the step that writes a larger one cannot pass its place on; both
-  are held at that step. (Where the place can be passed on, no bound assumes that it is not.)
+* **hand-off**: a storage whose taker is fixed elsewhere, or must not alias it, cannot pass its place on; both are held
+  at the step between them. (Where the place can be passed on, no bound assumes that it is not.)
 * **never alias**: storages that must not share a byte with any of the moment's count as well, dead or alive.
 * **fixed**: the end of a storage whose offset is given.
 

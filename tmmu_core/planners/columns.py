@@ -162,8 +162,7 @@ def _odd_conflicts(problem: Problem) -> tuple[tuple[tuple[int, int], ...], ...] 
     if problem.handoff_from is not None:
         for j, i in enumerate(problem.handoff_from.tolist()):
             if i >= 0 and i != j:
-                fits = int(problem.size[j]) <= int(problem.size[i])
-                kind[(i, j)] = kind[(j, i)] = HANDOFF if fits else NEVER
+                kind[(i, j)] = kind[(j, i)] = HANDOFF
     if problem.must_not_alias is not None:
         for i, j in problem.must_not_alias.tolist():
             if i != j:

@@ -30,8 +30,8 @@ class Problem:
     Two storages conflict, and must not share a byte, when their live parts meet in time (``[birth, death)`` less their
     gaps) or when they are in ``must_not_alias``. One exception and one addition, both for hand-offs (contract §1):
     where ``handoff_from[j] == i``, storage i was read for the last time by the step that writes j
-    (``death[i] == birth[j]``), and j may lie exactly at i's offset if it is not larger; anywhere else the two conflict.
-    (A planner that assigns slots may ignore the addition: a slot is a whole buffer.)
+    (``death[i] == birth[j]``), and j may lie exactly at i's offset, be it larger or smaller; anywhere else the two
+    conflict. A planner that assigns slots keeps to it by itself: two slots share no byte, and one slot is one offset.
     """
 
     arena: str

@@ -6,9 +6,10 @@ When bytes become zero (``ZeroTensor_v1``):
   is zero already and is not touched;
 * at :meth:`Applied.enter`, step by step, every storage born at that step: its slot may hold a former tenant's bytes.
 
-Two are excepted at birth. A storage that takes over another's place by a hand-off is born full: its producer reads
-there what it then overwrites. A resident storage (one with a persistent member) holds what was loaded: zeroing it at
-a second apply, after a replan, would lose the parameters.
+Two are excepted at birth. A storage that takes over another's bytes by a hand-off is born full: its producer reads
+there what it then overwrites; only what it has beyond those bytes is zeroed. (One that was granted a hand-off and lies
+elsewhere is zeroed like any other.) A resident storage (one with a persistent member) holds what was loaded: zeroing it
+at a second apply, after a replan, would lose the parameters.
 """
 
 from __future__ import annotations
@@ -65,7 +66,9 @@ class StorageBlocks:
     birth: I64
     resident: NDArray[np.bool_]
     taken: NDArray[np.bool_]
-    """Whether it takes over its place by a hand-off."""
+    """Whether it takes over another's bytes by a hand-off."""
+    zero_from: NDArray[np.uint64]
+    """First byte to zero at birth: its start, or the end of the bytes that it takes over."""
     by_birth: I64
     """The storages to zero at birth, by (birth, the least id of their rows)."""
     first: I64
@@ -106,7 +109,7 @@ class Applied:
         row = self.plan.row_of.get(tensor_id)
         if row is None:
             return False
-        return step is None or int(self.plan.birth[row]) <= step < int(self.plan.death[row])
+        return step is None or int(self.plan.birth[row]) <= step < int(self.plan.held_until[row])
 
     def pointer(self, tensor_id: str) -> int:
         """Base pointer + offset. Raises ``InvalidIrShapes`` (reason ``unbound_tensor``)."""
@@ -163,7 +166,7 @@ class Applied:
         blocks = self.blocks
         total = 0
         for storage in blocks.by_birth[blocks.first[step] : blocks.first[step + 1]].tolist():
-            start, stop = int(blocks.start[storage]), int(blocks.stop[storage])
+            start, stop = int(blocks.zero_from[storage]), int(blocks.stop[storage])
             self._zero(int(blocks.arena[storage]), start, stop - start)
             total += stop - start
         return total
@@ -336,11 +339,15 @@ def storage_blocks(plan: Plan) -> StorageBlocks:
     resident = np.zeros(count, np.bool_)
     np.logical_or.at(resident, plan.storage, persistent)
     taken = np.zeros(count, np.bool_)
-    taken[[int(plan.storage[plan.row_of[to]]) for _, _, to in plan.handoffs]] = True
+    zero_from = start.copy()
+    for (_, source, to), on in zip(plan.handoffs, plan.taken, strict=True):
+        if on:
+            giver, taker = (int(plan.storage[plan.row_of[name]]) for name in (source, to))
+            taken[taker], zero_from[taker] = True, min(stop[giver], stop[taker])
 
     least = np.full(count, len(plan), np.int64)
     np.minimum.at(least, plan.storage, np.arange(len(plan)))
-    zeroed = np.flatnonzero(~resident & ~taken)
+    zeroed = np.flatnonzero(~resident & (~taken | (zero_from < stop)))
     by_birth = zeroed[np.lexsort((least[zeroed], birth[zeroed]))]
     first = np.searchsorted(birth[by_birth], np.arange(plan.steps + 2))
-    return StorageBlocks(arena, start, stop, birth, resident, taken, by_birth, first)
+    return StorageBlocks(arena, start, stop, birth, resident, taken, zero_from, by_birth, first)

@@ -167,8 +167,9 @@ class _Run:
         self.oracle, self.plan, self.applied = oracle, plan, applied
         self.tensors = {tensor.id: tensor for tensor in oracle.graph.tensors}
         self.handoffs: dict[int, list[tuple[int, str, str]]] = {}
-        for handoff in plan.handoffs:
-            self.handoffs.setdefault(handoff[0], []).append(handoff)
+        for handoff, taken in zip(plan.handoffs, plan.taken, strict=True):
+            if taken:
+                self.handoffs.setdefault(handoff[0], []).append(handoff)
         self.compared: set[str] = set()
         self.comparisons = self.bytes_compared = 0
 
@@ -250,7 +251,8 @@ def _offers(node: Node, tensor_id: str) -> bool:
     """Whether the node's first output may take the place of this input."""
     if node.inplace is None or isinstance(node.inplace, str):
         return node.inplace != "none"
-    return any(o == 0 and node.inputs[i] == tensor_id for i, o in node.inplace)
+    listed = {i for i, o in node.inplace if o == 0}
+    return tensor_id in node.inputs and all(i in listed for i, x in enumerate(node.inputs) if x == tensor_id)
 
 
 def _session(model: onnx.ModelProto) -> Any:

@@ -329,5 +329,6 @@ def _permits(timeline: Timeline, node: int, x: int) -> bool:
     permission = timeline.graph.nodes[node].inplace
     if permission is None or isinstance(permission, str):
         return permission != "none"
-    reads = timeline.index.inputs_of(node)
-    return any(o == 0 and reads[i] == x for i, o in permission)
+    listed = {i for i, o in permission if o == 0}
+    positions = np.flatnonzero(timeline.index.inputs_of(node) == x).tolist()
+    return bool(positions) and listed.issuperset(positions)

@@ -103,7 +103,8 @@ class Columns {
     this.steps = spec.steps;
     this.raw = Object.fromEntries(Object.entries(spec.columns).map(([name, triple]) => [name, read(triple)]));
     this.birth = numbers(spec.columns.birth);
-    this.death = numbers(spec.columns.death);
+    this.death = numbers(spec.columns.death); // until when its bytes are in use, which is what is drawn
+    this.stillRead = new Set(Array.from(read(spec.still_read), Number)); // their range ends a step before that
     this.offset = numbers(spec.columns.offset);
     this.size = numbers(spec.columns.size);
     this.slot = numbers(spec.columns.slot);
@@ -137,6 +138,11 @@ class Columns {
 
   exact(column, row) {
     return BigInt(this.raw[column][row]);
+  }
+
+  /** The end of a row's live range. */
+  rangeEnd(row) {
+    return this.death[row] - (this.stillRead.has(row) ? 1 : 0);
   }
 
   rowOf(id) {

@@ -4,7 +4,7 @@ import { counted, fullBytes, offsetWords, rangeWords, shortBytes, stepName } fro
 
 /** [heading, text] pairs of a row. `other`: the plan that it is compared with, or null; `candidate`: which of both. */
 export function linesOf(plan, row, { other = null, candidate = true } = {}) {
-  const birth = plan.birth[row], death = plan.death[row];
+  const birth = plan.birth[row], death = plan.rangeEnd(row);
   const lines = [
     ["", plan.ids.at(row)],
     ["size", fullBytes(plan.exact("size", row))],
@@ -20,6 +20,7 @@ export function linesOf(plan, row, { other = null, candidate = true } = {}) {
     if (from === row) lines.push(["hands off to", `${plan.ids.at(to)} at ${stepName(step)}`]);
     if (to === row) lines.push(["takes over", `${plan.ids.at(from)} at ${stepName(step)}`]);
   }
+  if (plan.stillRead.has(row)) lines.push(["still read", `at ${stepName(death, plan.nodes.at(death))}; its hand-off is not taken`]);
   for (const [heading, table] of plan.extra) if (table.at(row)) lines.push([heading, table.at(row)]);
   if (plan.twin && other) lines.push(...against(plan, other, row, candidate));
   return lines;
@@ -48,7 +49,7 @@ function kind(plan, row) {
   return words.filter(Boolean).join(" · ");
 }
 
-const livesOf = (plan, row) => rangeWords(plan.birth[row], plan.death[row]);
+const livesOf = (plan, row) => rangeWords(plan.birth[row], plan.rangeEnd(row));
 
 /** Baseline → candidate, of what differs. */
 function against(plan, other, row, candidate) {

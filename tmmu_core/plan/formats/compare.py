@@ -237,7 +237,7 @@ def _divergences(a: Trace, b: Trace, complete: bool) -> Iterator[Difference]:
 _ARENA_FIELDS = tuple(
     name
     for name in ArenaSummary.__dataclass_fields__
-    if name not in ("name", "lower_bound_bytes", "status", "witness", "witness_step")
+    if name not in ("name", "lower_bound_bytes", "proven_bytes", "status", "witness", "witness_step")
 )
 """What a planner proves of an arena is its own affair; where it put things is not."""
 
@@ -267,6 +267,11 @@ def _order_difference(left: tuple[str, ...], right: tuple[str, ...], complete: b
 
 def _handoff_difference(left: Plan, right: Plan) -> Iterator[Difference]:
     if left.handoffs == right.handoffs:
+        yield from (
+            Difference(f"$.handoffs[{k}].taken", a, b)
+            for k, (a, b) in enumerate(zip(left.taken, right.taken, strict=True))
+            if a != b
+        )
         return
     k = 0
     while k < min(len(left.handoffs), len(right.handoffs)) and left.handoffs[k] == right.handoffs[k]:

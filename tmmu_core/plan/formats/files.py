@@ -8,8 +8,11 @@ csv      the rows alone, for a spreadsheet; cannot be read back
 ======== ==============================================================================================
 
 The document has, beside the keys of §9: ``places``, ``own_arenas``, ``has_inputs_step``, ``planner_options``, ``notes``
-and per arena ``storages``,
-``lower_bound_bytes``, ``status``, ``witness`` and ``witness_step``. Unknown keys are passed over when reading.
+and per arena ``storages``, ``lower_bound_bytes``, ``proven_bytes`` (where a search proved more), ``status``,
+``witness`` and ``witness_step``. Unknown keys are passed over when reading.
+
+Files of the first version are read too: what they do not tell (which hand-offs are taken, totals, a lower bound) is
+worked out from their rows, and their peaks, which counted no giver at the step that reads it, are counted anew.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ import numpy as np
 from tmmu_core.errors import U64_MAX, InvalidIrShapes, UnreadableInput
 from tmmu_core.graph import document
 from tmmu_core.plan.formats.places import Addresses, Placed, derived
-from tmmu_core.plan.metrics import arena_number, storages_of
+from tmmu_core.plan.metrics import arena_number, moments, peak_and_count, renewed_metrics, storages_of
 from tmmu_core.plan.model import I64, PLACES, PLAN_SCHEMA, UNSAID, ArenaSummary, Plan
 from tmmu_core.planners.instances import write_csv
 from tmmu_core.planners.problem import Problem
@@ -58,6 +61,7 @@ class ArenaDocument(msgspec.Struct, omit_defaults=False):
     max_live: int
     storages: int | None = None
     lower_bound_bytes: int | None = None
+    proven_bytes: int | msgspec.UnsetType | None = msgspec.UNSET
     status: str = "feasible"
     witness: tuple[str, ...] = ()
     witness_step: int = -1
@@ -88,6 +92,8 @@ class HandoffDocument(msgspec.Struct, rename={"source": "from"}):
     step: int
     source: str
     to: str
+    taken: bool | None = None
+    """Whether ``to`` lies on ``from``'s bytes; files of the first version do not tell."""
 
 
 class HeadDocument(msgspec.Struct):
@@ -148,7 +154,7 @@ def head_document(plan: Plan) -> HeadDocument:
         steps=plan.steps,
         execution_order=plan.execution_order,
         arenas={arena.name: arena_document(arena) for arena in plan.arenas},
-        handoffs=tuple([HandoffDocument(*handoff) for handoff in plan.handoffs]),
+        handoffs=handoff_documents(plan),
         metrics=plan.metrics,
         has_inputs_step=plan.has_inputs_step,
         planner_options=plan.planner_options,
@@ -158,13 +164,16 @@ def head_document(plan: Plan) -> HeadDocument:
     )
 
 
+def handoff_documents(plan: Plan) -> tuple[HandoffDocument, ...]:
+    """A plan's hand-offs as they are written, in step order."""
+    return tuple([HandoffDocument(*row, taken) for row, taken in zip(plan.handoffs, plan.taken, strict=True)])
+
+
 def arena_document(arena: ArenaSummary) -> ArenaDocument:
     """One arena's figures as they are written."""
+    told = {field.name: getattr(arena, field.name) for field in msgspec.structs.fields(ArenaDocument)}
     return ArenaDocument(
-        **{
-            field.name: getattr(arena, field.name)
-            for field in msgspec.structs.fields(ArenaDocument)  # the same names on both sides
-        }
+        **{**told, "proven_bytes": msgspec.UNSET if arena.proven_bytes is None else arena.proven_bytes}
     )
 
 
@@ -435,11 +444,12 @@ def build(head: HeadDocument, rows: Sequence[RowDocument], source: str = "") -> 
         alias_group_ids=tuple([row.alias_group_id for row in ordered]),
         base_tensor_uids=tuple([row.base_tensor_uid for row in ordered]),
         handoffs=tuple([_handoff(k, handoff, source) for k, handoff in enumerate(head.handoffs)]),
+        taken=_taken(head),
         metrics=_figures(head.metrics, source),
         notes={**head.notes, UNSAID: placed.why} if placed.why else head.notes,
         own_arenas=placed.own_arenas,
     )
-    return _with_storage_counts(plan, head)
+    return _renewed(_with_storage_counts(plan, head))
 
 
 def storage_numbers(arena: np.ndarray[Any, Any], slot: I64, generation: I64) -> I64:
@@ -471,6 +481,12 @@ def _placed(head: HeadDocument, rows: Addresses, source: str) -> Placed:
     )
 
 
+def _taken(head: HeadDocument) -> tuple[bool, ...]:
+    """What the file says of its hand-offs; nothing, and they are worked out, where it leaves one open."""
+    told = [handoff.taken for handoff in head.handoffs if handoff.taken is not None]
+    return tuple(told) if len(told) == len(head.handoffs) else ()
+
+
 def _has_inputs_step(head: HeadDocument) -> bool:
     if head.has_inputs_step is not None:
         return head.has_inputs_step
@@ -489,12 +505,32 @@ def _with_storage_counts(plan: Plan, head: HeadDocument) -> Plan:
     )
 
 
+def _renewed(plan: Plan) -> Plan:
+    """A plan of the first version with today's figures; a figure that is not what it was then is left for the judge."""
+    if "totals" in plan.metrics or not len(plan):
+        return plan
+    as_then = storages_of(replace(plan, taken=(True,) * len(plan.handoffs)))
+    now, steps = storages_of(plan), moments(plan)
+    arenas = []
+    for number, arena in enumerate(plan.arenas):
+        here = as_then.arena == number
+        then, today = (peak_and_count(s.birth[here], s.death[here], s.size[here], steps) for s in (as_then, now))
+        if (arena.peak_live_bytes, arena.max_live) == then:
+            arena = replace(arena, peak_live_bytes=today[0], max_live=today[1])
+        if arena.lower_bound_bytes is None:
+            arena = replace(arena, lower_bound_bytes=min(then[0], arena.extent_bytes))
+        arenas.append(arena)
+    renewed = replace(plan, arenas=tuple(arenas))
+    return replace(renewed, metrics=renewed_metrics(plan, renewed))
+
+
 def _arena(name: str, told: ArenaDocument, source: str) -> ArenaSummary:
     values = msgspec.structs.asdict(told)
     for field, value in values.items():
         if isinstance(value, int) and field != "witness_step":  # −1 there: no step is told
             _within(value, f"arenas.{name}.{field}", source)
-    return ArenaSummary(name=name, **{**values, "storages": told.storages or 0})
+    proven = None if told.proven_bytes is msgspec.UNSET else told.proven_bytes
+    return ArenaSummary(name=name, **{**values, "storages": told.storages or 0, "proven_bytes": proven})
 
 
 def _within(value: int, field: str, source: str, most: int = U64_MAX) -> int:

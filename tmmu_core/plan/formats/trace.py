@@ -6,7 +6,7 @@ lines or as a CBOR sequence, one record each::
     allocation_header   what was planned (hashes, mode, token, arenas as configured and as filled, the order as run)
     tensor              tensor_id, arena, logical_slot, logical_address [arena, offset], size (the tensor's bytes),
                         bytes (the backing of its slot), live_range [birth, death), and what it takes to draw it
-    handoff             step, from, to
+    handoff             step, from, to, taken
     replan              old and new plan hash, where a run planned again (seed II.H)
     summary             peak bytes per arena, slots, reuse ratio, fragmentation, the metrics but for the time
 
@@ -26,7 +26,14 @@ import msgspec
 
 from tmmu_core.errors import UnreadableInput
 from tmmu_core.graph import document
-from tmmu_core.plan.formats.files import HandoffDocument, HeadDocument, RowDocument, arena_document, build
+from tmmu_core.plan.formats.files import (
+    HandoffDocument,
+    HeadDocument,
+    RowDocument,
+    arena_document,
+    build,
+    handoff_documents,
+)
 from tmmu_core.plan.metrics import storages_of
 from tmmu_core.plan.model import PLAN_SCHEMA, ArenaSummary, Plan
 
@@ -94,8 +101,8 @@ def records(plan: Plan, *, digest: bool = False, replans: Iterable[Record] = ())
     }
     if not digest:
         yield from _tensor_records(plan)
-        for step, source, target in plan.handoffs:
-            yield {"record": "handoff", "step": step, "from": source, "to": target}
+        for handoff in handoff_documents(plan):
+            yield {"record": "handoff", **msgspec.to_builtins(handoff)}
     yield from replans
     yield {
         "record": "summary",

@@ -23,11 +23,16 @@ def assemble(
     rank: int,
     world_size: int,
     execution_order: tuple[str, ...],
+    peak: tuple[int, int],
     retained: tuple[int, int],
     started: int,
     **rest: Any,
 ) -> Plan:
-    """Hash the columns (contract §6) and make the plan. ``started`` is the clock (ns) at which planning began."""
+    """Hash the columns (contract §6) and make the plan.
+
+    ``peak`` is the step at which the most bytes are in use, and those bytes; ``started`` the clock (ns) at which
+    planning began.
+    """
     names = [summary.name for summary in summaries]
     slots = canonical.slot_rows(columns.tensor_ids, names, columns.arena, columns.logical_slot)
     addresses = canonical.logical_address_table(names, columns.arena, columns.logical_slot, columns.offset)
@@ -56,7 +61,9 @@ def assemble(
         layout_hash=canonical.layout_hash(slots, addresses),
         execution_order=execution_order,
         arenas=tuple(summaries),
-        metrics=metrics.plan_metrics(summaries, retained=retained, allocation_time_ns=time.perf_counter_ns() - started),
+        metrics=metrics.plan_metrics(
+            summaries, peak, retained=retained, allocation_time_ns=time.perf_counter_ns() - started
+        ),
         **columns._asdict(),
         **rest,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,29 +16,31 @@ DEAR_BOUNDS_UP_TO = 100_000
 
 @dataclass(frozen=True)
 class Certificate:
-    """One arena's. ``lower_bound`` in bytes; ``witness`` names storages, ``step`` when they are held (−1: any)."""
+    """One arena's.
+
+    ``lower_bound`` (bytes) is the problem's, whichever planner ran; ``witness`` names the storages that make it,
+    ``step`` when they are held (−1: any). ``proven`` (bytes) is what a search proved beyond it, else the same.
+    """
 
     lower_bound: int
+    proven: int
     status: str
     witness: tuple[str, ...]
     step: int
 
 
 def certify(problem: Problem, packing: Packing, extent: int, steps: int) -> Certificate:
-    """The best lower bound known for ``problem``, and what ``extent`` (bytes) is next to it."""
-    bound, witness, step = _bound(problem, packing.slot is not None, steps)
-    if (packing.lower_bound or 0) > bound:
-        # The planner proved more than any set of storages alive together shows: there is no witness to name.
-        bound, witness, step = packing.lower_bound or 0, (), -1
-    if packing.optimal or extent <= bound:
-        return Certificate(bound, "optimal", witness, step)
-    return Certificate(bound, "unproven" if packing.stopped else "feasible", witness, step)
+    """The lower bound of ``problem``, what its planner proved beyond it, and how ``extent`` (bytes) stands to them."""
+    bound, witness, step = _bound(problem, steps)
+    proven = max(bound, packing.lower_bound or 0)
+    otherwise = "unproven" if packing.stopped else "feasible"
+    status = "optimal" if packing.optimal or extent <= proven else otherwise
+    return Certificate(bound, proven, status, witness, step)
 
 
-def _bound(problem: Problem, has_slots: bool, steps: int) -> tuple[int, tuple[str, ...], int]:
+def _bound(problem: Problem, steps: int) -> tuple[int, tuple[str, ...], int]:
     if len(problem) <= DEAR_BOUNDS_UP_TO:
-        # A slot is a whole buffer: there a larger output may take over its input's place, so hand-offs bind nothing.
-        best = lower_bound(replace(problem, handoff_from=None) if has_slots else problem)
+        best = lower_bound(problem)
         return best.bytes, tuple([problem.ids[i] for i in best.witness]), best.step
     curve = metrics.live_bytes_of(problem.birth, problem.death, problem.size, steps)
     step, most = metrics.peak_of(curve)

@@ -120,9 +120,8 @@ def _planned(graph: Graph, asked: PlanRequest, ir_hash: bytes | None, progress: 
     for problem, packing in zip(problems, packings, strict=True):
         rows = placement.rows_of[problem.arena]
         slots = int(placement.slot[rows].max(initial=-1)) + 1
-        death = placement.liveness.storages.death[rows]
         extent = placement.extent[problem.arena]
-        summaries.append(summarise(problem, packing, config, timeline.steps, slots, extent, death))
+        summaries.append(summarise(problem, packing, config, timeline.steps, slots, extent, placement.held[rows]))
     for problem, summary in zip(problems, summaries, strict=True):
         check_capacity(problem, summary)
     check_budget(summaries, asked.budget)
@@ -148,6 +147,7 @@ def _planned(graph: Graph, asked: PlanRequest, ir_hash: bytes | None, progress: 
         steps=timeline.steps,
         has_inputs_step=timeline.has_inputs_step,
         execution_order=timeline.order,
+        peak=placement.peak(timeline.steps),
         retained=metrics.activation_retention(liveness),
         started=started,
         notes={problem.arena: dict(p.notes) for problem, p in zip(problems, packings, strict=True) if p.notes},

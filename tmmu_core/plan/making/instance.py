@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,10 @@ from tmmu_core.plan import canonical
 from tmmu_core.plan.making.assemble import assemble
 from tmmu_core.plan.making.rows import PlanColumns, numbered_by_offset, storage_numbers
 from tmmu_core.plan.making.summary import check_capacity, summarise
+from tmmu_core.plan.metrics import peak_together
 from tmmu_core.plan.model import Plan
 from tmmu_core.planners import MemoryPlannerEntry, planner_named
-from tmmu_core.planners.problem import GIVEN, Packing, Problem, Progress
+from tmmu_core.planners.problem import GIVEN, I64, Packing, Problem, Progress
 from tmmu_core.planners.slots import slot_sizes
 
 
@@ -52,11 +54,12 @@ def plan_problem(
     sizes = slot_sizes(problem, slot)[0][slot] if packing.slot is not None else np.maximum(problem.size, np.uint64(1))
     extent = int((packing.offset + sizes).max()) if len(problem) else 0
 
-    columns = _columns(problem, packing, slot)
+    handoffs, taken, ends = _handoffs(problem, packing)
+    columns = _columns(replace(problem, death=ends[0]), packing, slot)._replace(handoffs=handoffs, taken=taken)
     steps = max(int(columns.death.max(initial=0)), 1)
     arena = Arena(problem.capacity, problem.arena_alignment)
     config = {problem.arena: arena}
-    summary = summarise(problem, packing, config, steps, int(slot.max(initial=-1)) + 1, extent, problem.death)
+    summary = summarise(problem, packing, config, steps, int(slot.max(initial=-1)) + 1, extent, ends[1])
     if planner != GIVEN:
         check_capacity(problem, summary)
     return assemble(
@@ -79,6 +82,7 @@ def plan_problem(
         steps=steps,
         has_inputs_step=False,
         execution_order=(),
+        peak=peak_together(problem.birth, ends[1], problem.size, steps),
         retained=(0, 0),
         started=started,
         notes={problem.arena: dict(packing.notes)} if packing.notes else {},
@@ -95,6 +99,24 @@ def _identity(problem: Problem) -> list[list[Any]]:
             row.append([list(gap) for gap in problem.gaps[i]])
         rows.append(row)
     return rows
+
+
+def _handoffs(
+    problem: Problem, packing: Packing
+) -> tuple[tuple[tuple[int, str, str], ...], tuple[bool, ...], tuple[I64, I64]]:
+    """A problem's hand-offs as a plan tells them, which are taken, and (deaths, ends of use) of the storages.
+
+    As in a graph's plan: one that a planner of bytes does not take is not told, and its giver lives a step longer.
+    """
+    takers = np.flatnonzero(problem.handoff_from >= 0) if problem.handoff_from is not None else np.zeros(0, np.int64)
+    givers = problem.handoff_from[takers] if problem.handoff_from is not None else takers
+    same = packing.offset[takers] == packing.offset[givers]
+    death, held = problem.death.copy(), problem.death.copy()
+    held[givers[~same]] += 1
+    if packing.slot is None:
+        death, takers, givers, same = held, takers[same], givers[same], same[same]
+    rows = zip(problem.birth[takers].tolist(), givers.tolist(), takers.tolist(), strict=True)
+    return tuple([(k, problem.ids[x], problem.ids[y]) for k, x, y in rows]), tuple(same.tolist()), (death, held)
 
 
 def _columns(problem: Problem, packing: Packing, slot: np.ndarray[Any, Any]) -> PlanColumns:
@@ -122,6 +144,7 @@ def _columns(problem: Problem, packing: Packing, slot: np.ndarray[Any, Any]) -> 
         alias_group_ids=(None,) * len(order),
         base_tensor_uids=(None,) * len(order),
         handoffs=(),
+        taken=(),
     )
 
 

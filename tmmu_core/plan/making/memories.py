@@ -41,7 +41,8 @@ def spread_over_memories(timeline: Timeline, options: Mapping[str, Any], config:
     """
     platform = _platform(options, config)
     memory = {m.name: m for m in platform.memories}
-    liveness = without_handoffs(analyse(timeline, dict.fromkeys([*memory, *DEFAULT_ARENAS], Arena())))
+    granted = analyse(timeline, dict.fromkeys([*memory, *DEFAULT_ARENAS], Arena()))
+    liveness = without_handoffs(granted)
     facts = [_facts(liveness, s, memory) for s in range(len(liveness.storages))]
     residency = place(_problem(liveness), facts, platform)
 
@@ -50,7 +51,9 @@ def spread_over_memories(timeline: Timeline, options: Mapping[str, Any], config:
     number = np.array([names.index(region.name) for region in regions], np.int32)
     region_of = np.array(residency.region_of, np.int64)
     arenas = number[region_of] if len(regions) else np.zeros(0, np.int32)
-    liveness = replace(liveness, arenas=tuple(names), storages=replace(liveness.storages, arena=arenas))
+    # The planner takes no hand-off, and a plan that does may be lower: inside a region they stay open for the bound.
+    granted = replace(granted, arenas=tuple(names), storages=replace(granted.storages, arena=arenas))
+    liveness = without_handoffs(granted, across_arenas=True)
     config = {region.name: _arena(memory[region.memory], platform) for region in regions}
     problems = arena_problems(liveness, config)
     offset = np.array(residency.offset, np.uint64)

@@ -11,6 +11,7 @@ import numpy as np
 from tmmu_core.graph.dtypes import itemsize
 from tmmu_core.liveness.analyse import row_bytes
 from tmmu_core.liveness.model import I32, I64, U64, Liveness
+from tmmu_core.plan.metrics import peak_together
 from tmmu_core.plan.model import ArenaSummary
 from tmmu_core.planners.problem import Packing, Problem
 from tmmu_core.planners.slots import slot_sizes
@@ -22,6 +23,8 @@ class Placement:
 
     liveness: Liveness
     """With the hand-offs that the planner used; the others' givers live one step longer."""
+    held: I64
+    """Step after the last one at which a storage's bytes are in use: its death, but for a giver not taken over."""
     slot: I64
     offset: U64
     rows_of: Mapping[str, I64]
@@ -29,12 +32,17 @@ class Placement:
     extent: Mapping[str, int]
     """Arena → last offset + size, in bytes."""
 
+    def peak(self, steps: int) -> tuple[int, int]:
+        """``(step, bytes)`` at which the most bytes of all arenas are in use together."""
+        storages = self.liveness.storages
+        return peak_together(storages.birth, self.held, storages.size, max(steps, 1))
+
 
 def as_used(liveness: Liveness, problems: Sequence[Problem], packings: Sequence[Packing]) -> Placement:
     """Lay the packings side by side.
 
-    A planner that places bytes uses a hand-off only where giver and taker start at one offset and the taker is not
-    larger (contract §1); one that assigns slots uses them all.
+    A planner that places bytes uses a hand-off only where giver and taker start at one offset (contract §1, §11). One
+    that assigns slots uses them all: its giver dies in any case, and is taken over where the two have one slot.
     """
     count = len(liveness.storages)
     slot, offset = np.full(count, -1, np.int64), np.zeros(count, np.uint64)
@@ -52,9 +60,17 @@ def as_used(liveness: Liveness, problems: Sequence[Problem], packings: Sequence[
         if packing.slot is None and problem.handoff_from is not None:
             takers = np.flatnonzero(problem.handoff_from >= 0)
             givers = problem.handoff_from[takers]
-            same = (packing.offset[takers] == packing.offset[givers]) & (problem.size[takers] <= problem.size[givers])
-            unused += rows[takers[~same]].tolist()
-    return Placement(_without(liveness, unused) if unused else liveness, slot, offset, rows_of, extent)
+            unused += rows[takers[packing.offset[takers] != packing.offset[givers]]].tolist()
+    used = _told_taken(_without(liveness, unused) if unused else liveness, offset)
+    held, givers = used.storages.death.copy(), used.storage_of[used.handoffs[:, 1]]
+    held[givers[~used.taken]] += 1
+    return Placement(used, held, slot, offset, rows_of, extent)
+
+
+def _told_taken(liveness: Liveness, offset: U64) -> Liveness:
+    """The same liveness, telling which of its hand-offs are taken where storages lie at ``offset``."""
+    giver, taker = (liveness.storage_of[liveness.handoffs[:, k]] for k in (1, 2))
+    return replace(liveness, taken=offset[giver] == offset[taker])
 
 
 def numbered_by_offset(problem: Problem, packing: Packing) -> I64:
@@ -67,9 +83,13 @@ def numbered_by_offset(problem: Problem, packing: Packing) -> I64:
     return slot
 
 
-def without_handoffs(liveness: Liveness) -> Liveness:
-    """No hand-off used at all."""
-    return _without(liveness, np.flatnonzero(liveness.storages.handoff_from >= 0).tolist())
+def without_handoffs(liveness: Liveness, *, across_arenas: bool = False) -> Liveness:
+    """No hand-off used at all, or none ``across_arenas``."""
+    storages = liveness.storages
+    takers = np.flatnonzero(storages.handoff_from >= 0)
+    if across_arenas:
+        takers = takers[storages.arena[takers] != storages.arena[storages.handoff_from[takers]]]
+    return _without(liveness, takers.tolist()) if len(takers) else liveness
 
 
 def _without(liveness: Liveness, takers: Sequence[int]) -> Liveness:
@@ -87,6 +107,7 @@ def _without(liveness: Liveness, takers: Sequence[int]) -> Liveness:
         death=death,
         storages=replace(storages, death=storage_death, handoff_from=handoff_from),
         handoffs=liveness.handoffs[used],
+        taken=liveness.taken[used],
     )
 
 
@@ -109,6 +130,7 @@ class PlanColumns(NamedTuple):
     alias_group_ids: tuple[str | None, ...]
     base_tensor_uids: tuple[str | None, ...]
     handoffs: tuple[tuple[int, str, str], ...]
+    taken: tuple[bool, ...]
 
 
 def plan_columns(liveness: Liveness, placement: Placement, arenas: Sequence[ArenaSummary]) -> PlanColumns:
@@ -139,6 +161,7 @@ def plan_columns(liveness: Liveness, placement: Placement, arenas: Sequence[Aren
         alias_group_ids=tuple([tensor.alias_group_id for tensor in tensors]),
         base_tensor_uids=tuple([tensor.view.base_tensor_uid if tensor.view else None for tensor in tensors]),
         handoffs=tuple([(k, ids[x], ids[y]) for k, x, y in liveness.handoffs.tolist()]),
+        taken=tuple(liveness.taken.tolist()),
     )
 
 

@@ -28,20 +28,20 @@ def summarise(
     steps: int,
     slots: int,
     extent: int,
-    death: I64,
+    held: I64,
 ) -> ArenaSummary:
     """The arena's figures and its certificate.
 
-    ``death`` are the ranges' ends as planned: a hand-off that a planner could have used and did not makes its giver
-    live a step longer, which the peak must show; the lower bound is that of the problem, where it is still open.
-    A plan as low as a proven bound is optimal, whoever made it.
+    ``held`` says until when each storage's bytes are in use as planned: a hand-off that is not taken holds its giver
+    through the step that reads it, which the peak must show; the lower bound is the problem's, where all are open.
+    A plan as low as what is proven is optimal, whoever made it.
     """
     certificate = certify(problem, packing, extent, max(steps, 1))
     figures = metrics.summarise_arena(
         problem.arena,
         config.get(problem.arena, Arena()),
         birth=problem.birth,
-        death=death,
+        death=held,
         size=problem.size,
         steps=max(steps, 1),
         slots=slots,
@@ -49,7 +49,8 @@ def summarise(
         lower_bound=certificate.lower_bound,
         status=certificate.status,
     )
-    return replace(figures, witness=certificate.witness, witness_step=certificate.step)
+    beyond = certificate.proven if certificate.proven > certificate.lower_bound else None
+    return replace(figures, proven_bytes=beyond, witness=certificate.witness, witness_step=certificate.step)
 
 
 def check_capacity(problem: Problem, summary: ArenaSummary) -> None:
@@ -60,7 +61,7 @@ def check_capacity(problem: Problem, summary: ArenaSummary) -> None:
     """
     if summary.extent_bytes <= summary.capacity_bytes:
         return
-    bound = summary.lower_bound_bytes or summary.peak_live_bytes
+    bound = max(summary.bound_bytes, summary.proven_bytes or 0)
     other = _who_fits(problem, bound, summary.capacity_bytes)
     if other == "no":
         way = f"No planner can fit: {bound:,} B is proven to be the least. Enlarge the arena, or change the order, the "
