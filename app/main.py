@@ -54,5 +54,7 @@ page = st.navigation(
     position="top",
 )
 address.follow()
+if target := state.going():
+    st.switch_page(HERE / "views" / f"{target}.py")
 page.run()
 state.write_link()

@@ -38,8 +38,8 @@ def draw() -> None:
             key=f"open.{source}",
             icon=":material/draft:",
             type="tertiary",
-            on_click=state.choose,
-            kwargs={"source": source},
+            on_click=_open,
+            args=(source,),
         )
     groups: dict[str, list[str]] = {}
     for source, sample in sources.items():
@@ -52,11 +52,17 @@ def draw() -> None:
                 f"**{sample.title}** · {sample.teaches}" if sample.teaches else f"**{sample.title}**",
                 key=f"open.{source}",
                 type="tertiary",
-                on_click=state.choose,
-                kwargs={"source": source},
+                on_click=_open,
+                args=(source,),
             )
     if not listed:
         st.caption("No samples lie beside this installation.")
+
+
+def _open(source: str) -> None:
+    """Show it, and close the gallery over it."""
+    state.choose(source=source)
+    state.next_upload()
 
 
 def _uploaded(key: str) -> None:
@@ -68,5 +74,6 @@ def _uploaded(key: str) -> None:
         state.choose(source=first.source)
         if len(opened) > 1:
             state.choose(baseline=opened[1].source)
+            state.go("compare")
     for card in cards:
         state.refuse(card)

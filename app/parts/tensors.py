@@ -58,11 +58,17 @@ def frame_of(plan: Plan, rows: np.ndarray) -> pd.DataFrame:
     return frame if plan.has_slots else frame.drop(columns=["slot", "tenant"])
 
 
+def by_size(plan: Plan, rows: np.ndarray) -> np.ndarray:
+    """Rows by size falling, those of one size by name as people count."""
+    sizes = plan.size
+    return np.array(sorted(rows.tolist(), key=lambda i: (-int(sizes[i]), words.natural(plan.tensor_ids[i]))), np.int64)
+
+
 @st.cache_data(show_spinner=False, max_entries=32)
 def _frame(plan_key: str, search: str, arena: str | None, _plan: Plan) -> tuple[pd.DataFrame, int]:
     del plan_key
     rows = matching(_plan, search, arena)
-    return frame_of(_plan, rows[:MOST_ROWS]), len(rows)
+    return frame_of(_plan, by_size(_plan, rows[:MOST_ROWS])), len(rows)
 
 
 def table(plan: Plan, plan_key: str, arena: str | None, *, search: str, selected: str, height: int = 330) -> None:

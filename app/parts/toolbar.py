@@ -23,7 +23,12 @@ def draw(chosen: Choice, opened: Opened) -> None:
     full = planning.spelled_out(chosen, opened)
     fixed = opened.plan is not None
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="toolbar"):
-        with st.popover(f"**{words.shortened(opened.name, 34)}**", icon=":material/folder_open:", key="open"):
+        # Whatever is chosen in it closes it: a popover of another key is another one.
+        label = f"**{words.shortened(opened.name, 34)}**"
+        with (
+            st.container(key="open", width="content"),
+            st.popover(label, icon=":material/folder_open:", key=f"gallery-{state.upload_epoch()}"),
+        ):
             if opened.problem is not None:
                 st.caption("A packing problem has lives and sizes only: mode, preset and dimensions need a graph.")
             gallery.draw()

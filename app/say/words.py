@@ -6,6 +6,7 @@ there (``#104 conv_12``), ranges half-open (``[104, 131)``). What is not known i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 UNKNOWN = "unknown"
@@ -16,6 +17,7 @@ NO_SLOTS = "–"
 """Stands where a plan without slots would tell of them: it numbers its storages, which is no count of slots."""
 WHY_NO_SLOTS = "This planner places bytes, not slots: it only numbers its storages."
 
+_NUMBER = re.compile(r"([0-9]{1,18})")
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
@@ -159,6 +161,12 @@ def shortened(text: str, width: int = 28) -> str:
         return text
     head = (width - 1) // 2
     return f"{text[:head]}…{text[len(text) - (width - 1 - head) :]}"
+
+
+def natural(text: str) -> tuple[tuple[int, str], ...]:
+    """A key that sorts names as people count: ``r2`` before ``r10``."""
+    parts = (part for part in _NUMBER.split(text) if part)
+    return (*((int(part), "") if _NUMBER.fullmatch(part) else (-1, part) for part in parts), (-2, text))
 
 
 def change(before: str, after: str) -> str:

@@ -168,6 +168,11 @@ class Shelf:
         """``(name, bytes)`` of a source."""
         return self._files.get(source.removeprefix("file:"))
 
+    def drop(self, source: str) -> None:
+        """Take a file away that turned out to be of no use."""
+        with self._lock:
+            self._files.pop(source.removeprefix("file:"), None)
+
     def names(self) -> list[tuple[str, str]]:
         """``(source, name)``, the latest first."""
         return [(f"file:{digest}", name) for digest, (name, _) in reversed(self._files.items())]

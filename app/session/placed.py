@@ -62,4 +62,5 @@ def storages_alive(shown: Shown, step: int, arena: str) -> list[tuple[int, int]]
     s = storages(shown)
     alive = np.flatnonzero((s.arena == arena_number(shown.plan, arena)) & (s.birth <= step) & (step < s.death))
     found = list(zip(s.head[alive].tolist(), s.size[alive].tolist(), strict=True))
-    return sorted(found, key=lambda pair: (-pair[1], pair[0]))
+    ids = shown.plan.tensor_ids
+    return sorted(found, key=lambda pair: (-pair[1], words.natural(ids[pair[0]])))

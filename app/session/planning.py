@@ -79,7 +79,9 @@ def take(files: list[tuple[str, bytes]]) -> tuple[list[Opened], list[dict[str, A
     cards: list[dict[str, Any]] = []
     for name, data in files:
         try:
-            thing = open_source(shelf().put(name, data))
+            kept_before = {source for source, _ in shelf().names()}
+            source = shelf().put(name, data)
+            thing = open_source(source)
             first_plan = plan_job(Choice(source=thing.source))
             if first_plan.wait(PATIENCE):
                 first_plan.answer()  # a graph that cannot be planned at all is refused like one that cannot be read
@@ -89,6 +91,8 @@ def take(files: list[tuple[str, bytes]]) -> tuple[list[Opened], list[dict[str, A
                 opened.append(thing)
             else:
                 cards.append(card_of(error, f"{name} was not opened", name))
+                if source not in kept_before:  # nobody looks at it yet
+                    shelf().drop(source)
     return opened, cards
 
 

@@ -15,7 +15,7 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 from app.session.choice import Choice, from_query, to_query
 
 _CHOICE, _GOOD, _REFUSALS, _EPOCH = "tmmu.choice", "tmmu.good", "tmmu.refusals", "tmmu.epoch"
-_LINK, _ASIDE = "tmmu.link", "tmmu.aside"
+_LINK, _ASIDE, _GO = "tmmu.link", "tmmu.aside", "tmmu.go"
 
 
 def begin(brought: tuple[str, ...] = ()) -> bool:
@@ -32,6 +32,8 @@ def begin(brought: tuple[str, ...] = ()) -> bool:
         choice = choice.but(source=brought[0], baseline=brought[1] if len(brought) > 1 else choice.baseline)
     st.session_state[_CHOICE] = choice
     st.session_state[_LINK] = bool(query)
+    if len(brought) > 1 and "graph" not in query:
+        go("compare")
     st.session_state[_REFUSALS] = [{"title": "A part of the link was left out", "message": c} for c in complaints]
     return True
 
@@ -167,6 +169,16 @@ def upload_epoch() -> int:
     return int(st.session_state.get(_EPOCH, 0))
 
 
+def go(page: str) -> None:
+    """Lead to another page when this run's callbacks are done."""
+    st.session_state[_GO] = page
+
+
+def going() -> str:
+    """The page to lead to, once; ``""`` for none."""
+    return str(st.session_state.pop(_GO, ""))
+
+
 def next_upload() -> None:
-    """Empty the upload widget."""
+    """Empty the upload widget and close the gallery."""
     st.session_state[_EPOCH] = upload_epoch() + 1

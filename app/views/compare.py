@@ -281,12 +281,12 @@ def changes(found: Comparison, baseline: Shown, candidate: Shown) -> None:
     picked = st.pills(
         "Changes", list(said), format_func=said.__getitem__, key="w.kinds", label_visibility="collapsed", default=None
     )
-    everything = [*found.changes(picked)] if picked else [*found.changes()]
-    listed = everything[:MOST_CHANGES]
+    everything = totals[picked][0] if picked else int((found.kinds != 0).sum())
+    listed = found.largest(picked, MOST_CHANGES)
     st.html(
         markup.heading(
             "Changes per tensor",
-            f"{words.of(len(listed), len(everything), 'change')}; baseline → candidate; a row selects",
+            f"{words.of(len(listed), everything, 'change')}, the largest first; baseline → candidate; a row selects",
         )
     )
     slots = baseline.plan.has_slots, candidate.plan.has_slots

@@ -112,7 +112,7 @@ def _list(shown: Shown, rows: np.ndarray) -> None:
     listed = words.of(min(len(rows), tensors.MOST_ROWS), len(rows), "tensor")
     st.html(markup.heading("Tensors alive here", f"{listed}; those of one storage share its bytes"))
     wanted = ("tensor", "size", "role", "birth", "death", "slot", "offset", "shape", "view of")
-    frame_ = tensors.frame_of(plan, rows[: tensors.MOST_ROWS])
+    frame_ = tensors.frame_of(plan, tensors.by_size(plan, rows)[: tensors.MOST_ROWS])
     frame_ = frame_[[column for column in wanted if column in frame_]]
     tensors.selectable(frame_, f"alive.{shown.key}", state.choice().selected, height=410)
 

@@ -81,3 +81,7 @@ def test_an_arena_takes_and_activations_take(arena: str, said: str) -> None:
 
 def test_large_steps_are_grouped_like_every_figure() -> None:
     assert words.step(12_288, "loss") == "#12,288 loss"
+
+
+def test_names_are_sorted_as_people_count() -> None:
+    assert sorted(["r10", "r2", "r1", "a", "r02"], key=words.natural) == ["a", "r1", "r02", "r2", "r10"]

@@ -77,3 +77,12 @@ def test_every_broken_file_is_expected() -> None:
 def test_a_missing_file_is_told_by_its_name() -> None:
     with pytest.raises(UnreadableInput, match="cannot be opened: no such file"):
         read_graph_file(BROKEN / "nowhere.json")
+
+
+@pytest.mark.parametrize(
+    "begins", ['{"graph": {"nodes": [{"id"', '{"name": "m", "layers": [1, 2', '{"ir_schema_hash": "x", "nod']
+)
+def test_json_that_is_cut_is_called_so_whatever_field_it_begins_with(begins: str) -> None:
+    with pytest.raises(TmmuError) as caught:
+        read_any(begins.encode(), "model.json")
+    assert "the text ends in the middle" in str(caught.value)

@@ -205,3 +205,11 @@ def test_a_slots_number_alone_is_named_too() -> None:
     first = compare(plan, edited(plan, "t1", logical_slot=7)).first
     assert first is not None
     assert first.path == "$.tensors['t1'].logical_slot"
+
+
+def test_the_largest_changes_come_first() -> None:
+    left, right = plan_graph(chain(4), planner="naive").plan, plan_graph(chain(4), planner="greedy").plan
+    found = compare(left, right)
+    sizes = [max(side.size_bytes for side in (c.left, c.right) if side) for c in found.largest(None, 100)]
+    assert sizes == sorted(sizes, reverse=True)
+    assert len(sizes) == len([*found.changes()])

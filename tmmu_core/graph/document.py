@@ -143,14 +143,16 @@ def _taken(data: bytes, source: str) -> Any:
     return value if kept is data else _load_cbor(data, source)
 
 
-def _decode_json(data: bytes, shape: type[T], source: str) -> T:
+def _decode_json(data: bytes, shape: Any, source: str) -> Any:
     text = data.removeprefix(BYTE_ORDER_MARK)
     if is_utf16(text):
         raise UnreadableInput("this text is UTF-16.", source=source, hint="Save the file as UTF-8.")
     refuse_long_numbers(text, source)
     try:
         return msgspec.json.decode(text, type=shape)
-    except msgspec.ValidationError:
+    except msgspec.ValidationError as error:
+        if " - at `" not in str(error):  # nothing of it was known: a text that is cut is called so first
+            _decode_json(text, Any, source)
         raise
     except msgspec.DecodeError as error:
         message = str(error)

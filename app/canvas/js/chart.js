@@ -396,8 +396,8 @@ export class Chart {
     this.parts.tip.hidden = true;
     this.tellZoom();
     if (quiet) return;
-    const { t0, t1 } = this.win;
-    this.share({ window: [t0, t1] });
+    const { t0, t1, v0, v1 } = this.win;
+    this.share({ window: [t0, t1], levels: [v0, v1], scene: this.scene });
     if (!this.state.report_window) return;
     this.tellSoon("window", [Math.max(0, Math.floor(t0)), Math.min(this.plan.steps, Math.ceil(t1))], 300);
   }
@@ -534,9 +534,12 @@ export class Chart {
     }
   }
 
-  follow({ window, selected, compared, step }) {
+  follow({ window, levels, scene, selected, compared, step }) {
     if (window !== undefined) {
       [this.win.t0, this.win.t1] = window;
+      // Bytes are shared where they are the same bytes: one view, as high as the other.
+      const alike = this.scene && scene.view === this.scene.view && scene.top === this.scene.top;
+      if (alike) [this.win.v0, this.win.v1] = levels;
       this.moved(true);
     }
     if (selected !== undefined) {

@@ -113,6 +113,16 @@ class Comparison:
         for i in np.flatnonzero(mask).tolist():
             yield self.change(i)
 
+    def largest(self, kind: str | None, most: int) -> list[TensorChange]:
+        """The first ``most`` of :meth:`changes` by bytes, those of the larger side, falling; then by id bytes."""
+        mask = self.kinds != 0 if kind is None else self.kinds & (1 << KINDS.index(kind)) != 0
+        at = np.flatnonzero(mask)
+        size = np.zeros(len(at), np.uint64)
+        for plan, rows in ((self.left, self.left_row[at]), (self.right, self.right_row[at])):
+            size[rows >= 0] = np.maximum(size[rows >= 0], plan.size[rows[rows >= 0]])
+        order = np.argsort(np.uint64(2**64 - 1) - size, kind="stable")
+        return [self.change(i) for i in at[order[:most]].tolist()]
+
     def change(self, i: int) -> TensorChange:
         """Tensor ``ids[i]`` in both plans."""
         bits, a, b = int(self.kinds[i]), int(self.left_row[i]), int(self.right_row[i])
