@@ -237,7 +237,9 @@ class _Fitting:
         if extra is not None:
             judged = applied(question, (extra,))
             solution = ask(judged)
-        self.order = order_move(judged, solution, self.watch, keep_phases=self.allowed.keep_phases)
+        self.order = order_move(
+            judged, solution, self.watch, keep_phases=self.allowed.keep_phases, enough=self.capacity.total
+        )
         if self.order is not None and self.order.move is not None:
             self.try_moves(self.start, (self.order.move,))
             if self.best.moves[:1] != (self.order.move,):

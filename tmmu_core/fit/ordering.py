@@ -47,13 +47,21 @@ class OrderMove:
 
 
 def order_move(
-    question: Question, solution: Solution, report: Report | None = None, *, keep_phases: bool = False
+    question: Question,
+    solution: Solution,
+    report: Report | None = None,
+    *,
+    keep_phases: bool = False,
+    enough: int | None = None,
 ) -> OrderMove | None:
-    """The order with the least sum of peaks; ``None`` where there is nothing to order (or its sizes pass 2^60)."""
+    """The order with the least sum of peaks; ``None`` where there is nothing to order (or its sizes pass 2^60).
+
+    ``enough`` bytes are looked for and no less, and nothing dear is tried where they cannot be.
+    """
     model = order_model(solution.liveness, grids_of(question), keep_phases=keep_phases)
     if model is None or not len(model):
         return None
-    ordered = best_order(model, report)
+    ordered = best_order(model, report, enough=enough)
     if ordered.peak >= ordered.tried["given"]:
         return OrderMove(None, ordered, model)
     return OrderMove(_move(solution, model, ordered.order.tolist(), ordered.method), ordered, model)

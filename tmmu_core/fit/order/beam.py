@@ -18,12 +18,16 @@ TRIED = 120_000
 def beam(walk: Walk, upper: int, go_on: Callable[[], bool], width: int = WIDTH) -> tuple[int, ...] | None:
     """An order whose sum of peaks, constants included, is below ``upper``; ``None`` where the beam finds none."""
     count = len(walk.before)
-    width = max(2, min(width, TRIED // max(1, 4 * count)))
     peaks, live = walk.start()
     ready = sum(1 << unit for unit, before in enumerate(walk.before) if not before)
     ways: list[tuple[int, tuple[int, ...]]] = [(-1, ())]
     front: dict[int, tuple[Peaks, Peaks, int, int]] = {0: (peaks, live, ready, 0)}
+    begun = walk.tried
     while front and go_on():
+        # What is spent per size of sets so far says how wide the rest may be.
+        level = next(iter(front)).bit_count() if front else 0
+        if walk.tried - begun > TRIED * (level + 1) // max(1, count) + TRIED // 8:
+            width = max(1, width // 2)
         following: dict[int, tuple[Peaks, Peaks, int, int]] = {}
         for done, (peaks, live, ready, way) in front.items():
             done, ready, live, ran = run_at_once(walk, done, ready, peaks, live)

@@ -34,7 +34,7 @@ class Proof:
     """Units, below what it was to beat; ``None`` where it found none."""
     bound: int
     """No order has a smaller sum of arenas' peaks, in bytes."""
-    steps: int
+    tried: int
     """Units tried at sets."""
 
 
@@ -45,6 +45,8 @@ class Walk:
         self.model = model
         count = len(model)
         self.all = (1 << count) - 1
+        self.tried = 0
+        """Units tried at sets so far."""
         variable = sorted({int(a) for a, size in zip(model.arena, model.size, strict=True) if size})
         self.arena_of = [variable.index(a) if a in variable else 0 for a in model.arena.tolist()]
         self.width = max(1, len(variable))
@@ -96,6 +98,7 @@ class Walk:
 
     def adds(self, unit: int, done: int) -> tuple[Peaks, Peaks]:
         """What the unit adds while it runs and after it, arena by arena, when the units ``done`` have run."""
+        self.tried += 1
         known = self._seen[unit]
         key = done & self.near[unit]
         if key not in known:
@@ -134,29 +137,31 @@ class Walk:
 
     def unavoidable(self) -> Peaks:
         """Per arena, bytes that some unit needs in every order: what it touches, and what is made before for after."""
-        count = len(self.model)
-        above, below = [0] * count, [0] * count
+        count, many = len(self.model), len(self.size)
+        above = np.zeros((count, count), np.float32)
         for unit in range(count):  # units come in a valid order
             for p in bits(self.before[unit]):
-                above[unit] |= above[p] | 1 << p
-        for unit in range(count - 1, -1, -1):
-            for later in self.later[unit]:
-                below[unit] |= below[later] | 1 << later
+                above[unit] = np.maximum(above[unit], above[p])
+                above[unit, p] = 1
+        touches = np.zeros((many, count), np.float32)
+        for s, touchers in enumerate(self.touchers):
+            touches[s, bits(touchers)] = 1
+        begun = (touches @ above.T > 0) | np.array(self.initial, np.bool_)[:, None]
+        after = touches @ above > 0
+        mine = touches > 0
+        needed = mine | np.array(self.held, np.bool_)[:, None] | after
+        # A unit of one node is the first to touch what all others touch after it.
+        single = np.array([len(nodes) == 1 for nodes in self.model.units], np.bool_)
+        first = mine & single & (touches @ (1 - above - np.eye(count, dtype=np.float32)) == 0)
+        there = (begun & needed) | first
         found = [0] * self.width
-        for unit, nodes in enumerate(self.model.units):
-            least = [0] * self.width
-            mine = {s for node in nodes for s in self.touch[node]}
-            for s, size in enumerate(self.size):
-                touchers = self.touchers[s]
-                begun = self.initial[s] or touchers & above[unit]
-                needed = s in mine or self.held[s] or touchers & below[unit]
-                first = len(nodes) == 1 and s in mine and not touchers & ~below[unit] & ~(1 << unit)
-                if (begun and needed) or first:
-                    least[self.arena_of[s]] += size
-            given = max(((self.size[s], self.arena_of[s]) for node in nodes for s in self.cand[node]), default=None)
-            if given is not None:
-                least[given[1]] -= given[0]
-            found = list(map(max, found, least))
+        sizes, arenas = np.array(self.size, np.int64), np.array(self.arena_of, np.int64)
+        for a in range(self.width):
+            least = np.where(arenas == a, sizes, 0) @ there
+            for unit, nodes in enumerate(self.model.units):
+                given = [self.size[s] for node in nodes for s in self.cand[node] if self.arena_of[s] == a]
+                least[unit] -= max(given, default=0)
+            found[a] = max(0, int(least.max(initial=0)))
         return tuple(found)
 
 
@@ -189,11 +194,11 @@ def walk_best_first(
     rows: dict[int, list[Peaks]] = {0: [peaks]}
     ways: list[tuple[int, tuple[int, ...]]] = [(-1, ())]
     heap: list[tuple[int, int, int, int, int, Peaks, Peaks]] = [(sum(peaks), 0, 0, 0, ready, peaks, live)]
-    steps = 0
+    begun = walk.tried
     while heap:
         value, _, way, done, ready, peaks, live = heappop(heap)
         if value + walk.constant >= upper:
-            return Proof(None, upper, steps)
+            return Proof(None, upper, walk.tried - begun)
         if peaks not in rows.get(done, ()):
             continue
         done, ready, live, ran = run_at_once(walk, done, ready, peaks, live)
@@ -205,11 +210,11 @@ def walk_best_first(
             ways.append((way, ran))
             way = len(ways) - 1
         if done == walk.all:
-            return Proof(order_of(ways, way), value + walk.constant, steps)
-        if steps > budget or (go_on is not None and not steps % 4096 and not go_on(steps)):
-            return Proof(None, value + walk.constant, steps)
+            return Proof(order_of(ways, way), value + walk.constant, walk.tried - begun)
+        tried = walk.tried - begun
+        if tried > budget or (go_on is not None and not go_on(tried)):
+            return Proof(None, value + walk.constant, walk.tried - begun)
         for unit in bits(ready):
-            steps += 1
             during, after = walk.adds(unit, done)
             top = tuple(max(p, b + d) for p, b, d in zip(peaks, live, during, strict=True))
             total = sum(top)
@@ -228,7 +233,7 @@ def walk_best_first(
             heappush(
                 heap, (total, -then.bit_count(), len(ways) - 1, then, ready_after(walk, unit, then, ready), top, left)
             )
-    return Proof(None, upper, steps)
+    return Proof(None, upper, walk.tried - begun)
 
 
 def orders_within(walk: Walk, limit: int, most: int, tries: int = 20_000) -> Iterator[tuple[int, ...]]:

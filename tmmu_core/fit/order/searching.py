@@ -56,8 +56,13 @@ class Ordered:
         return self.peak <= self.bound
 
 
-def best_order(model: OrderModel, report: Report | None = None, *, proof: int = PROOF) -> Ordered:
-    """The lowest order found. ``report`` may stop it; it then gives what it has."""
+def best_order(
+    model: OrderModel, report: Report | None = None, *, proof: int = PROOF, enough: int | None = None
+) -> Ordered:
+    """The lowest order found. ``report`` may stop it; it then gives what it has.
+
+    ``enough`` bytes: an order as low ends the search, and where none can be, the two dear methods are left out.
+    """
     telling = _Telling(report)
     given = np.arange(len(model), dtype=np.int64)
     best, peak, method = given, measure(model, given).total, "given"
@@ -79,11 +84,13 @@ def best_order(model: OrderModel, report: Report | None = None, *, proof: int = 
     bound = int(model.constant.sum()) + sum(floor)
     for name, order in _simple(model, given):
         take(name, order)
-        if peak == bound or not telling.goes_on("orders"):
+        if peak == bound or (enough is not None and peak <= enough) or not telling.goes_on("orders"):
             return Ordered(best, peak, bound, method, tried, _distinct(orders))
     for name, order in _settled(model, best):
         take(f"{method}, {name}", order)
     take("stretches", improved(model, best, lambda: telling.goes_on("stretches")))
+    if enough is not None and (peak <= enough or bound > enough):
+        return Ordered(best, peak, bound, method, tried, _distinct(orders))
     if walk is not None and peak > bound and telling.goes_on("beam"):
         found = beam(walk, peak, lambda: telling.goes_on("beam"))
         if found is not None:
