@@ -15,6 +15,7 @@ from app.session.opening import Opened
 from app.session.planning import Shown
 from tmmu_core.errors import TmmuError
 from tmmu_core.graph.assumed import assumed_at, told
+from tmmu_core.plan.making.over import over_limits
 from tmmu_core.plan.making.request import DEFAULT_PLANNER
 from tmmu_core.planners import PLANNERS, MemoryPlannerEntry
 from tmmu_core.planners.problem import GIVEN
@@ -55,6 +56,7 @@ def shown() -> Shown:
     refusals.draw([])
     state.worked(chosen)
     _not_there(answer)
+    _over(answer)
     _assumed(answer)
     return answer
 
@@ -65,6 +67,17 @@ def _assumed(answer: Shown) -> None:
     said = "" if graph is None else told(assumed_at(graph, answer.choice.dims))
     if said:
         st.html(f'<div class="tm soft" id="assumed">Sizes {markup.esc(said)}. Change them under Arenas.</div>')
+
+
+def _over(answer: Shown) -> None:
+    """Say by how much a plan is over its limits, on every page, with the way to a plan that is not."""
+    over = over_limits(answer.plan, answer.choice.budget)
+    if not over:
+        return
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="over"):
+        st.html(markup.over({name or "all arenas, by the budget,": n for name, n in over.items()}))
+        if answer.opened.graph is not None:
+            st.page_link("views/fit.py", label="Make it fit", icon=":material/compress:")
 
 
 def name_of(shown: Shown) -> str:

@@ -45,6 +45,12 @@ def claim(title: str, chips: Iterable[str] = ()) -> str:
     return f'<div class="tm tm-claim"><h1>{esc(title)}</h1><div class="chips">{inner}</div></div>'
 
 
+def over(by: Mapping[str, int]) -> str:
+    """``Over by 2.40 MiB (2,516,582 B)``: a plan that does not fit, arena by arena."""
+    said = "; ".join(f"{name} over by {words.full_bytes(n)}" for name, n in by.items())
+    return f'<div class="tm tm-over" role="alert"><strong>Does not fit: {esc(said)}</strong></div>'
+
+
 def heading(title: str, note: str = "") -> str:
     """The claim of one chart or table."""
     small = f"<small>{esc(note)}</small>" if note else ""

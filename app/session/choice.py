@@ -32,6 +32,12 @@ class Choice(PlanRequest):
 
     source: str = FIRST_SAMPLE
     """``sample:<name>``, or ``file:<first 16 hex digits of its SHA-256>`` of a file that this server has opened."""
+    fit: int | None = None
+    """Bytes that all arenas together are to fit, on the page Fit; ``None`` for the limits that are given."""
+    fit_kinds: str = ""
+    """The kinds of moves allowed there, with commas; empty for all that compute the same."""
+    fit_dim: str = ""
+    """The dimension whose largest size is asked for there."""
     baseline: str = ""
     """What Compare sets against the current plan: ``planner:<name>``, or a source as above."""
     swapped: bool = False
@@ -76,7 +82,7 @@ class Choice(PlanRequest):
 
 
 _VIEWED = tuple(field for field in fields(Choice) if field.name not in SAID)
-_NUMBERS = ("step", "look")
+_NUMBERS = ("step", "look", "fit")
 _NAMES = {"source": "graph", "selected": "tensor", "search": "q"} | {
     name: said.link for name, said in SAID.items() if said.link
 }

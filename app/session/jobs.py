@@ -79,6 +79,7 @@ class Desk:
         self._jobs: OrderedDict[Hashable, Job[Any]] = OrderedDict()
         self._lock = threading.Lock()
         self._keep = keep
+        self._beside: dict[Hashable, Any] = {}
 
     def job(self, key: Hashable, what: str, work: Callable[[Progress], T]) -> Job[T]:
         """The job of this key, started now if it is not known."""
@@ -90,6 +91,16 @@ class Desk:
                 if old != key:
                     del self._jobs[old]
             found: Job[T] = self._jobs[key]
+            return found
+
+    def beside(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What the job of this key shows while it runs: made anew for a job that is not known."""
+        with self._lock:
+            if key not in self._jobs or key not in self._beside:
+                self._beside[key] = make()
+            for gone in [k for k in self._beside if k != key and k not in self._jobs]:
+                del self._beside[gone]
+            found: T = self._beside[key]
             return found
 
     def known(self, key: Hashable) -> Job[Any] | None:

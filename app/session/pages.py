@@ -8,6 +8,7 @@ PAGES: tuple[tuple[str, str], ...] = (
     ("fragmentation", "Fragmentation"),
     ("compare", "Compare"),
     ("planners", "Planners"),
+    ("fit", "Fit"),
     ("shapes", "Shapes"),
     ("ranks", "Ranks"),
     ("graph", "Graph"),

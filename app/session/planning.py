@@ -27,7 +27,7 @@ from tmmu_core.plan.making import configured
 from tmmu_core.plan.making.configured import arena_config
 from tmmu_core.plan.making.engine import Solution
 from tmmu_core.plan.making.make import Made
-from tmmu_core.plan.making.make import make_plan as make_plan_of
+from tmmu_core.plan.making.over import make_plan_anyway
 from tmmu_core.plan.making.ranks import RankPlans
 from tmmu_core.plan.making.request import PlanRequest
 from tmmu_core.plan.making.wording import SAID, json_text
@@ -139,7 +139,7 @@ def make_plan(choice: Choice, progress: Progress | None = None) -> Shown:
     if opened.plan is not None:
         return _finished(full, opened, opened.plan)
     opened = at_its_sizes(opened, full)
-    made = _known_rank(full) or make_plan_of(asked_of(opened), requested(full, opened), progress)
+    made = _known_rank(full) or make_plan_anyway(asked_of(opened), requested(full, opened), progress)
     if full.planner == GIVEN:
         return _finished(full, opened, made.plan)
     return Shown(full, opened, made.plan, made.solution)

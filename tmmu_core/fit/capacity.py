@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from tmmu_core.fit.asking import extents
 from tmmu_core.graph.model import OFFLOAD_ARENA
-from tmmu_core.plan.model import Plan
+from tmmu_core.plan.metrics import live_bytes
+from tmmu_core.plan.model import U64, Plan
 
 
 @dataclass(frozen=True)
@@ -37,3 +40,9 @@ class Capacity:
 def bounds(plan: Plan) -> dict[str, int]:
     """Arena → proven least extent for the plan's order, in bytes: what any planner needs at least."""
     return {arena.name: arena.lower_bound_bytes or 0 for arena in plan.arenas if arena.name != OFFLOAD_ARENA}
+
+
+def live_here(plan: Plan) -> U64:
+    """Shape (T,): bytes in use at each step over all arenas of this memory."""
+    curves = [live_bytes(plan, arena.name) for arena in plan.arenas if arena.name != OFFLOAD_ARENA]
+    return np.sum(curves, axis=0, dtype=np.uint64) if curves else np.zeros(max(plan.steps, 1), np.uint64)

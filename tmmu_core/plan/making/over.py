@@ -75,3 +75,10 @@ def _limited(plan: Plan, capacities: dict[str, int], config_hash: bytes) -> Plan
     limited = replace(plan, arenas=arenas, arena_config_hash=config_hash)
     whole, _ = canonical.plan_digests(limited)
     return replace(limited, tmmu_plan_hash=whole)
+
+
+def over_limits(plan: Plan, budget: int | None = None) -> dict[str, int]:
+    """Arena → bytes that its extent is over its capacity; ``""`` → bytes that all of them are over the quota."""
+    found = {a.name: a.extent_bytes - a.capacity_bytes for a in plan.arenas if a.extent_bytes > a.capacity_bytes}
+    needed = sum(arena.extent_bytes for arena in plan.arenas)
+    return found | ({"": needed - budget} if budget is not None and needed > budget else {})

@@ -1,0 +1,294 @@
+"""Fit: what would it take to bring this into the memory that there is, or is it proven that nothing can?"""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from app.charts import base
+from app.charts import fit as charts
+from app.parts import frame, verdict
+from app.say import markup, words
+from app.session import fitting, planning, state
+from app.session.fitting import Search
+from app.session.planning import Shown
+from tmmu_core.errors import TmmuError
+from tmmu_core.fit.asking import Candidate
+from tmmu_core.fit.capacity import live_here
+from tmmu_core.fit.fitting import ALLOWED, Fitted
+from tmmu_core.fit.moves import Kind
+from tmmu_core.graph.quantities import parse_bytes
+
+KINDS: dict[Kind, str] = {
+    "planner": "another planner",
+    "order": "another order",
+    "inplace": "work in place",
+    "recompute": "recompute",
+    "offload": "offload",
+    "sizes": "smaller sizes",
+}
+
+
+def page() -> None:
+    """The page, top down."""
+    shown = frame.shown()
+    if shown.opened.graph is None:
+        st.html(markup.claim(f"{shown.opened.name} has no graph to change"))
+        st.html(markup.empty("What is moved are a graph's nodes", "Open the graph that this was made from."))
+        return
+    asked = state.choice()
+    needed = sum(arena.extent_bytes for arena in shown.plan.arenas)
+    capacity = asked.fit if asked.fit is not None else _limit(shown)
+    if capacity is None:
+        st.html(markup.claim(f"{frame.name_of(shown)} needs {words.short_bytes(needed)} over all arenas"))
+        _controls(asked.fit, needed)
+        st.html(markup.empty("How much memory is there?", "Type a capacity above, such as 8GiB, and Enter."))
+        return
+    search = fitting.search(asked, capacity, _kinds())
+    search.job.wait(planning.PATIENCE)
+    st.html(markup.claim(claim(frame.name_of(shown), search, capacity, needed), verdict.chips(shown)))
+    _controls(asked.fit, needed)
+    if not search.job.finished:
+        frame.progress(search.job, _so_far(search, capacity), follow=True)
+        best = search.watched.found[-1] if search.watched.found else None
+        _drawn(shown, best, capacity)
+        return
+    try:
+        fitted = search.job.answer()
+    except TmmuError as error:
+        st.html(markup.empty("It was not tried", f"{getattr(error, 'message', error)} {error.hint}"))
+        return
+    body(shown, fitted, capacity)
+
+
+def claim(name: str, search: Search, capacity: int, needed: int) -> str:
+    """``gpt2 fits 2.00 GiB: 1.98 GiB after 14 moves, +2.2 % operations``; or that it cannot, or how far it is."""
+    there = words.short_bytes(capacity)
+    if not search.job.worked:
+        return f"{name} needs {words.short_bytes(needed)}, there are {there}"
+    fitted = search.job.answer()
+    best = fitted.best
+    if fitted.answer == "fits":
+        if not best.moves:
+            return f"{name} fits {there} as it is: {words.short_bytes(best.extent_bytes)}"
+        return (
+            f"{name} fits {there}: {words.short_bytes(best.extent_bytes)} after "
+            f"{words.count(len(best.moves), 'move')}, {_price(fitted, best)}"
+        )
+    bound = words.short_bytes(fitted.lower_bound_bytes)
+    if fitted.answer == "cannot":
+        return f"{name} cannot fit {there}: at least {bound} are needed"
+    over = words.short_bytes(fitted.over_bytes)
+    return f"{name} comes to {over} over {there}; no plan has less than {bound}"
+
+
+def _price(fitted: Fitted, candidate: Candidate) -> str:
+    cost = candidate.cost
+    if not cost.extra_flops and not cost.moved_bytes:
+        return "at no cost"
+    said = [f"+{words.percent(cost.extra_flops, fitted.flops)} operations"] if cost.extra_flops else []
+    said += [f"{words.short_bytes(cost.moved_bytes)} moved"] if cost.moved_bytes else []
+    return ", ".join(said)
+
+
+def _limit(shown: Shown) -> int | None:
+    """The limits that the plan was made under: the quota, or the sum of capacities where all arenas have one."""
+    if shown.choice.budget is not None:
+        return shown.choice.budget
+    capacities = [arena.capacity_bytes for arena in shown.plan.arenas]
+    return sum(capacities) if capacities and max(capacities) < words.UNLIMITED else None
+
+
+def _kinds() -> frozenset[Kind]:
+    chosen = frozenset(kind for kind in KINDS if kind in state.choice().fit_kinds.split(","))
+    return chosen or frozenset(ALLOWED)
+
+
+def _controls(fit: int | None, needed: int) -> None:
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="fit-controls"):
+        st.text_input(
+            "Capacity over all arenas",
+            key=state.seat("fit", state.draft("fit") or ("" if fit is None else words.exact_bytes(fit)[:-2])),
+            placeholder=f"such as {words.short_bytes(needed // 2).replace(' ', '')}",
+            help="Bytes, or a number with KiB, MiB or GiB: one memory for all arenas.",
+            on_change=_capacity,
+            width=220,
+        )
+        st.multiselect(
+            "Moves that may be made",
+            list(KINDS),
+            key=state.seat("fit_kinds", [kind for kind in KINDS if kind in _kinds()]),
+            format_func=lambda kind: KINDS[kind],
+            on_change=lambda: state.choose(fit_kinds=",".join(state.value_of("fit_kinds"))),
+            help="All but smaller sizes compute the same.",
+        )
+
+
+def _capacity() -> None:
+    text = str(state.value_of("fit") or "")
+    try:
+        size = parse_bytes(text)
+    except ValueError as error:
+        state.draft("fit", text)
+        state.refuse({"title": "The capacity was not changed", "message": str(error)})
+        return
+    state.draft("fit", "")
+    state.choose(fit=size)
+
+
+def _so_far(search: Search, capacity: int) -> str:
+    if not search.watched.found:
+        return "Making it fit"
+    best = search.watched.found[-1]
+    return f"Making it fit {words.short_bytes(capacity)}: {words.short_bytes(best.extent_bytes)} so far"
+
+
+def body(shown: Shown, fitted: Fitted, capacity: int) -> None:
+    """What was found: the memory under its line, the moves, the curve of bytes and cost."""
+    best = _picked(fitted)
+    _drawn(shown, best, capacity)
+    _open(shown, best, capacity)
+    left, right = st.columns([0.56, 0.44], gap="medium")
+    with left:
+        st.html(
+            markup.heading(
+                f"{words.count(len(best.moves), 'move')}, in their order", "bytes: off the whole, after planning anew"
+            )
+        )
+        _moves(best)
+        if fitted.answer != "fits":
+            _needs(fitted)
+    with right:
+        st.html(markup.heading("Bytes against what they cost", "a point is a plan: click one to look at it"))
+        key = f"fit-curve.{shown.key}.{capacity}.{len(fitted.curve)}"
+        st.plotly_chart(
+            charts.trade(fitted.curve, fitted.flops, capacity, _index(fitted, best)),
+            key=key,
+            config=base.CONFIG,
+            on_select=lambda: _pick(key),
+            selection_mode="points",
+        )
+    _sizes(shown, capacity)
+
+
+def _picked(fitted: Fitted) -> Candidate:
+    point = state.raw("fit.point")
+    return fitted.curve[point] if isinstance(point, int) and 0 <= point < len(fitted.curve) else fitted.best
+
+
+def _index(fitted: Fitted, best: Candidate) -> int | None:
+    return next((k for k, candidate in enumerate(fitted.curve) if candidate is best), None)
+
+
+def _pick(key: str) -> None:
+    event = state.raw(key)
+    points = event["selection"]["points"] if event else []
+    if points:
+        state.put("fit.point", int(points[0]["point_index"]))
+
+
+def _drawn(shown: Shown, best: Candidate | None, capacity: int) -> None:
+    today = live_here(shown.plan)
+    after = None if best is None or not best.moves else live_here(best.plan)
+    title = f"Alive over all arenas: {words.short_bytes(int(today.max(initial=0)))} at the peak"
+    if after is not None:
+        title += f" today, {words.short_bytes(int(after.max(initial=0)))} after the moves"
+    st.html(markup.heading(title))
+    figure = charts.memory(today, after, capacity)
+    st.plotly_chart(figure, key=f"fit-memory.{shown.key}", config=base.CONFIG)
+
+
+def _open(shown: Shown, best: Candidate, capacity: int) -> None:
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="fit-open"):
+        st.button(
+            "Open this plan",
+            key="fit-apply",
+            type="primary",
+            icon=":material/check:",
+            disabled=not best.moves,
+            help="Its graph, moves written out, becomes the one that all pages show; today's is its baseline."
+            if best.moves
+            else "No move is made: it is the plan that is shown.",
+            on_click=lambda: state.choose(
+                **fitting.applied_changes(best, state.choice(), shown.opened.name), fit=capacity
+            ),
+        )
+        if state.choice().baseline and shown.opened.name:
+            st.button("Undo: back to what it came from", key="fit-undo", on_click=_undo)
+
+
+def _undo() -> None:
+    state.choose(source=state.choice().baseline, fit=state.choice().fit)
+
+
+def _moves(best: Candidate) -> None:
+    if not best.moves:
+        st.html(markup.empty("No moves", "The plan stays as it is."))
+        return
+    rows = [
+        (
+            move.kind,
+            words.shortened(move.what, 90),
+            words.delta_bytes(-move.bytes),
+            f"{move.cost.extra_flops:,}",
+            words.short_bytes(move.cost.moved_bytes),
+            move.why,
+        )
+        for move in best.moves
+    ]
+    head = ("move", "what", "bytes", "operations", "moved", "why it is allowed")
+    figures = {2, 3, 4}
+    cells = "".join(
+        "<tr>"
+        + "".join(f'<td class="{"n" * (k in figures)}">{markup.esc(cell)}</td>' for k, cell in enumerate(row))
+        + "</tr>"
+        for row in rows
+    )
+    titles = "".join(f'<th class="{"n" * (k in figures)}">{markup.esc(title)}</th>' for k, title in enumerate(head))
+    st.html(f'<div class="tm tm-table"><table><thead><tr>{titles}</tr></thead><tbody>{cells}</tbody></table></div>')
+
+
+def _needs(fitted: Fitted) -> None:
+    st.html(markup.heading(f"Why no plan has less than {words.short_bytes(fitted.lower_bound_bytes)}"))
+    for need in fitted.bound.needs:
+        where = f" at {need.step}" if need.step else ""
+        who = ", ".join(need.tensors[:6]) + ("…" if len(need.tensors) > 6 else "")
+        line = f"{need.arena}: {words.full_bytes(need.bytes)}{where}: {need.why}" + (f" ({who})" if who else "")
+        st.html(f'<div class="tm soft">{markup.esc(line)}</div>')
+
+
+def _sizes(shown: Shown, capacity: int) -> None:
+    graph = shown.opened.graph
+    assert graph is not None
+    if not graph.dims:
+        return
+    chosen = state.choice()
+    names = sorted(graph.dims)
+    st.html(
+        markup.heading("Will a larger batch fit?", "the largest size of a named dimension, by bisection over plans")
+    )
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="fit-sizes"):
+        st.selectbox(
+            "Dimension",
+            ["", *names],
+            key=state.seat("fit_dim", chosen.fit_dim if chosen.fit_dim in names else ""),
+            format_func=lambda name: name or "choose one",
+            on_change=lambda: state.choose(fit_dim=state.value_of("fit_dim")),
+            width=200,
+        )
+    if chosen.fit_dim not in names:
+        return
+    job = fitting.largest(chosen, chosen.fit_dim, capacity, _kinds())
+    if not job.wait(planning.PATIENCE):
+        frame.progress(job, f"Finding the largest {chosen.fit_dim}", follow=True)
+        return
+    try:
+        found = job.answer()
+    except TmmuError as error:
+        st.html(markup.empty("It was not found", f"{getattr(error, 'message', error)}"))
+        return
+    dim = graph.dims[chosen.fit_dim]
+    said = f"no size from {dim.min:,} to {dim.max:,} fits" if found.size is None else f"up to {found.size:,} fits"
+    st.html(f'<div class="tm"><strong>{markup.esc(chosen.fit_dim)}: {said}</strong> (it may go to {dim.max:,})</div>')
+
+
+page()
