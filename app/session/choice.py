@@ -82,7 +82,7 @@ class Choice(PlanRequest):
 
 
 _VIEWED = tuple(field for field in fields(Choice) if field.name not in SAID)
-_NUMBERS = ("step", "look", "fit")
+_NUMBERS = ("step", "look")
 _NAMES = {"source": "graph", "selected": "tensor", "search": "q"} | {
     name: said.link for name, said in SAID.items() if said.link
 }
@@ -143,6 +143,8 @@ def _read(name: str, text: str) -> Any:
         return SAID[name].read(text)
     if name == "swapped":
         return text == "1"
+    if name == "fit":
+        return SAID["budget"].read(text)
     if name == "zoom":
         return zoom_text(zoom_of(text))
     return _count(text) if name in _NUMBERS else text

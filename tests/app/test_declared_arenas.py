@@ -63,7 +63,7 @@ def test_what_is_declared_is_typed_as_json_and_capacities_lie_over_it() -> None:
     at.text_area(key="w.arenas").input('{"activations": {}, "flash": {}, "sram": {"alignment_bytes": 512}}').run()
     assert claim(at).startswith("own: ")
     at.text_input(key="w.capacity.sram").input("100").run()
-    assert "the plan needs 256 B" in html(at)
+    assert "Does not fit: sram over by 156 B" in html(at)
 
 
 def test_what_is_not_json_is_told_and_kept_to_be_mended() -> None:

@@ -1,0 +1,65 @@
+"""The page Fit: what brings a graph into the memory that there is, and what is over on every page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import streamlit as st
+
+from tests.app.test_pages import PAGES, claim, html, opened
+
+GRAPH = "sample:residual_block"
+SMALLER = "300 KiB"
+"""Between what ``slots`` and ``auto`` need for mixed_sizes: 786,432 and 270,336 bytes."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _fresh() -> Iterator[None]:
+    st.cache_resource.clear()
+    yield
+    st.cache_resource.clear()
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_plan_over_its_capacity_is_drawn_and_says_by_how_much(page: str) -> None:
+    at = opened(page, graph="sample:mixed_sizes", capacity="activations=1KiB", dim="")
+    assert not at.exception
+    assert "Does not fit: activations over by" in html(at)
+
+
+def test_a_budget_that_is_exceeded_is_in_the_headline() -> None:
+    assert "all arenas, by the budget, over by" in html(opened(graph="sample:mixed_sizes", budget="1KiB"))
+
+
+def test_without_a_capacity_the_page_asks_for_one() -> None:
+    at = opened("fit", graph=GRAPH)
+    assert "How much memory is there?" in html(at)
+
+
+def test_what_fits_as_it_is_needs_no_move() -> None:
+    at = opened("fit", graph=GRAPH, fit="1GiB")
+    assert "fits 1.00 GiB as it is" in claim(at)
+    assert "No moves" in html(at)
+
+
+def test_what_cannot_fit_says_why() -> None:
+    at = opened("fit", graph=GRAPH, fit="1")
+    assert "cannot fit 1 B: at least" in claim(at)
+    assert "Why no plan has less" in html(at)
+
+
+def test_a_fitted_plan_is_opened_beside_the_one_it_came_from_and_undone() -> None:
+    at = opened("fit", graph="sample:mixed_sizes", fit=SMALLER)
+    assert "after 1 move, at no cost" in claim(at)
+    at.button(key="fit-apply").click().run()
+    assert at.query_params["graph"].startswith("file:")
+    assert at.query_params["baseline"] == "sample:mixed_sizes"
+    assert "fits" in claim(at)
+    assert "as it is" in claim(at)
+    at.button(key="fit-undo").click().run()
+    assert at.query_params["graph"] == "sample:mixed_sizes"
+
+
+def test_an_instance_has_no_graph_to_change() -> None:
+    assert "has no graph to change" in claim(opened("fit", graph="sample:A", fit="1MiB"))
