@@ -1,8 +1,9 @@
 """Joint graphs, and what AOTAutograd's partitioner saves of them: ``python benchmarks/joint.py OUT``.
 
 Runs in the peers' interpreter (``make bench`` makes ``.venv-peers``), which has PyTorch and transformers. Each
-model is traced once; its graph is written to ``OUT/NAME.tmmu.cbor.gz``, and to ``OUT/NAME.json`` the names of the
-values that the partitioner passes from the forward to the backward graph at each of its memory budgets.
+model is traced once; its graph is written to ``OUT/NAME.tmmu.cbor.gz``, to ``OUT/NAME.adamw.tmmu.cbor.gz`` the same with
+a step of AdamW for each parameter, and to ``OUT/NAME.json`` the names of the values that the partitioner passes from the
+forward to the backward graph at each of its memory budgets.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import torch  # noqa: E402
 from sample_graphs import make_torch  # noqa: E402
 from tmmu_core.graph import native  # noqa: E402
 from tmmu_core.graph.importers import fx_joint  # noqa: E402
+from tmmu_core.graph.importers.adamw import add_adamw  # noqa: E402
 from tmmu_core.graph.importers.torch import fake_tensors, import_torch  # noqa: E402
 
 BUDGETS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1)
@@ -65,7 +67,8 @@ def main(out: Path, names: list[str]) -> None:
 
         def kept(graph_module: Any, *rest: Any, joint: list[Any] = joint, read: Any = read) -> Any:
             joint.append(copy.deepcopy(graph_module))
-            return read(graph_module, *rest)
+            joint.append(read(graph_module, *rest))
+            return joint[-1]
 
         fx_joint.read_joint = kept
         try:
@@ -74,6 +77,10 @@ def main(out: Path, names: list[str]) -> None:
             fx_joint.read_joint = read
         file = out / f"{name}.tmmu.cbor.gz"
         file.write_bytes(native.encode(graph, file.name))
+        stepped = add_adamw(graph, joint[1].gradients)
+        (out / f"{name}.adamw.tmmu.cbor.gz").write_bytes(native.encode(stepped, f"{name}.adamw.tmmu.cbor.gz"))
+        if (out / f"{name}.json").exists():
+            continue  # the partitioner takes minutes
         told = {"torch": torch.__version__, "budgets": [_partition(joint[0], budget) for budget in BUDGETS]}
         (out / f"{name}.json").write_text(json.dumps(told, indent=1))
         print(name, len(graph.nodes), [len(each["saved"]) for each in told["budgets"]], flush=True)

@@ -14,7 +14,7 @@ made again too early, with all that it is made of, is paid for.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -38,8 +38,15 @@ Over = Callable[[Mapping[str, int]], int]
 class Point:
     """A choice and what it leads to."""
 
-    choice: Choice
+    make: Callable[[], Choice]
+    """Gives the choice: thousands are remembered, and few are asked for."""
     run: Run
+    """Without its curves where it is one of many."""
+
+    @property
+    def choice(self) -> Choice:
+        """Where storages are dropped."""
+        return self.make()
 
     @property
     def key(self) -> tuple[int, int, int]:
@@ -49,12 +56,11 @@ class Point:
 
 @dataclass
 class Search:
-    """One question's choices, weighed and remembered; ``points`` are all that were worth it."""
+    """One question's choices, weighed and remembered."""
 
     model: RecomputeModel
     over: Over
     go_on: GoOn = lambda: True
-    points: list[Point] = field(default_factory=list)
     weighed: int = 0
 
     def __post_init__(self) -> None:
@@ -71,7 +77,7 @@ class Search:
     def weigh(self, choice: Choice) -> Point:
         """Run it."""
         self.weighed += 1
-        return Point(choice, run(self.model, choice))
+        return Point(lambda: choice, run(self.model, choice))
 
     def excess(self, found: Run) -> int:
         """By how many bytes a run is over what there is."""
@@ -81,7 +87,14 @@ class Search:
         """What these nodes make is dropped across the boundary."""
         key = np.packbits(nodes).tobytes()
         if key not in self.seen:
-            self.seen[key] = self.weigh(choice_of(self.model, self.at, nodes))
+            model, at = self.model, self.at
+
+            def make() -> Choice:
+                bits = np.unpackbits(np.frombuffer(key, np.uint8), count=len(model.node_at))
+                return choice_of(model, at, bits.astype(np.bool_))
+
+            self.weighed += 1
+            self.seen[key] = Point(make, run(model, choice_of(model, at, nodes)).without_curves())
         return self.seen[key]
 
     # -- cuts ----------------------------------------------------------------------------------------------------------
@@ -103,7 +116,7 @@ class Search:
                     return list(found.values())
             if smallest is None:
                 break
-            fullest = peak_position(smallest.run, self.arena)
+            fullest = peak_position(self.weigh(smallest.choice).run, self.arena)
             weight[fullest] = weight.get(fullest, 0) + 1
         return list(found.values())
 

@@ -4,7 +4,7 @@ without writing it. Compiled, O(steps + operands).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numba import njit
@@ -55,6 +55,11 @@ class Run:
     """Shape (steps,): the position in the given order at which each step runs, or for which it runs again."""
     first: I64
     """Shape (positions,): the step of each node of the given order."""
+
+    def without_curves(self) -> Run:
+        """The figures alone."""
+        nothing = np.zeros(0, np.int64)
+        return replace(self, live=np.zeros((len(self.peaks), 0), np.int64), at=nothing, first=nothing)
 
     @property
     def total(self) -> int:

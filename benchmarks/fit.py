@@ -1,0 +1,200 @@
+"""What fitting brings beside its peers: ``python -m benchmarks.fit [JOINT]`` writes ``docs/fit.md``.
+
+Recomputation beside AOTAutograd's partitioner, order beside Inductor's three. ``JOINT`` is a folder with what
+``benchmarks/joint.py`` wrote, which needs PyTorch; without it ``.venv-peers`` is asked to write it.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from tmmu_core.fit.applying import applied
+from tmmu_core.fit.asking import Question, ask
+from tmmu_core.fit.bounds import grids_of
+from tmmu_core.fit.capacity import extents
+from tmmu_core.fit.order.model import order_model
+from tmmu_core.fit.order.searching import best_order
+from tmmu_core.fit.recompute import lower
+from tmmu_core.fit.recompute.cut import boundary
+from tmmu_core.fit.recompute.model import RecomputeModel, recompute_model
+from tmmu_core.fit.recompute.moves import Bytes
+from tmmu_core.fit.recompute.search import choice_of
+from tmmu_core.fit.recompute.simulate import Choice, run
+from tmmu_core.fit.recompute.write import written
+from tmmu_core.fit.settling import settled
+from tmmu_core.judge.verifier import verify_plan
+from tmmu_core.plan.formats.reading import read_graph_file
+from tmmu_core.runtime.shadow import shadow_replay
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "fit.md"
+SAMPLES = ROOT / "sample_graphs"
+PEERS = ROOT / ".venv-peers" / "bin" / "python"
+PLANNER = "auto"
+INDUCTOR = (("lpmf", "lpmf_threshold"), ("bfs",), ("dfs",))
+BRANCHING = ("inception_v1", "inception_v2", "densenet121", "shufflenet", "squeezenet")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One budget of the partitioner, and the same bytes by ours."""
+
+    budget: float
+    saved: int
+    peak: int
+    flops: int
+    ours_peak: int
+    ours_flops: int
+    seconds: float
+
+
+def joint(folder: Path) -> list[Path]:
+    """The graphs in ``folder``, written by the peers where there are none."""
+    if not list(folder.glob("*.json")) and PEERS.exists():
+        subprocess.run([str(PEERS), str(ROOT / "benchmarks" / "joint.py"), str(folder)], check=True)
+    return sorted(folder.glob("*.json"))
+
+
+def recompute_rows(told: Path) -> tuple[RecomputeModel, list[Row]]:
+    question = Question(read_graph_file(told.with_suffix(".tmmu.cbor.gz")), planner=PLANNER)
+    model = recompute_model(question)
+    rows: list[Row] = []
+    for each in json.loads(told.read_text())["budgets"]:
+        choice, saved = partitioned(model, each["saved"])
+        peer = Question(written(model, choice), planner=PLANNER)
+        plan = ask(peer).plan
+        assert verify_plan(plan, peer.graph).ok
+        peak, flops = sum(extents(plan).values()), run(model, choice).flops
+        if rows and (peak, flops) == (rows[-1].peak, rows[-1].flops):
+            continue  # a smaller budget, and the same choice
+        began = time.perf_counter()
+        ours_peak, ours_flops = cheapest_within(question, peak)
+        seconds = time.perf_counter() - began
+        rows.append(Row(each["budget"], saved, peak, flops, ours_peak, ours_flops, seconds))
+        print(told.stem, rows[-1], flush=True)
+    return model, rows
+
+
+def partitioned(model: RecomputeModel, saved: list[list[object]]) -> tuple[Choice, int]:
+    """What the partitioner does not save is dropped behind the forward pass; and the bytes that it saves."""
+    index, storage_of = model.timeline.index, model.liveness.storage_of
+    names = [node if node in index.tensor_of else f"{node}:{which}" for node, which in saved]
+    kept = {int(storage_of[index.tensor_of[name]]) for name in names}
+    last = int(np.flatnonzero(~model.late).max())
+    at = boundary(model, last)
+    nodes = np.zeros(len(model.node_at), np.bool_)
+    nodes[[int(model.producer[s]) for s in at.before.tolist() if model.droppable[s] and s not in kept]] = True
+    return choice_of(model, at, nodes), sum(int(model.size[s]) for s in kept if model.producer[s] >= 0)
+
+
+def cheapest_within(question: Question, peak: int) -> tuple[int, int]:
+    """Extent and extra FLOPs of the cheapest plan found within ``peak`` bytes, verified and executed."""
+    plan = ask(question).plan
+    if sum(extents(plan).values()) <= peak:
+        return sum(extents(plan).values()), 0
+    for moves in lower(question, None, Bytes(peak)):
+        after = applied(question, moves)
+        solution = ask(after)
+        extent = sum(extents(solution.plan).values())
+        if extent <= peak:
+            assert verify_plan(solution.plan, after.graph).ok
+            assert not shadow_replay(solution).findings
+            return extent, sum(move.cost.extra_flops for move in moves)
+    raise AssertionError(f"nothing found within {peak:,} bytes")
+
+
+def order_lines(files: list[Path]) -> Iterator[str]:
+    for file in files:
+        graph = settled(read_graph_file(file))
+        question = Question(graph)
+        model = order_model(ask(question).liveness, grids_of(question))
+        assert model is not None
+        began = time.perf_counter()
+        found = best_order(model)
+        seconds = time.perf_counter() - began
+        peers = [min(found.tried[name] for name in names) for names in INDUCTOR]
+        constant = int(model.constant.sum())
+        cells = [f"{(peak - constant) / 2**20:,.2f}" for peak in (found.tried["given"], *peers)]
+        proven = "optimal" if found.optimal else f"≥ {(found.bound - constant) / 2**20:,.2f}"
+        name = file.name.split(".tmmu")[0]
+        yield (
+            "| "
+            + " | ".join(
+                [
+                    name,
+                    f"{len(graph.nodes):,}",
+                    *cells,
+                    f"{(found.peak - constant) / 2**20:,.2f}",
+                    proven,
+                    f"{seconds:.1f}",
+                ]
+            )
+            + " |"
+        )
+        print(name, found.tried, found.peak, found.bound, round(seconds, 1), flush=True)
+
+
+def page(folder: Path) -> str:
+    told = joint(folder)
+    lines = [HEAD]
+    if not told:
+        lines.append("The peers were not installed: `make bench` installs them where it can.\n")
+    for file in told:
+        model, rows = recompute_rows(file)
+        total = model.flops.total
+        lines.append(f"\n### {file.stem}, {len(model.node_at):,} nodes, {total:,} FLOPs\n")
+        lines.append(
+            "| budget | it saves MiB | peak MiB | FLOPs more | ours: peak MiB | FLOPs more | of its FLOPs | s |"
+        )
+        lines.append("|---|---|---|---|---|---|---|---|")
+        for row in rows:
+            share = f"{100 * row.ours_flops / row.flops:.1f} %" if row.flops else "–"
+            lines.append(
+                f"| {row.budget} | {row.saved / 2**20:,.0f} | {row.peak / 2**20:,.1f} | {100 * row.flops / total:.4f} % "
+                f"| {row.ours_peak / 2**20:,.1f} | {100 * row.ours_flops / total:.4f} % | {share} | {row.seconds:.1f} |"
+            )
+    lines.append(ORDER)
+    graphs = [SAMPLES / f"{name}.tmmu.json.gz" for name in BRANCHING]
+    lines += order_lines([*graphs, *sorted(folder.glob("*.adamw.tmmu.cbor.gz"))])
+    return "\n".join(lines) + "\n"
+
+
+HEAD = """# Fitting, measured
+
+`python -m benchmarks.fit` writes this page; `make bench` installs what it compares with. Figures of one run on a shared
+two-core machine: bytes and FLOPs are exact and the same every time, seconds are not.
+
+## Recomputation beside AOTAutograd's partitioner
+
+Joint graphs (forward and backward) of PyTorch, each traced once, attention written out, dropouts off. For each memory
+budget of the partitioner (PyTorch's `activation_memory_budget`, solver `dp`) the values that it saves are carried over:
+everything else that its backward pass needs is dropped behind the forward pass and made again just before its first
+reader, as `tmmu` writes it. That graph is planned (planner `auto`) and gives a peak, the sum over all arenas, parameters
+and gradients included, and FLOPs (`tmmu_core/graph/flops.py`). Then `fit`'s recomputation, the order left as it is, is
+asked for the cheapest plan within that very peak. Budgets that lead to one and the same choice are told once. Every plan
+is verified; ours are executed by the shadow replay as well.
+
+The partitioner minimises what is saved, not the peak: at small budgets it makes more than what is needed at once, and its
+peak rises again. A plan with nothing recomputed may already be within its peak; then ours costs nothing.
+"""
+
+ORDER = """
+## Order beside Inductor's three
+
+MiB over all arenas without what is persistent, the sum of the arenas' peaks: the order as given; Inductor's LPMF (the
+better of with and without the rule of pytorch#161810), breadth first and depth first on the same rules (data, bytes written over, effects); the order of `fit`; what is proven.
+
+| graph | nodes | given | LPMF | BFS | DFS | fit | proven | s |
+|---|---|---|---|---|---|---|---|---|"""
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / ".venv-peers" / "joint"))
