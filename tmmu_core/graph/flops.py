@@ -300,6 +300,7 @@ FORMULAS: dict[str, Formula] = {
     # Bytes are moved, or only their names are.
     **dict.fromkeys(
         _names(
+            "copyout copyin "
             "view reshape unsafeview flatten squeeze unsqueeze expanddims transpose permute t swapaxes expand "
             "expandas broadcastto alias detach identity clone copy tocopy to cast contiguous slice slicescatter "
             "slicebackward stridedslice selectbackward selectscatter split splitwithsizes splitv unbind chunk "

@@ -62,6 +62,8 @@ class RecomputeModel:
     """Shape (positions,): may run again."""
     droppable: Mask
     """Shape (storages,)."""
+    movable: Mask
+    """Shape (storages,): may be copied to another memory and back."""
     made_of: I64
     """Shape (positions,): FLOPs of running the node again; 0 where unknown (then it is not makeable)."""
     size: I64
@@ -156,9 +158,13 @@ def recompute_model(question: Question) -> RecomputeModel:
     for at, k in enumerate(node_at.tolist()):
         if scoped[k]:
             read_in_scope[in_idx[in_ptr[at] : in_ptr[at + 1]]] = True
+    movable = alone & ~is_output & ~storages.persistent & ~read_in_scope & ((producer >= 0) | at_start)
+    movable[_awkward_views(liveness, node_at, makeable & (made_of == 0), (in_ptr, in_idx))] = False
+    in_scope = [bool(scoped[k]) for k in node_at.tolist()]
+    movable[[s for s in range(count) if producer[s] >= 0 and in_scope[int(producer[s])]]] = False
     droppable = alone & ~is_output & ~at_start & ~storages.persistent & (producer >= 0) & ~read_in_scope
     droppable[producer >= 0] &= makeable[producer[producer >= 0]]
-    droppable[_awkward_views(liveness, node_at, makeable, (in_ptr, in_idx))] = False
+    droppable[_awkward_views(liveness, node_at, makeable & (made_of == 0), (in_ptr, in_idx))] = False
 
     alignment = np.maximum(
         storages.alignment.astype(np.int64),
@@ -184,6 +190,7 @@ def recompute_model(question: Question) -> RecomputeModel:
         producer=producer,
         makeable=makeable,
         droppable=droppable,
+        movable=movable,
         made_of=made_of,
         size=size,
         arena=storages.arena.astype(np.int64),
@@ -244,8 +251,8 @@ def _may_run_again(node: Node, overwriting: bool) -> bool:
     return not overwriting or plain_name(node.instr) in WRITES_APART
 
 
-def _awkward_views(liveness: Liveness, node_at: I64, makeable: Mask, reads: tuple[I64, I64]) -> list[int]:
-    """Storages into which a node looks that cannot run again, or that reads other storages as well."""
+def _awkward_views(liveness: Liveness, node_at: I64, free: Mask, reads: tuple[I64, I64]) -> list[int]:
+    """Storages into which a node looks that cannot run again for nothing, or that reads other storages as well."""
     index, storage_of = liveness.timeline.index, liveness.storage_of.tolist()
     in_ptr, in_idx = reads
     found = []
@@ -256,7 +263,7 @@ def _awkward_views(liveness: Liveness, node_at: I64, makeable: Mask, reads: tupl
             if not base[i] or makes[int(liveness.storages.head[s])] == k:
                 continue
             others = [z for z in in_idx[in_ptr[at] : in_ptr[at + 1]].tolist() if z != s]
-            if others or not makeable[at]:
+            if others or not free[at]:
                 found.append(s)
     return found
 

@@ -59,7 +59,7 @@ def apply_recompute(question: Question, *moves: Move) -> Question:
 def recompute_to(question: Question, capacity: int, report: Progress | None = None) -> tuple[Move, ...] | None:
     """The cheapest moves found after which the arenas' peaks together are within ``capacity`` bytes; ``None``: none."""
     model, begun = unwritten(question)
-    search = Search(model, Bytes(capacity).over, _go_on(report, "recompute"))
+    search = Search(model, Bytes(capacity).over, begun, go_on_of(report, "recompute"))
     point = search.settle(search.climb())
     return None if point is None else moves_of(model, begun, point.choice)
 
@@ -79,7 +79,7 @@ def lower(
     least: Run | None = None
     found = None
     for share in TIGHTER:
-        search = Search(model, _scaled(goal, share), _go_on(report, "recompute"))
+        search = Search(model, scaled(goal, share), begun, go_on_of(report, "recompute"))
         if not search.excess(search.nothing.run):
             continue  # fits as it is
         found = search.climb() if found is None else found
@@ -118,7 +118,7 @@ def single_moves(question: Question, solution: object) -> Iterator[Move]:
     for number, nodes in enumerate(sets):
         mask = np.zeros(len(model.node_at), np.bool_)
         mask[nodes] = True
-        choice = _both(begun, choice_of(model, at, mask))
+        choice = begun | choice_of(model, at, mask)
         found = run(model, choice)
         if found.valid and found.total < base.total:
             weighed.append(((found.total - base.total, found.flops, number), nodes, choice, found))
@@ -131,7 +131,7 @@ def moves_of(model: RecomputeModel, begun: Choice, choice: Choice) -> tuple[Move
 
     Costs and bytes are on top of the moves before.
     """
-    new = _less(choice, begun)
+    new = choice - begun
     edges = np.flatnonzero(new.used | new.again)
     dropped = np.unique(np.concatenate([model.in_idx[edges], model.out_idx[np.flatnonzero(new.born)]]))
     nodes = np.zeros(len(model.node_at), np.bool_)
@@ -152,6 +152,7 @@ def moves_of(model: RecomputeModel, begun: Choice, choice: Choice) -> tuple[Move
             now.used | (new.used & inside[model.in_idx]),
             now.born | (new.born & inside[model.out_idx]),
             now.again | (new.again & inside[model.in_idx]),
+            now.away,
         )
         after = run(model, more)
         moves.append(_move(model, now, more, group, (before, after)))
@@ -161,7 +162,7 @@ def moves_of(model: RecomputeModel, begun: Choice, choice: Choice) -> tuple[Move
 
 def _move(model: RecomputeModel, now: Choice, more: Choice, nodes: list[int], runs: tuple[Run, Run]) -> Move:
     before, after = runs
-    new = _less(more, now)
+    new = more - now
     storages = dict.fromkeys(s for n in nodes for s in model.out_idx[model.out_ptr[n] : model.out_ptr[n + 1]].tolist())
     tensors = tuple(model.name_of(s) for s in storages if model.droppable[s])
     operators = Counter(model.timeline.graph.nodes[int(model.node_at[n])].instr for n in nodes)
@@ -180,20 +181,13 @@ def _move(model: RecomputeModel, now: Choice, more: Choice, nodes: list[int], ru
     )
 
 
-def _less(more: Choice, less: Choice) -> Choice:
-    return Choice(more.used & ~less.used, more.born & ~less.born, more.again & ~less.again)
-
-
-def _both(one: Choice, other: Choice) -> Choice:
-    return Choice(one.used | other.used, one.born | other.born, one.again | other.again)
-
-
-def _scaled(goal: Goal, share: int) -> Callable[[Mapping[str, int]], int]:
+def scaled(goal: Goal, share: int) -> Callable[[Mapping[str, int]], int]:
     """The goal with ``share`` thousandths of its bytes: what is asked of it is that much larger."""
     return lambda bytes_of: goal.over({name: size * 1000 // share for name, size in bytes_of.items()})
 
 
-def _go_on(report: Progress | None, what: str) -> Callable[[], bool]:
+def go_on_of(report: Progress | None, what: str) -> Callable[[], bool]:
+    """Asks ``report`` now and then whether to go on."""
     done = 0
 
     def go_on() -> bool:

@@ -60,11 +60,14 @@ class Search:
 
     model: RecomputeModel
     over: Over
+    begun: Choice | None = None
+    """What is dropped already."""
     go_on: GoOn = lambda: True
     weighed: int = 0
 
     def __post_init__(self) -> None:
-        self.nothing = self.weigh(Choice.nothing(self.model))
+        begun = self.begun = self.begun or Choice.nothing(self.model)
+        self.nothing = self.weigh(begun)
         self.arena = fullest_arena(self.model, self.nothing.run)
         self.at = boundary(self.model, peak_position(self.nothing.run, self.arena))
         self.seen: dict[bytes, Point] = {}
@@ -87,14 +90,14 @@ class Search:
         """What these nodes make is dropped across the boundary."""
         key = np.packbits(nodes).tobytes()
         if key not in self.seen:
-            model, at = self.model, self.at
+            model, at, begun = self.model, self.at, self.begun or Choice.nothing(self.model)
 
             def make() -> Choice:
                 bits = np.unpackbits(np.frombuffer(key, np.uint8), count=len(model.node_at))
-                return choice_of(model, at, bits.astype(np.bool_))
+                return begun | choice_of(model, at, bits.astype(np.bool_))
 
             self.weighed += 1
-            self.seen[key] = Point(make, run(model, choice_of(model, at, nodes)).without_curves())
+            self.seen[key] = Point(make, run(model, begun | choice_of(model, at, nodes)).without_curves())
         return self.seen[key]
 
     # -- cuts ----------------------------------------------------------------------------------------------------------
@@ -127,6 +130,8 @@ class Search:
         if self.at.position in weight:
             # What the peak's own step reads is held there; behind it, it is idle like the others.
             idle += (self.at.gap_start == self.at.position) & (self.at.gap_end > self.at.position + 1) & (idle == 0)
+        if self.begun is not None:
+            idle[self.begun.away] = 0  # not here anyway
         return self.model.size * idle
 
     # -- from a choice that fits to a cheaper one ----------------------------------------------------------------------

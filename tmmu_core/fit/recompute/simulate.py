@@ -26,16 +26,28 @@ class Choice:
     """Shape (births,): dropped as soon as it is made, a place in ``model.out_idx``."""
     again: NDArray[np.bool_]
     """Shape (edges,): dropped after this use by a node that is itself run again."""
+    away: NDArray[np.bool_]
+    """Shape (storages,): where it is dropped it goes to another memory, and comes back instead of being made again."""
 
     @classmethod
     def nothing(cls, model: RecomputeModel) -> Choice:
         """Everything is kept."""
         edges, births = len(model.in_idx), len(model.out_idx)
-        return cls(np.zeros(edges, np.bool_), np.zeros(births, np.bool_), np.zeros(edges, np.bool_))
+        return cls(*(np.zeros(size, np.bool_) for size in (edges, births, edges, len(model.size))))
+
+    def __or__(self, other: Choice) -> Choice:
+        """What either drops."""
+        return Choice(self.used | other.used, self.born | other.born, self.again | other.again, self.away | other.away)
+
+    def __sub__(self, other: Choice) -> Choice:
+        """What this one drops and the other does not."""
+        return Choice(
+            self.used & ~other.used, self.born & ~other.born, self.again & ~other.again, self.away & ~other.away
+        )
 
     def copy(self) -> Choice:
         """Flags of its own."""
-        return Choice(self.used.copy(), self.born.copy(), self.again.copy())
+        return Choice(self.used.copy(), self.born.copy(), self.again.copy(), self.away.copy())
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +58,8 @@ class Run:
     """Whether all that is needed is there, or can be made."""
     flops: int
     """Extra ones."""
+    moved: int
+    """Bytes copied to another memory, and back."""
     peaks: I64
     """Shape (arenas,): most bytes alive together, persistent ones included."""
     extra_steps: int
@@ -70,7 +84,7 @@ class Run:
 def run(model: RecomputeModel, choice: Choice) -> Run:
     """The run of ``choice``."""
     arenas = len(model.fixed)
-    valid, flops, steps, live, at, first = _run(
+    valid, flops, moved, steps, live, at, first = _run(
         model.in_ptr,
         model.in_idx,
         model.out_ptr,
@@ -89,13 +103,14 @@ def run(model: RecomputeModel, choice: Choice) -> Run:
         choice.used,
         choice.born,
         choice.again,
+        choice.away,
         arenas,
         model.timeline.has_inputs_step,
     )
     live = live[:, :steps]
     peaks = (live.max(axis=1, initial=0) if steps else np.zeros(arenas, np.int64)) + model.fixed
     extra = int(steps) - len(model.node_at) - int(model.timeline.has_inputs_step)
-    return Run(bool(valid), int(flops), peaks, extra, live, at[:steps], first)
+    return Run(bool(valid), int(flops), int(moved), peaks, extra, live, at[:steps], first)
 
 
 @njit(cache=True)
@@ -118,6 +133,7 @@ def _run(  # type: ignore[no-untyped-def]  # numpy columns and two numbers
     used,
     born,
     again,
+    away,
     arenas,
     loading,
 ):
@@ -138,10 +154,11 @@ def _run(  # type: ignore[no-untyped-def]  # numpy columns and two numbers
     read_ptr = np.zeros(most_steps + 1, np.int64)
     reads = np.zeros(most_reads, np.int64)
     first = np.zeros(positions, np.int64)
-    stack = np.zeros(storages + 8, np.int64)
+    stack = np.zeros(storages + len(in_idx) + len(out_idx) + 8, np.int64)
     on_stack = np.zeros(storages, np.bool_)
     pending = np.zeros(len(in_idx) + 8, np.int64)
-    lives = read_count = flops = 0
+    gone = np.zeros(storages, np.bool_)  # a copy lies in another memory
+    lives = read_count = flops = moved = 0
     step = 0
     nothing = np.zeros((arenas, 1), np.int64)
     if loading:
@@ -168,13 +185,27 @@ def _run(  # type: ignore[no-untyped-def]  # numpy columns and two numbers
                     depth -= 1
                     on_stack[s] = False
                     continue
+                if away[s]:
+                    if step + 2 >= most_steps or lives + 64 >= most_lives:
+                        return False, 0, 0, 0, nothing, at, first
+                    at[step] = k
+                    moved += size[s]
+                    of[lives] = s
+                    birth[lives] = step
+                    last[lives] = step
+                    life[s] = lives
+                    lives += 1
+                    dropped[s] = False
+                    step += 1
+                    read_ptr[step] = read_count
+                    continue
                 n = producer[s]
                 ready = True
                 for f in range(in_ptr[n], in_ptr[n + 1]):
                     z = in_idx[f]
                     if dropped[z]:
                         if on_stack[z]:
-                            return False, 0, 0, nothing, at, first
+                            return False, 0, 0, 0, nothing, at, first
                         stack[depth] = z
                         on_stack[z] = True
                         depth += 1
@@ -183,9 +214,9 @@ def _run(  # type: ignore[no-untyped-def]  # numpy columns and two numbers
                 if not ready:
                     continue
                 if expires[n] < k:
-                    return False, 0, 0, nothing, at, first
+                    return False, 0, 0, 0, nothing, at, first
                 if step + 2 >= most_steps or lives + 64 >= most_lives or read_count + 64 >= most_reads:
-                    return False, 0, 0, nothing, at, first
+                    return False, 0, 0, 0, nothing, at, first
                 step_node[step] = n
                 step_copy[step] = True
                 at[step] = k
@@ -193,7 +224,7 @@ def _run(  # type: ignore[no-untyped-def]  # numpy columns and two numbers
                 for f in range(in_ptr[n], in_ptr[n + 1]):
                     z = in_idx[f]
                     if life[z] < 0:
-                        return False, 0, 0, nothing, at, first
+                        return False, 0, 0, 0, nothing, at, first
                     last[life[z]] = step
                     reads[read_count] = life[z]
                     read_count += 1
@@ -205,14 +236,14 @@ def _run(  # type: ignore[no-untyped-def]  # numpy columns and two numbers
                     of[lives] = y
                     birth[lives] = step
                     last[lives] = step
-                    if dropped[y]:
+                    if dropped[y] and not away[y]:
                         life[y] = lives
                         dropped[y] = False
                     lives += 1
                 step += 1
                 read_ptr[step] = read_count
         if step + 2 >= most_steps or lives + 64 >= most_lives or read_count + 64 >= most_reads:
-            return False, 0, 0, nothing, at, first
+            return False, 0, 0, 0, nothing, at, first
         step_node[step] = k
         at[step] = k
         first[k] = step
@@ -239,6 +270,30 @@ def _run(  # type: ignore[no-untyped-def]  # numpy columns and two numbers
             ever[in_idx[e]] |= used[e]
         step += 1
         read_ptr[step] = read_count
+        leaving = 0
+        for o in range(out_ptr[k], out_ptr[k + 1]):
+            if dropped[out_idx[o]]:
+                stack[leaving] = out_idx[o]
+                leaving += 1
+        for w in range(waiting):
+            if dropped[in_idx[pending[w]]]:
+                stack[leaving] = in_idx[pending[w]]
+                leaving += 1
+        for e in range(in_ptr[k], in_ptr[k + 1]):
+            if dropped[in_idx[e]]:
+                stack[leaving] = in_idx[e]
+                leaving += 1
+        for w in range(leaving):
+            s = stack[w]
+            if away[s] and not gone[s]:
+                if step + 2 >= most_steps:
+                    return False, 0, 0, 0, nothing, at, first
+                gone[s] = True
+                moved += size[s]
+                last[life[s]] = step
+                at[step] = k
+                step += 1
+                read_ptr[step] = read_count
 
     # Lives end one step after their last read, or at it where the output of that step takes the place over.
     taken = np.zeros(lives, np.bool_)
@@ -264,4 +319,4 @@ def _run(  # type: ignore[no-untyped-def]  # numpy columns and two numbers
     for a in range(arenas):
         for t in range(1, step):
             change[a, t] += change[a, t - 1]
-    return True, flops, step, change, at, first
+    return True, flops, moved, step, change, at, first

@@ -22,12 +22,15 @@ from tmmu_core.errors import InvalidIrShapes
 from tmmu_core.fit.asking import Question
 from tmmu_core.fit.recompute.model import RecomputeModel, recompute_model
 from tmmu_core.fit.recompute.simulate import Choice
-from tmmu_core.graph.model import PERSISTENT_ROLES, Graph, Node, Tensor
+from tmmu_core.graph.model import OFFLOAD_ARENA, PERSISTENT_ROLES, Graph, Node, Phase, Tensor
 from tmmu_core.graph.operators import is_random
 
 MARK = "@remat"
 STATE = "@state"
 STATE_BYTES = 16
+BACK, OUT, THERE = "@back", "@copy_out", "@offload"
+MOVES = "offloads"
+"""The parameter of a copying node that names the tensor that leaves and comes back."""
 OF = "recomputes"
 """The parameter of a copy that names its original."""
 
@@ -53,8 +56,11 @@ def drops_of(model: RecomputeModel, choice: Choice) -> tuple[Drop, ...]:
     return tuple((model.name_of(s), model.node_id(k) + mark) for k, _, s, mark in sorted(found))
 
 
-def with_drops(model: RecomputeModel, choice: Choice, drops: Iterable[Sequence[str]]) -> Choice:
-    """``choice`` and ``drops`` together. Raises ``InvalidIrShapes`` (reason ``recompute``) for one that may not be."""
+def with_drops(model: RecomputeModel, choice: Choice, drops: Iterable[Sequence[str]], away: bool = False) -> Choice:
+    """``choice`` and ``drops`` together; ``away``: what is dropped goes to another memory and comes back.
+
+    Raises ``InvalidIrShapes`` (reason ``recompute``) for a drop that may not be.
+    """
     made = choice.copy()
     index = model.timeline.index
     position = {model.node_id(k): k for k in range(len(model.node_at))}
@@ -67,8 +73,9 @@ def with_drops(model: RecomputeModel, choice: Choice, drops: Iterable[Sequence[s
             raise _refused(
                 f"there is no {f'tensor {tensor!r}' if s < 0 else f'node {after!r}'} to recompute", tensor, after
             )
-        if not model.droppable[s]:
-            raise _refused(f"tensor {tensor!r} cannot be made again", tensor, after)
+        if not (model.movable if away else model.droppable)[s]:
+            raise _refused(f"tensor {tensor!r} cannot be {'moved away' if away else 'made again'}", tensor, after)
+        made.away[s] |= away
         edges = [e for e in range(model.in_ptr[k], model.in_ptr[k + 1]) if model.in_idx[e] == s]
         births = [o for o in range(model.out_ptr[k], model.out_ptr[k + 1]) if model.out_idx[o] == s]
         if edges and again:
@@ -120,13 +127,16 @@ class _Writer:
         self.tensors = list(self.index.graph.tensors)
         self.storage = model.liveness.storage_of.tolist()
         self.producer_of = model.producer.tolist()
-        self.current = [0] * len(model.size)
-        """Storage → the run of its producer whose copy is read now."""
+        self.current = [""] * len(model.size)
+        """Storage → what is appended to the name of the copy that is read now."""
+        self.returns: Counter[int] = Counter()
+        """Storage → how often it came back from another memory."""
+        self.phase: Phase = "forward"
         self.dropped = [False] * len(model.size)
         self.ever = [False] * len(model.size)
         self.runs: Counter[int] = Counter()
         """Node → further runs so far."""
-        self.name: dict[tuple[int, int], str] = {}
+        self.name: dict[tuple[int, str], str] = {}
         """(view, copy of its storage) → the view's name in that copy."""
         self.renewed: dict[int, int] = {}
         """Tensor → the tensor that was written over it."""
@@ -139,6 +149,7 @@ class _Writer:
         model = self.model
         for k, node_number in enumerate(model.node_at.tolist()):
             waiting: list[int] = []
+            self.phase = self.nodes[node_number].phase
             for e in range(model.in_ptr[k], model.in_ptr[k + 1]):
                 if self.dropped[model.in_idx[e]]:
                     self._make(int(model.in_idx[e]), k, waiting)
@@ -164,6 +175,37 @@ class _Writer:
     def _drop(self, s: int, whether: bool) -> None:
         self.dropped[s] = whether
         self.ever[s] |= whether
+        if whether and self.choice.away[s] and not self.returns[s]:
+            self._leave(s)
+
+    def _leave(self, s: int) -> None:
+        """Copy a storage to another memory behind its last use; once is enough."""
+        self.returns[s] = 1
+        root = self.tensors[int(self.model.liveness.storages.head[s])]
+        there = Tensor(f"{root.id}{THERE}", root.shape, root.dtype, root.role, arena=OFFLOAD_ARENA)
+        self.new_tensors.append(msgspec.structs.replace(there, role="activation"))
+        self._copy(f"{root.id}{OUT}", "copy_out", (root.id + self.current[s], there.id), root.id)
+
+    def _return(self, s: int) -> None:
+        """Copy it back just before it is needed."""
+        root = self.tensors[int(self.model.liveness.storages.head[s])]
+        count = self.returns[s]
+        self.returns[s] += 1
+        self.current[s] = BACK if count == 1 else f"{BACK}.{count}"
+        self.dropped[s] = False
+        made = msgspec.structs.replace(
+            root,
+            id=root.id + self.current[s],
+            role="activation" if root.role == "input" else root.role,
+            saved_for_backward=False,
+            remat=False,
+        )
+        self.new_tensors.append(made)
+        self._copy(made.id, "copy_in", (f"{root.id}{THERE}", made.id), root.id)
+
+    def _copy(self, node_id: str, instr: str, ends: tuple[str, str], of: str) -> None:
+        self.copies.append(Node(node_id, instr, ends[:1], ends[1:], self.phase, "none", params={MOVES: of}))
+        self.order.append(node_id)
 
     def _run(self, n: int, k: int) -> None:
         """The node as given, reading what is current."""
@@ -208,7 +250,7 @@ class _Writer:
             return self.index.tensor_ids[i]
         copy = self.current[s]
         if not self.has_view[i]:
-            return self.index.tensor_ids[i] + (numbered(copy) if self.index.producer[i] >= 0 else "")
+            return self.index.tensor_ids[i] + copy
         known = self.name.get((i, copy))
         if known is not None:
             return known
@@ -218,7 +260,7 @@ class _Writer:
         self._again(writer, k)
         return self.name[i, copy]
 
-    def _unwritten_view(self, i: int, copy: int, k: int) -> str:
+    def _unwritten_view(self, i: int, copy: str, k: int) -> str:
         """A view that no node writes is one more name, in whatever copy."""
         tensor = self.tensors[i]
         if not copy:
@@ -227,7 +269,7 @@ class _Writer:
         assert told is not None
         made = msgspec.structs.replace(
             tensor,
-            id=tensor.id + numbered(copy),
+            id=tensor.id + copy,
             saved_for_backward=False,
             view=msgspec.structs.replace(told, base_tensor_uid=self._name(int(self.index.base[i]), k)),
         )
@@ -243,6 +285,9 @@ class _Writer:
             s = stack[-1]
             if not self.dropped[s]:
                 stack.pop()
+                continue
+            if self.choice.away[s]:
+                self._return(s)
                 continue
             n = self.producer_of[s]
             edges = range(model.in_ptr[n], model.in_ptr[n + 1])
@@ -271,8 +316,8 @@ class _Writer:
             name = tensor.id + numbered(run)
             outputs.append(name)
             view = tensor.view
-            if not self.has_view[i] and s >= 0 and self.dropped[s] and self.producer_of[s] >= 0:
-                self.current[s] = run
+            if not self.has_view[i] and s >= 0 and self.dropped[s] and not self.choice.away[s]:
+                self.current[s] = numbered(run)
                 self.dropped[s] = False
             if view is not None:
                 self.name[i, self.current[s]] = name
@@ -336,10 +381,17 @@ def unwritten(question: Question) -> tuple[RecomputeModel, Choice]:
         and node.params[OF] in originals
         and len(node.outputs) == len(_stateless(originals[node.params[OF]]).outputs)
     }
-    if not copies:
+    moving = {node.node_id: node.params[MOVES] for node in graph.nodes if isinstance(node.params.get(MOVES), str)}
+    if not copies and not moving:
         model = recompute_model(question)
         return model, Choice.nothing(model)
     back = {
+        node.outputs[0]: moving[node.node_id]
+        for node in graph.nodes
+        if node.node_id in moving and node.instr == "copy_in"
+    }
+    away = {node.outputs[0] for node in graph.nodes if node.node_id in moving and node.instr == "copy_out"}
+    back |= {
         copy: original
         for node in graph.nodes
         if node.node_id in copies
@@ -352,8 +404,22 @@ def unwritten(question: Question) -> tuple[RecomputeModel, Choice]:
             produced = any(tensor.id in node.outputs for node in graph.nodes)
             if not produced:
                 back[tensor.id] = name
-    model = recompute_model(replace(question, graph=_without(graph, copies, back)))
-    return model, with_drops(model, Choice.nothing(model), _drops_in(graph, model, copies, back))
+    without = _without(_unmoved(graph, moving, away), copies, back)
+    model = recompute_model(replace(question, graph=without))
+    drops = _drops_in(graph, model, (copies, set(moving)), back)
+    gone = set(moving.values())
+    made = with_drops(model, Choice.nothing(model), [drop for drop in drops if drop[0] not in gone])
+    return model, with_drops(model, made, [drop for drop in drops if drop[0] in gone], away=True)
+
+
+def _unmoved(graph: Graph, moving: dict[str, str], away: set[str]) -> Graph:
+    """Without copying nodes and what lies in the other memory."""
+    return msgspec.structs.replace(
+        graph,
+        tensors=tuple(tensor for tensor in graph.tensors if tensor.id not in away),
+        nodes=tuple(node for node in graph.nodes if node.node_id not in moving),
+        execution_order=tuple(name for name in graph.execution_order or () if name not in moving),
+    )
 
 
 def _stateless(node: Node) -> Node:
@@ -385,8 +451,11 @@ def _without(graph: Graph, copies: dict[str, Node], back: dict[str, str]) -> Gra
     return msgspec.structs.replace(graph, tensors=tuple(tensors), nodes=nodes, execution_order=order or None)
 
 
-def _drops_in(graph: Graph, model: RecomputeModel, copies: dict[str, Node], back: dict[str, str]) -> list[Drop]:
+def _drops_in(
+    graph: Graph, model: RecomputeModel, added: tuple[dict[str, Node], set[str]], back: dict[str, str]
+) -> list[Drop]:
     """Where a storage is read in another copy than the one before, it was dropped after its use before."""
+    copies, moving = added
     index, storage_of = model.timeline.index, model.liveness.storage_of
     nodes = {node.node_id: node for node in graph.nodes}
     copy_of = {}
@@ -407,6 +476,8 @@ def _drops_in(graph: Graph, model: RecomputeModel, copies: dict[str, Node], back
     found: dict[Drop, None] = {}
     for node_id in graph.execution_order or ():
         node = nodes[node_id]
+        if node_id in moving:
+            continue
         used = f"{copies[node_id].node_id}{MARK}" if node_id in copies else node_id
         for name in node.inputs:
             if back.get(name, name) not in index.tensor_of:  # a generator's state
@@ -414,7 +485,7 @@ def _drops_in(graph: Graph, model: RecomputeModel, copies: dict[str, Node], back
             s = int(storage_of[index.tensor_of[back.get(name, name)]])
             now = life(name)
             before = last.get(s)
-            if before is not None and before[0] != now and model.droppable[s]:
+            if before is not None and before[0] != now and (model.droppable[s] or model.movable[s]):
                 found[model.name_of(s), before[1]] = None
             last[s] = (now, used)
         if node_id not in copies:

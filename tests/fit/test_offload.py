@@ -1,0 +1,89 @@
+"""What is copied to another memory and back: in the written graph, in bytes moved, in what is alive."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.fit.test_recompute import KIB, chain_step, sound
+from tests.golden import SAMPLES
+from tmmu_core.errors import InvalidIrShapes
+from tmmu_core.fit.applying import applied
+from tmmu_core.fit.asking import Question, ask
+from tmmu_core.fit.capacity import extents
+from tmmu_core.fit.moves import Move
+from tmmu_core.fit.offload import lower, single_moves
+from tmmu_core.fit.recompute import lower as lower_by_recomputing
+from tmmu_core.fit.recompute.moves import Bytes
+from tmmu_core.fit.recompute.simulate import run
+from tmmu_core.fit.recompute.write import unwritten
+from tmmu_core.judge.verifier import verify_plan
+from tmmu_core.plan.formats.reading import read_graph_file
+from tmmu_core.runtime.shadow import shadow_replay
+
+
+def test_what_leaves_is_copied_behind_its_last_use_and_back_before_its_next() -> None:
+    question = chain_step()
+    after = applied(question, [Move("offload", "", details={"drops": [["a", "fb"]]})])
+    assert after.graph.execution_order == ("fa", "fb", "a@copy_out", "fc", "bc", "a@back", "bb", "ba")
+    nodes = {node.node_id: node for node in after.graph.nodes}
+    tensors = {tensor.id: tensor for tensor in after.graph.tensors}
+    assert (nodes["a@copy_out"].instr, nodes["a@copy_out"].inputs, nodes["a@copy_out"].outputs) == (
+        *("copy_out", ("a",)),
+        ("a@offload",),
+    )
+    assert (nodes["a@back"].instr, nodes["a@back"].inputs) == ("copy_in", ("a@offload",))
+    assert nodes["bb"].inputs == ("a@back", "gc")
+    assert tensors["a@offload"].arena == "offload"
+    sound(question, after.graph)
+    assert extents(ask(after).plan) == {"activations": 9 * KIB, "gradients": 2 * KIB}
+
+
+def test_a_copy_costs_its_bytes_both_ways_and_tells_the_steps_it_has() -> None:
+    (move, *_) = single_moves(chain_step(), None)
+    assert move.tensors == ("a",)
+    assert (move.cost.moved_bytes, move.cost.extra_flops, move.cost.extra_steps) == (8 * KIB, 0, 2)
+    assert move.bytes == KIB
+    assert move.details["steps_idle"] == 3  # fb at 1, bb at 4
+
+
+def test_what_cannot_leave_is_refused() -> None:
+    with pytest.raises(InvalidIrShapes, match="cannot be moved away"):
+        applied(chain_step(), [Move("offload", "", details={"drops": [["gx", "ba"]]})])
+
+
+def test_what_is_recomputed_and_what_leaves_go_together_in_any_order() -> None:
+    question = chain_step()
+    moves = [
+        Move("offload", "", details={"drops": [["a", "fb"]]}),
+        Move("recompute", "", details={"drops": [["b", "fc"]]}),
+    ]
+    one, other = applied(question, moves).graph, applied(question, reversed(moves)).graph
+    assert one == other
+    assert one.execution_order == ("fa", "fb", "a@copy_out", "fc", "a@back", "fb@remat", "bc", "bb", "ba")
+    sound(question, one)
+
+
+def test_resnet50_leaves_a_third_of_its_activations_elsewhere() -> None:
+    question = Question(read_graph_file(SAMPLES / "resnet50_train_b32_224.tmmu.cbor.gz"))
+    before = ask(question).plan
+    whole = sum(arena.peak_live_bytes for arena in before.arenas)
+    goal = whole - before.arena_of["activations"].peak_live_bytes // 3
+    moves = next(lower(question, None, Bytes(goal)))
+    after = applied(question, moves)
+    solution = ask(after)
+    assert sum(a.peak_live_bytes for a in solution.plan.arenas if a.name != "offload") <= goal
+    assert verify_plan(solution.plan, after.graph).ok
+    assert shadow_replay(solution).findings == ()
+    moved = sum(move.cost.moved_bytes for move in moves)
+    assert moved == run(*unwritten(after)).moved
+    assert 2 * (whole - goal) <= moved < 4 * (whole - goal)
+
+
+def test_recomputing_goes_on_from_what_has_left() -> None:
+    question = Question(read_graph_file(SAMPLES / "resnet50_train_b32_224.tmmu.cbor.gz"))
+    whole = run(*unwritten(question)).total
+    away = applied(question, next(lower(question, None, Bytes(whole * 9 // 10))))
+    moves = next(lower_by_recomputing(away, None, Bytes(whole * 8 // 10)))
+    after = run(*unwritten(applied(away, moves)))
+    assert after.total <= whole * 8 // 10
+    assert after.moved == run(*unwritten(away)).moved
