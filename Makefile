@@ -49,11 +49,13 @@ golden: $(VENV)/.dev ## write the golden traces anew (review the difference like
 .venv-peers/.made:
 	$(PYTHON) -m venv .venv-peers
 	-.venv-peers/bin/python -m pip install --quiet "ortools>=9.12" "ethos-u-vela>=4.2"
+	-.venv-peers/bin/python -m pip install --quiet torch==2.13.0 transformers -r requirements.lock
 	@touch $@
 
-bench: $(VENV)/.dev .venv-peers/.made ## measure beside the peers, and write docs/benchmarks.md and docs/models.md
+bench: $(VENV)/.dev .venv-peers/.made ## measure beside the peers, and write docs/benchmarks.md, docs/models.md and docs/fit.md
 	$(BIN)/python -m benchmarks
 	$(BIN)/python -m benchmarks.models
+	$(BIN)/python -m benchmarks.fit
 
 samples: $(VENV)/.dev ## make the sample graphs anew
 	$(BIN)/python -m sample_graphs.make

@@ -158,8 +158,9 @@ def page(folder: Path) -> str:
         for row in rows:
             share = f"{100 * row.ours_flops / row.flops:.1f} %" if row.flops else "–"
             lines.append(
-                f"| {row.budget} | {row.saved / 2**20:,.0f} | {row.peak / 2**20:,.1f} | {100 * row.flops / total:.4f} % "
-                f"| {row.ours_peak / 2**20:,.1f} | {100 * row.ours_flops / total:.4f} % | {share} | {row.seconds:.1f} |"
+                f"| {row.budget} | {row.saved / 2**20:,.0f} | {row.peak / 2**20:,.1f} "
+                f"| {100 * row.flops / total:.4f} % | {row.ours_peak / 2**20:,.1f} "
+                f"| {100 * row.ours_flops / total:.4f} % | {share} | {row.seconds:.1f} |"
             )
     lines.append(ORDER)
     graphs = [SAMPLES / f"{name}.tmmu.json.gz" for name in BRANCHING]
@@ -169,28 +170,30 @@ def page(folder: Path) -> str:
 
 HEAD = """# Fitting, measured
 
-`python -m benchmarks.fit` writes this page; `make bench` installs what it compares with. Figures of one run on a shared
-two-core machine: bytes and FLOPs are exact and the same every time, seconds are not.
+`python -m benchmarks.fit` writes this page; `make bench` installs what it compares with. Figures of one run on a
+shared two-core machine: bytes and FLOPs are exact and the same every time, seconds are not.
 
 ## Recomputation beside AOTAutograd's partitioner
 
 Joint graphs (forward and backward) of PyTorch, each traced once, attention written out, dropouts off. For each memory
-budget of the partitioner (PyTorch's `activation_memory_budget`, solver `dp`) the values that it saves are carried over:
-everything else that its backward pass needs is dropped behind the forward pass and made again just before its first
-reader, as `tmmu` writes it. That graph is planned (planner `auto`) and gives a peak, the sum over all arenas, parameters
-and gradients included, and FLOPs (`tmmu_core/graph/flops.py`). Then `fit`'s recomputation, the order left as it is, is
-asked for the cheapest plan within that very peak. Budgets that lead to one and the same choice are told once. Every plan
-is verified; ours are executed by the shadow replay as well.
+budget of the partitioner (PyTorch's `activation_memory_budget`, solver `dp`) the values that it saves are carried
+over: everything else that its backward pass needs is dropped behind the forward pass and made again just before its
+first reader, as `tmmu` writes it. That graph is planned (planner `auto`) and gives a peak, the sum of all arenas'
+extents, parameters and gradients included, and FLOPs (`tmmu_core/graph/flops.py`). Then `fit`'s recomputation, the
+order left as it is, is asked for the cheapest plan within that very peak. Budgets that lead to one and the same choice
+are told once. Every plan is verified; ours are executed by the shadow replay as well.
 
-The partitioner minimises what is saved, not the peak: at small budgets it makes more than what is needed at once, and its
-peak rises again. A plan with nothing recomputed may already be within its peak; then ours costs nothing.
+The partitioner minimises what is saved, not the peak: at small budgets it makes more at once than is needed, and its
+peak rises again. A plan with nothing recomputed may already be within its peak; then ours costs nothing. Its FLOPs are
+counted as ours are, element-wise operators included, so they are not the ones that it weighs by itself.
 """
 
 ORDER = """
 ## Order beside Inductor's three
 
 MiB over all arenas without what is persistent, the sum of the arenas' peaks: the order as given; Inductor's LPMF (the
-better of with and without the rule of pytorch#161810), breadth first and depth first on the same rules (data, bytes written over, effects); the order of `fit`; what is proven.
+better of with and without the rule of pytorch#161810), breadth first and depth first on the same rules (data, bytes
+written over, effects); the order of `fit`; what is proven.
 
 | graph | nodes | given | LPMF | BFS | DFS | fit | proven | s |
 |---|---|---|---|---|---|---|---|---|"""

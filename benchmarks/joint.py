@@ -1,9 +1,9 @@
 """Joint graphs, and what AOTAutograd's partitioner saves of them: ``python benchmarks/joint.py OUT``.
 
 Runs in the peers' interpreter (``make bench`` makes ``.venv-peers``), which has PyTorch and transformers. Each
-model is traced once; its graph is written to ``OUT/NAME.tmmu.cbor.gz``, to ``OUT/NAME.adamw.tmmu.cbor.gz`` the same with
-a step of AdamW for each parameter, and to ``OUT/NAME.json`` the names of the values that the partitioner passes from the
-forward to the backward graph at each of its memory budgets.
+model is traced once; its graph is written to ``OUT/NAME.tmmu.cbor.gz``, to ``OUT/NAME.adamw.tmmu.cbor.gz`` the same
+with a step of AdamW for each parameter, and to ``OUT/NAME.json`` the names of the values that the partitioner passes
+from the forward to the backward graph at each of its memory budgets.
 """
 
 from __future__ import annotations
