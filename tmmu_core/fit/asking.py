@@ -6,11 +6,13 @@ that planning it needs no mode, no preset and no flags.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from tmmu_core.fit.moves import Cost, Move
 from tmmu_core.fit.settling import written_out
@@ -25,8 +27,8 @@ from tmmu_core.plan.making.problems import arena_problems
 from tmmu_core.plan.making.request import DEFAULT_PLANNER, PlanRequest
 from tmmu_core.plan.making.rows import as_used
 from tmmu_core.plan.model import Plan
-from tmmu_core.planners import MemoryPlannerEntry, planner_named
-from tmmu_core.planners.problem import Progress
+from tmmu_core.planners import ArenaPlannerEntry, MemoryPlannerEntry, planner_named
+from tmmu_core.planners.problem import Packing, Problem, Progress
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,8 +101,11 @@ def ask(question: Question, progress: Progress | None = None) -> Solution:
     return solve(question.graph, request, progress=progress)
 
 
-def extents_of(question: Question) -> dict[str, int]:
-    """Arena → extent in bytes, this memory's arenas alone: planned for real, without the columns of a plan."""
+def extents_of(question: Question, known: dict[bytes, Packing] | None = None) -> dict[str, int]:
+    """Arena → extent in bytes, this memory's arenas alone: planned for real, without the columns of a plan.
+
+    ``known`` keeps packings that are at their bound, by what there was to pack: a move leaves most arenas as they are.
+    """
     entry = planner_named(question.planner)
     if isinstance(entry, MemoryPlannerEntry):
         return extents(ask(question).plan)
@@ -109,8 +114,28 @@ def extents_of(question: Question) -> dict[str, int]:
     liveness = analyse(build_timeline(question.graph, mode, default_preset(mode)), config)
     problems = arena_problems(liveness, config)
     options = entry.checked_options(question.options)
-    placement = as_used(liveness, problems, [entry.pack(problem, options, None) for problem in problems])
+    kept = {} if known is None else known
+    packings = [_packed(entry, problem, options, kept) for problem in problems]
+    placement = as_used(liveness, problems, packings)
     return {name: extent for name, extent in placement.extent.items() if name != OFFLOAD_ARENA}
+
+
+def _packed(
+    entry: ArenaPlannerEntry, problem: Problem, options: Mapping[str, Any], known: dict[bytes, Packing]
+) -> Packing:
+    """The problem's packing, or one known for the same storages at the same places in time: only their order counts."""
+    times, places = np.unique(np.concatenate([problem.birth, problem.death]), return_inverse=True)
+    columns = (places, problem.size, problem.alignment, problem.handoff_from, problem.must_not_alias)
+    digest = hashlib.sha256(repr((entry.name, problem.arena, len(times), sorted(options.items()))).encode())
+    for column in columns:
+        digest.update(b"-" if column is None else np.ascontiguousarray(column).tobytes())
+    key = digest.digest()
+    if key not in known:
+        packing = entry.pack(problem, options, None)
+        if not packing.optimal:
+            return packing
+        known[key] = packing
+    return known[key]
 
 
 def extents(plan: Plan) -> dict[str, int]:

@@ -79,7 +79,7 @@ def best_order(
         if total < peak:
             best, peak, method = order, total, name
 
-    walk = Walk(model) if len(model) <= WALKED_UP_TO else None
+    walk = Walk(model) if len(model) <= WALKED_UP_TO and enough != 0 else None
     floor = walk.unavoidable() if walk is not None else ()
     bound = int(model.constant.sum()) + sum(floor)
     for name, order in _simple(model, given):

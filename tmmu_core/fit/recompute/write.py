@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 import msgspec
 import numpy as np
@@ -369,6 +370,7 @@ class _Writer:
 # -- graph → choice ----------------------------------------------------------------------------------------------------
 
 
+@lru_cache(maxsize=2)
 def unwritten(question: Question) -> tuple[RecomputeModel, Choice]:
     """The question's graph without its further runs, as numbers, and the choice that wrote them."""
     graph = question.graph
