@@ -1,7 +1,7 @@
 """``python -m tests.golden``: write the golden traces anew. Review the difference like code.
 
-Every sample has a trace for mode ``inference``, and one for its default mode where that is another. A sample of more
-than ``TOLD`` tensors is told as a digest: hashes, arenas and metrics, without a record per tensor.
+Every sample has a trace for mode ``inference``, and one for its default mode where that is another. All of them are
+whole; one of more than ``PLAIN`` tensors is gzipped.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from tmmu_core.graph import document
 from tmmu_core.liveness.timeline import default_mode
 from tmmu_core.plan.formats.reading import read_graph_file
 from tmmu_core.plan.formats.trace import to_json_lines
@@ -17,7 +18,7 @@ from tmmu_core.plan.making.engine import plan_graph
 
 SAMPLES = Path(__file__).resolve().parents[1] / "sample_graphs"
 GOLDEN = SAMPLES / "golden"
-TOLD = 500
+PLAIN = 500
 
 
 def sample_files() -> list[str]:
@@ -26,13 +27,13 @@ def sample_files() -> list[str]:
 
 
 def golden_traces(file: str) -> dict[str, bytes]:
-    """File name in ``golden/`` → trace, for one sample, planned now."""
+    """File name in ``golden/`` → trace (not yet gzipped), for one sample, planned now."""
     graph = read_graph_file(SAMPLES / file)
     traces = {}
     for mode in dict.fromkeys(("inference", default_mode(graph))):
         plan = plan_graph(graph, mode=mode).plan
-        name = f"{file.split('.')[0]}.{mode}.trace.jsonl"
-        traces[name] = to_json_lines(plan, digest=len(plan) > TOLD)
+        gzipped = ".gz" if len(plan) > PLAIN else ""
+        traces[f"{file.split('.')[0]}.{mode}.trace.jsonl{gzipped}"] = to_json_lines(plan)
     return traces
 
 
@@ -41,15 +42,16 @@ def main() -> None:
     written = {}
     for file in sample_files():
         written.update(golden_traces(file))
-    for old in sorted(GOLDEN.glob("*.trace.jsonl")):
+    for old in sorted(GOLDEN.glob("*.trace.jsonl*")):
         if old.name not in written:
             old.unlink()
             print(f"removed {old.name}")
     changed = 0
     for name, data in written.items():
         path = GOLDEN / name
-        if not path.exists() or path.read_bytes() != data:
-            path.write_bytes(data)
+        # How well it is packed is the packer's business: what is in it is compared.
+        if not path.exists() or document.unpack(path.read_bytes(), name) != data:
+            path.write_bytes(document.pack(data) if name.endswith(".gz") else data)
             changed += 1
     print(f"{len(written)} golden traces, {changed} of them changed")
 

@@ -60,7 +60,7 @@ def in_words(verdict: Comparison, limit: int, baseline: Plan, candidate: Plan) -
     for difference in verdict.context:
         say(f"context {difference.path[2:]}: {_told(difference.left)} → {_told(difference.right)}")
     if not verdict.complete:
-        say("one side is a digest: its tensors are not told, only their hash")
+        say("one side is a digest: its tensors are compared by the hashes of their ranges, slots and offsets")
     if verdict.identical:
         return
     say("")
@@ -91,6 +91,7 @@ def in_words(verdict: Comparison, limit: int, baseline: Plan, candidate: Plan) -
 
 def _why(difference: Difference) -> str:
     names = {"$.ir_hash": "another graph", "$.replay_token": "another replay token"}
+    names["$.digests"] = "a digest of an older version, which does not hold the hashes of its live ranges"
     names["$.arena_config_hash"] = "another arena configuration"
     return names.get(difference.path, f"{difference.path[2:]} {difference.left} → {difference.right}")
 

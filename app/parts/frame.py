@@ -21,8 +21,11 @@ from tmmu_core.planners import PLANNERS, MemoryPlannerEntry
 from tmmu_core.planners.problem import GIVEN
 
 
-def shown() -> Shown:
-    """Draw the toolbar and the error cards, plan the choice and give it; ends the run where there is no plan yet."""
+def shown(*, of_digests: bool = False) -> Shown:
+    """Draw the toolbar and the error cards, plan the choice and give it; ends the run where there is no plan yet.
+
+    A digest is told by a card, for there is nothing in it to draw; ``of_digests``: the page has a use for one.
+    """
     chosen = state.choice()
     opened, problem = _open(chosen)
     if opened is None:
@@ -55,10 +58,33 @@ def shown() -> Shown:
         return _last_good(chosen)
     refusals.draw([])
     state.worked(chosen)
+    if is_digest(answer) and not of_digests:
+        st.html(markup.claim(name_of(answer), []))
+        st.html(digest_card(answer))
+        st.stop()
     _not_there(answer)
     _over(answer)
     _assumed(answer)
     return answer
+
+
+def is_digest(side: Shown) -> bool:
+    """Whether it is a trace that does not tell its tensors."""
+    return side.opened.trace is not None and not side.opened.trace.complete
+
+
+def digest_card(side: Shown) -> str:
+    """What a digest is and what it serves."""
+    trace = side.opened.trace
+    assert trace is not None
+    count = words.count(trace.tensor_count, "tensor")
+    return markup.empty(
+        "A digest: nothing to draw",
+        f" It tells of {count} by the hashes of their live ranges, slots and offsets, arena by arena, and by the "
+        "arenas' figures. On Compare, or with tmmu compare, it says whether another plan is the same, and in which "
+        "arena not; tmmu gate takes it as a baseline. Write a whole trace to see the tensors: tmmu trace without "
+        "--digest.",
+    )
 
 
 def _assumed(answer: Shown) -> None:

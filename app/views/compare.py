@@ -22,7 +22,7 @@ MOST_CHANGES = 5_000
 
 def page() -> None:
     """The page, top down."""
-    shown = frame.shown()
+    shown = frame.shown(of_digests=True)
     chosen = state.choice()
     options = baselines(shown)
     if not chosen.baseline:
@@ -48,6 +48,9 @@ def page() -> None:
     told = reasons(found)
     if told:
         st.html(told)
+    if not found.complete:
+        st.html(frame.digest_card(left if frame.is_digest(left) else right))
+        return
     body(left, right, found, drawing.store(right, left, key="compare-bytes"))
 
 

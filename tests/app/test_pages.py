@@ -176,6 +176,31 @@ def test_a_finished_plan_says_why_it_cannot_be_planned_anew() -> None:
     assert claim(at) == "A finished plan has one planner"
 
 
+def test_a_digest_is_told_by_a_card_and_drawn_nowhere() -> None:
+    from tests.app.small import chain
+    from tmmu_core.plan.formats import trace
+
+    source = opening.shelf().put("d.jsonl", trace.to_json_lines(chain().plan, digest=True))
+    at = opened(graph=source)
+    assert "A digest: nothing to draw" in html(at)
+    assert "executed" not in html(at)
+    at.switch_page("views/peak.py").run()
+    assert "A digest: nothing to draw" in html(at)
+    at = opened("compare", graph="sample:linear_chain", baseline=source)
+    assert "✓ identical" in html(at)
+    assert "A digest: nothing to draw" in html(at)
+
+
+def test_an_invalid_plan_is_red_and_claims_nothing() -> None:
+    source = opening.shelf().put("two.csv", b"id,lower,upper,size,offset\na,0,3,64,0\nb,1,4,64,0\n")
+    said = html(opened(graph=source))
+    assert "✗ invalid" in said
+    assert '<tr class="invalid">' in said
+    assert "optimal" not in said
+    assert "impossible" in said
+    assert "✗ the baseline is invalid" in html(opened("compare", graph="sample:linear_chain", baseline=source))
+
+
 def plan_bytes() -> bytes:
     from tests.app.small import chain
     from tmmu_core.plan.formats import files

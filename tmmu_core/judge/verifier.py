@@ -22,7 +22,7 @@ from tmmu_core.judge.facts import I64, U64, Mask, PlanFacts
 from tmmu_core.judge.finding import Finding, Verdict, shortened
 from tmmu_core.judge.lives import Groups
 from tmmu_core.judge.sweep import Box, overlapping
-from tmmu_core.plan.model import UNSAID, Plan
+from tmmu_core.plan.model import CHANGED, UNSAID, Plan
 
 OWN_RULES: dict[str, str] = {
     "columns": "columns are of one length, rows come by tensor id bytes, each tensor once, arenas and storages exist",
@@ -704,6 +704,8 @@ def check_hashes(facts: PlanFacts, arenas: Mapping[str, Arena | Mapping[str, Any
     header += [plan.rank, plan.world_size, plan.shard_spec_hash]
     if plan.tmmu_plan_hash != plan_hash(header, plan.replay_token, slot_rows, address_rows):
         yield _error("hash", "the plan hash is not that of the plan.")
+    if CHANGED in plan.notes:
+        yield _error("hash", f"the file was changed after it was written: {plan.notes[CHANGED]}.")
     if arenas is not None and plan.arena_config_hash != hash_of(arena_config_object(arenas)):
         yield _error("hash", "the arena configuration hash is not that of the configuration.")
 

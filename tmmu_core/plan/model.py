@@ -29,6 +29,9 @@ Places = Literal["slots", "bytes", "sparse"]
 UNSAID = "places"
 """The key of ``Plan.notes`` under which a reader says how it knows what is placed, where the file did not say it."""
 
+CHANGED = "changed"
+"""The key of ``Plan.notes`` under which a reader says what in the file is no longer as it was written."""
+
 PLACES: tuple[Places, ...] = ("slots", "bytes", "sparse")
 
 

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tmmu_core.plan.formats.held import Held, differing, held_by
 from tmmu_core.plan.formats.trace import METRIC_SCHEMA, TRACE_SCHEMA, Trace, told_metrics
 from tmmu_core.plan.metrics import exact_sum
 from tmmu_core.plan.model import ArenaSummary, Plan, TensorRow
@@ -217,6 +218,16 @@ def _trace(side: Plan | Trace) -> Trace:
 def _incomparable(a: Trace, b: Trace) -> Iterator[Difference]:
     yield from _fields(a.plan, b.plan, ("ir_hash", "arena_config_hash", "replay_token"))
     yield from _fields(a, b, ("trace_schema", "metric_schema"))
+    if not (a.complete and b.complete):
+        # Without them nothing can be said of live ranges, and "identical" would be a guess.
+        told = ["told" if _held(side) is not None else "not told" for side in (a, b)]
+        if "not told" in told:
+            yield Difference("$.digests", *told)
+
+
+def _held(side: Trace) -> Held | None:
+    """The hashes of a side's rows: from the rows where it tells them, else as it says."""
+    return held_by(side.plan) if side.complete else side.digests
 
 
 def _divergences(a: Trace, b: Trace, complete: bool) -> Iterator[Difference]:
@@ -227,6 +238,9 @@ def _divergences(a: Trace, b: Trace, complete: bool) -> Iterator[Difference]:
     yield from _fields(left, right, ("steps", "rank", "world_size", "shard_spec_hash"))
     if not complete and a.tensor_count != b.tensor_count:
         yield Difference("$.tensor_count", a.tensor_count, b.tensor_count)
+    mine, theirs = (None, None) if complete else (_held(a), _held(b))
+    if mine is not None and theirs is not None:
+        yield from (Difference(*found) for found in differing(mine, theirs))
     for name in sorted({**left.arena_of, **right.arena_of}):
         x, y = left.arena_of.get(name), right.arena_of.get(name)
         if x is None or y is None:

@@ -7,9 +7,9 @@ parquet  the rows as columns, everything else in the file's metadata; for tables
 csv      the rows alone, for a spreadsheet; cannot be read back
 ======== ==============================================================================================
 
-The document has, beside the keys of §9: ``places``, ``own_arenas``, ``has_inputs_step``, ``planner_options``, ``notes``
-and per arena ``storages``, ``lower_bound_bytes``, ``proven_bytes`` (where a search proved more), ``status``,
-``witness`` and ``witness_step``. Unknown keys are passed over when reading.
+The document has, beside the keys of §9: ``places``, ``own_arenas``, ``digests`` (:mod:`.held`), ``has_inputs_step``,
+``planner_options``, ``notes`` and per arena ``storages``, ``lower_bound_bytes``, ``proven_bytes`` (where a search
+proved more), ``status``, ``witness`` and ``witness_step``. Unknown keys are passed over when reading.
 
 Files of the first version are read too: what they do not tell (which hand-offs are taken, totals, a lower bound) is
 worked out from their rows, and their peaks, which counted no giver at the step that reads it, are counted anew.
@@ -30,9 +30,10 @@ import numpy as np
 
 from tmmu_core.errors import U64_MAX, InvalidIrShapes, UnreadableInput
 from tmmu_core.graph import document
+from tmmu_core.plan.formats.held import Held, changed_since, held_by
 from tmmu_core.plan.formats.places import Addresses, Placed, derived
 from tmmu_core.plan.metrics import arena_number, moments, peak_and_count, renewed_metrics, storages_of
-from tmmu_core.plan.model import I64, PLACES, PLAN_SCHEMA, UNSAID, ArenaSummary, Plan
+from tmmu_core.plan.model import CHANGED, I64, PLACES, PLAN_SCHEMA, UNSAID, ArenaSummary, Plan
 from tmmu_core.planners.instances import write_csv
 from tmmu_core.planners.problem import Problem
 
@@ -123,6 +124,7 @@ class HeadDocument(msgspec.Struct):
     notes: dict[str, Any] = {}
     places: str | None = None
     own_arenas: bool | None = None
+    digests: Held | None = None
 
 
 class PlanDocument(HeadDocument):
@@ -161,6 +163,7 @@ def head_document(plan: Plan) -> HeadDocument:
         notes=plan.notes,
         places=plan.places,
         own_arenas=plan.own_arenas,
+        digests=held_by(plan),
     )
 
 
@@ -449,6 +452,9 @@ def build(head: HeadDocument, rows: Sequence[RowDocument], source: str = "") -> 
         notes={**head.notes, UNSAID: placed.why} if placed.why else head.notes,
         own_arenas=placed.own_arenas,
     )
+    changed = changed_since(plan, head.digests) if head.digests is not None else ""
+    if changed:
+        plan = replace(plan, notes={**plan.notes, CHANGED: changed})
     return _renewed(_with_storage_counts(plan, head))
 
 

@@ -11,7 +11,7 @@ lines or as a CBOR sequence, one record each::
     summary             peak bytes per arena, slots, reuse ratio, fragmentation, the metrics but for the time
 
 The *digest* form of a large trace has no tensor and no handoff records (``"rows": "digest"`` in its header); what they
-said is held by ``layout_hash`` and ``tmmu_plan_hash``.
+said is held by its hashes: ``digests``, arena by arena (:mod:`.held`), ``layout_hash`` and ``tmmu_plan_hash``.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from tmmu_core.plan.formats.files import (
     build,
     handoff_documents,
 )
+from tmmu_core.plan.formats.held import Held, held_by
 from tmmu_core.plan.metrics import storages_of
 from tmmu_core.plan.model import PLAN_SCHEMA, ArenaSummary, Plan
 
@@ -59,6 +60,8 @@ class Trace:
     tensor_count: int = 0
     replans: tuple[Record, ...] = ()
     """``replan`` records, in order."""
+    digests: Held | None = None
+    """Hashes of the rows, arena by arena; ``None`` in a trace of an older version."""
 
 
 def told_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
@@ -96,6 +99,7 @@ def records(plan: Plan, *, digest: bool = False, replans: Iterable[Record] = ())
         "layout_hash": plan.layout_hash.hex(),
         "steps": plan.steps,
         "has_inputs_step": plan.has_inputs_step,
+        "digests": msgspec.to_builtins(held_by(plan)),
         "execution_order": [] if digest else list(plan.execution_order),
         "arenas": {arena.name: _arena(arena) for arena in plan.arenas},
     }
@@ -280,6 +284,8 @@ def read_trace(data: bytes, source: str = "") -> Trace:
         raise UnreadableInput(
             f"the header tells of {header.tensor_count} tensors, {len(rows)} follow.", source=source, place=place
         )
+    digests = header.digests
+    header.digests = digests if complete else None  # a digest has no rows to hold against them
     header.handoffs, header.metrics, header.notes = tuple(handoffs), summary.metrics, summary.notes
     return Trace(
         plan=build(header, rows, source),
@@ -288,6 +294,7 @@ def read_trace(data: bytes, source: str = "") -> Trace:
         complete=complete,
         tensor_count=header.tensor_count,
         replans=tuple(replans),
+        digests=digests,
     )
 
 

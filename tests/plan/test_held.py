@@ -1,0 +1,114 @@
+"""The hashes that stand for rows: what a digest is compared by, and what tells that a file was changed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from tests.build import graph, node, tensor
+from tests.judge.faults import changed
+from tests.plan.examples import chain_plan, views_graph
+from tmmu_core.graph.model import Graph
+from tmmu_core.judge.verifier import verify_plan
+from tmmu_core.plan.formats import files
+from tmmu_core.plan.formats.compare import compare
+from tmmu_core.plan.formats.held import PARTS, differing, held_by
+from tmmu_core.plan.formats.trace import Trace, read_trace, to_cbor_sequence, to_json_lines
+from tmmu_core.plan.making.engine import plan_graph
+from tmmu_core.plan.model import CHANGED, Plan
+
+
+def digest(plan: Plan) -> Trace:
+    return read_trace(to_json_lines(plan, digest=True))
+
+
+def training() -> Graph:
+    """A step in which ``h`` is saved for the backward pass."""
+    return graph(
+        [
+            tensor("x", 8, role="input"),
+            tensor("w", 8, role="parameter"),
+            tensor("h", 8, saved_for_backward=True),
+            tensor("y", 8),
+            tensor("z", 8),
+            tensor("g", 8, role="gradient"),
+        ],
+        [
+            node("a", "x w", "h", instr="MATMUL", inplace="none"),
+            node("b", "h", "y", instr="RELU", inplace="none"),
+            node("c", "y", "z", instr="RELU", inplace="none"),
+            node("d", "z h", "g", phase="backward", inplace="none"),
+        ],
+        "x",
+        "g",
+    )
+
+
+def test_a_digest_and_its_plan_are_identical_however_they_are_told() -> None:
+    plan = chain_plan()
+    whole, short = read_trace(to_json_lines(plan)), read_trace(to_cbor_sequence(plan, digest=True))
+    for a, b in ((plan, short), (short, whole), (short, short), (whole, plan)):
+        assert compare(a, b).identical
+
+
+@pytest.mark.parametrize(
+    ("column", "part"),
+    [("death", "ranges"), ("birth", "ranges"), ("logical_slot", "slots"), ("offset", "offsets"), ("size", "offsets")],
+)
+def test_what_differs_in_one_row_is_found_in_its_arena(column: str, part: str) -> None:
+    plan = chain_plan(4, planner="naive")
+    other = changed(plan, column, 2, int(getattr(plan, column)[2]) + 1)
+    arena = plan.arenas[int(plan.arena[2])].name
+    assert [path for path, _, _ in differing(held_by(plan), held_by(other))] == [f"$.digests.arenas.{arena}.{part}"]
+    found = compare(digest(plan), digest(other))
+    assert found.comparable
+    assert not found.identical
+    assert f"$.digests.arenas.{arena}.{part}" in {d.path for d in found.divergences}
+
+
+def test_live_ranges_alone_part_two_digests_whose_layout_is_one() -> None:
+    """With a slot for each storage the layout reads no range: the presets differ in nothing but those."""
+    kept = plan_graph(training(), mode="forward", preset="train_full", planner="naive").plan
+    dropped = plan_graph(training(), mode="forward", preset="inference", planner="naive").plan
+    assert kept.layout_hash == dropped.layout_hash
+    found = compare(digest(kept), digest(dropped))
+    assert not found.identical
+    assert "$.digests.arenas.activations.ranges" in {d.path for d in found.divergences}
+
+
+def test_a_digest_of_an_older_version_cannot_be_compared() -> None:
+    lines = to_json_lines(chain_plan(), digest=True).split(b"\n")
+    head = msgspec.json.decode(lines[0])
+    del head["digests"]
+    older = read_trace(b"\n".join([msgspec.json.encode(head), *lines[1:]]))
+    found = compare(older, chain_plan())
+    assert not found.comparable
+    assert not found.identical
+    assert [d.path for d in found.incomparable] == ["$.digests"]
+
+
+@pytest.mark.parametrize(("field", "value"), [("death", 99), ("role", "output"), ("dtype", "int8"), ("shape", [3])])
+def test_a_row_that_was_changed_in_the_file_is_told_by_the_judge(field: str, value: Any) -> None:
+    document = msgspec.json.decode(files.to_json(plan_graph(views_graph()).plan))
+    document["tensors"][0][field] = value
+    plan = files.from_document(msgspec.json.encode(document))
+    assert "not those that were written" in plan.notes[CHANGED]
+    assert "hash" in {finding.rule for finding in verify_plan(plan).errors} or field == "death"
+    assert not verify_plan(plan).ok
+
+
+def test_hand_offs_are_held_too() -> None:
+    document = msgspec.json.decode(files.to_json(chain_plan()))
+    del document["handoffs"][0]
+    assert files.from_document(msgspec.json.encode(document)).notes[CHANGED].startswith("the hand-offs")
+
+
+def test_a_plan_made_anew_from_another_says_nothing_of_it() -> None:
+    plan = replace(chain_plan(), planner="mine")
+    assert CHANGED not in files.from_document(files.to_json(plan)).notes
+    assert set(PARTS) == set(held_by(plan).arenas["activations"])
+    assert np.array_equal(files.from_document(files.to_json(plan)).offset, plan.offset)
