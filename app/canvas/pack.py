@@ -169,7 +169,7 @@ def _fold(text: str) -> str:
 def _claim(plan: Plan, arena: ArenaSummary, step: int) -> str:
     return (
         f"Peak {words.short_bytes(arena.peak_live_bytes)} at {words.step(step, plan.node_at(step))}; "
-        f"arena {words.short_bytes(arena.extent_bytes)}; gap {words.percent(*arena.gap)}"
+        f"arena {words.short_bytes(arena.extent_bytes)}; gap {words.over_bound(*arena.gap)}"
     )
 
 

@@ -45,7 +45,7 @@ def _arena(plan: Plan, arena: ArenaSummary, peak: int | None) -> list[str]:
         arena.name,
         words.full_bytes(arena.bound_bytes),
         words.full_bytes(arena.extent_bytes),
-        words.percent(*arena.gap),
+        words.over_bound(*arena.gap),
         words.capacity(arena.capacity_bytes),
         "–" if arena.headroom_bytes is None else words.full_bytes(arena.headroom_bytes),
         words.count(arena.slots) if plan.has_slots else words.NO_SLOTS,

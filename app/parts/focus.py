@@ -74,7 +74,7 @@ def claim(name: str, plan: Plan, arena_name: str) -> str:
     said = f"{name}: {words.takes(arena_name)} {words.short_bytes(extent)}"
     if extent == bound:
         return f"{said}, the lower bound: no plan is smaller"
-    return f"{said}, {words.percent(*summary.gap)} over the lower bound"
+    return f"{said}, {words.over_bound(*summary.gap)} over the lower bound"
 
 
 def step_and_arena(shown: Shown, arena_name: str) -> int:

@@ -129,7 +129,7 @@ def _arena(plan: Plan, summary: ArenaSummary) -> _ArenaTold:
         claim=claim(plan, summary.name),
         summary=summary,
         bound=summary.bound_bytes,
-        gap=words.percent(*summary.gap),
+        gap=words.over_bound(*summary.gap),
         headroom="no capacity given" if summary.headroom_bytes is None else words.full_bytes(summary.headroom_bytes),
         reuse=words.ratio(metrics.reuse_ratio(summary.slots, summary.storages)) if plan.has_slots else words.NO_SLOTS,
         slots=f"{summary.slots:,} ({as_many})"

@@ -106,7 +106,7 @@ def _strip_row(arena: ArenaSummary, scale: int, paged: bool, has_slots: bool) ->
         _exact(bound),
         _exact(extent),
         *([_exact(arena.committed_bytes)] if paged else []),
-        esc(words.percent(*arena.gap)),
+        esc(words.over_bound(*arena.gap)),
         _exact(arena.capacity_bytes) if _limited(arena) else '<span class="soft">unlimited</span>',
         headroom,
         esc(words.ratio(reuse_ratio(arena.slots, arena.storages))) if has_slots else none,

@@ -16,7 +16,7 @@ def rows(plan: Plan) -> tuple[tuple[str, str], ...]:
         (PEAK, f"{words.full_bytes(told.peak_live_bytes)} at {peak_at(plan)}"),
         (EXTENT, words.full_bytes(told.extent_bytes)),
         (BOUND, words.full_bytes(told.lower_bound_bytes)),
-        (GAP, words.percent(*told.gap)),
+        (GAP, words.over_bound(*told.gap)),
     )
 
 

@@ -178,6 +178,9 @@ def gap(extent: int | None, bound: int | None) -> str:
     """How far an extent is above its lower bound, in percent."""
     if extent is None or bound is None:
         return UNKNOWN
-    if extent < bound:
-        return "impossible"  # no valid plan is below a bound
-    return percent(extent - bound, bound)
+    return over_bound(extent - bound, bound)
+
+
+def over_bound(over: int, bound: int) -> str:
+    """A gap as its fraction is told, in percent; no valid plan is below a bound."""
+    return "impossible" if over < 0 else percent(over, bound)

@@ -190,8 +190,8 @@ def arenas(found: Comparison, left: Plan, right: Plan) -> str:
                 _figure(a.extent_bytes if a else None, b.extent_bytes if b else None),
                 markup.esc(
                     words.change(
-                        words.percent(*a.gap) if a else "none",
-                        words.percent(*b.gap) if b else "none",
+                        words.over_bound(*a.gap) if a else "none",
+                        words.over_bound(*b.gap) if b else "none",
                     )
                 ),
                 markup.esc(words.change(_slots(a, left), _slots(b, right))),
