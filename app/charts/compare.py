@@ -76,6 +76,8 @@ class Run:
 
 MARGIN = 2
 """The axis of times begins and ends this many times before and after the runs."""
+LINE_HEIGHT = 0.075
+"""A label's height, in heights of the chart."""
 LETTER = 0.012
 """A letter's width, in widths of the chart as it stands beside its table."""
 
@@ -86,19 +88,21 @@ def labels(runs: Sequence[Run]) -> list[str]:
         return []
     xs = [log10(max(run.nanoseconds, 1)) for run in runs]
     ys = [log10(max(run.extent, 1)) for run in runs]
-    wide, high = max(xs) - min(xs) + 2 * log10(MARGIN), max(max(ys) - min(ys), 0.01)
-    texts = [""] * len(runs)
-    heads: list[int] = []
-    for k in sorted(range(len(runs)), key=lambda k: (ys[k], xs[k], runs[k].planner)):
-        name = f"<b>{runs[k].planner}</b>" if runs[k].current else runs[k].planner
-        reach = {h: max(0.1, LETTER * (len(texts[h]) + len(name)) / 2) * wide for h in heads}
-        near = (h for h in heads if abs(xs[h] - xs[k]) < reach[h] and abs(ys[h] - ys[k]) < 0.06 * high)
-        head = next(near, None)
-        if head is None:
-            heads.append(k)
-            texts[k] = name
-        else:
-            texts[head] += f", {name}"
+    wide, high = max(xs) - min(xs) + 2 * log10(MARGIN), 1.22 * (max(ys) - min(ys)) + 0.04
+    texts = [f"<b>{run.planner}</b>" if run.current else run.planner for run in runs]
+    order = sorted(range(len(runs)), key=lambda k: (ys[k], xs[k], runs[k].planner))
+
+    def touch(a: int, b: int) -> bool:
+        reach = max(0.1, LETTER * (len(texts[a]) + len(texts[b])) / 2) * wide
+        return abs(xs[a] - xs[b]) < reach and abs(ys[a] - ys[b]) < LINE_HEIGHT * high
+
+    def pair() -> tuple[int, int] | None:
+        heads = [k for k in order if texts[k]]
+        return next(((a, b) for i, a in enumerate(heads) for b in heads[i + 1 :] if touch(a, b)), None)
+
+    while (two := pair()) is not None:  # a label that has grown may touch others
+        first, second = two
+        texts[first], texts[second] = f"{texts[first]}, {texts[second]}", ""
     return texts
 
 

@@ -39,6 +39,8 @@ def ledger_over_time(plan: Plan, ledger: WasteLedger, *, step: int | None = None
     x = [*steps.tolist(), plan.steps]
     for account in ACCOUNTS:
         values = getattr(ledger, account)[steps].tolist() if len(steps) else []
+        if not any(values):
+            continue  # nothing of it: no band, no entry in the legend
         y = [*values, values[-1] if values else 0]
         fig.add_trace(
             go.Scatter(
@@ -46,7 +48,7 @@ def ledger_over_time(plan: Plan, ledger: WasteLedger, *, step: int | None = None
                 y=y,
                 stackgroup="extent",
                 mode="lines",
-                line={"shape": "hv", "width": 0.6, "color": ACCOUNT_COLOURS[account]},
+                line={"shape": "hv", "width": 0, "color": ACCOUNT_COLOURS[account]},
                 fillcolor=FAINT if account == "tail" else ACCOUNT_COLOURS[account],
                 fillpattern={"shape": ACCOUNT_PATTERNS[account], "size": 6, "solidity": 0.3},
                 name=ACCOUNT_NAMES[account],
@@ -115,9 +117,14 @@ def slots_against_tenants(reports: Sequence[SlotReport], *, height: int | None =
             x=[r.backing_bytes for r in drawn],
             orientation="h",
             marker={
-                "color": "rgba(230,159,0,0.16)",
-                "line": {"color": ACCOUNT_COLOURS["slot_rounding"], "width": 1},
-                "pattern": {"shape": "\\", "size": 6, "fgcolor": "rgba(230,159,0,0.5)"},
+                # Hatched where a tenant leaves bytes unused, plain where all of them fill the slot.
+                "color": ["rgba(230,159,0,0.16)" if r.unused_byte_steps else "rgba(0,114,178,0.14)" for r in drawn],
+                "line": {"color": [ACCOUNT_COLOURS["slot_rounding"] if r.unused_byte_steps else LIVE for r in drawn]},
+                "pattern": {
+                    "shape": ["\\" if r.unused_byte_steps else "" for r in drawn],
+                    "size": 6,
+                    "fgcolor": "rgba(230,159,0,0.5)",
+                },
             },
             customdata=[(words.full_bytes(r.backing_bytes), len(r.tenants), r.busy_steps) for r in drawn],
             hovertemplate="%{y}: backing %{customdata[0]}<br>"

@@ -29,13 +29,15 @@ def panel(shown: Shown) -> None:
         type="tertiary",
         icon=":material/close:" if on else ":material/highlight:",
         on_click=_mark,
-        args=(name, not on),
+        args=(name, summary.witness_step, not on),
     )
 
 
-def _mark(arena: str, on: bool) -> None:
-    step = state.choice().step
-    state.choose(marked=WITNESS if on else "", search="", arena=arena if on else state.choice().arena, step=step)
+def _mark(arena: str, step: int, on: bool) -> None:
+    """Mark them, in their arena, at the step where they are held together."""
+    chosen = state.choice()
+    step, arena = (step if step >= 0 else chosen.step, arena) if on else (chosen.step, chosen.arena)
+    state.choose(marked=WITNESS if on else "", search="", arena=arena, step=step)
 
 
 def marked(shown_plan: object, arena: str | None) -> list[int] | None:

@@ -18,15 +18,15 @@ from tmmu_core.plan.model import ArenaSummary
 ROLE_COLOURS: dict[str, str] = {
     "activation": "#0072B2",
     "input": "#56B4E9",
-    "output": "#009E73",
+    "output": "#A3D9B1",
     "workspace": "#E69F00",
-    "gradient": "#CC79A7",
-    "parameter": "#999999",
-    "buffer": "#999999",
-    "constant": "#999999",
-    "optimizer_state": "#999999",
+    "gradient": "#A0276B",
+    "parameter": "#8A8F98",
+    "buffer": "#8A8F98",
+    "constant": "#8A8F98",
+    "optimizer_state": "#8A8F98",
 }
-PERSISTENT_COLOUR = "#999999"
+PERSISTENT_COLOUR = "#8A8F98"
 
 
 def esc(text: object) -> str:

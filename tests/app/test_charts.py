@@ -68,7 +68,6 @@ def test_the_accounts_stack_up_to_the_extent_at_every_step() -> None:
     plan = chain(planner="naive").plan
     ledger = waste_ledger(plan, "activations")
     figure = waste.ledger_over_time(plan, ledger)
-    assert len(figure.data) == len(ACCOUNTS)
     assert {sum(column) for column in zip(*(trace.y for trace in figure.data), strict=True)} == {ledger.extent}
 
 
@@ -163,3 +162,27 @@ def test_labels_that_would_touch_are_one() -> None:
 
     assert compare.labels([run("exact, auto, greedy", 84), run("portfolio, search", 117)])[1] == ""
     assert compare.labels([run("a", 84), run("b", 117)]) == ["a", "b"]
+
+
+def test_a_slot_that_every_tenant_fills_is_not_hatched() -> None:
+    figure = waste.slots_against_tenants(slot_reports(chain().plan, "activations"))
+    unused = [r.unused_byte_steps for r in waste.by_waste(slot_reports(chain().plan, "activations"))[::-1]]
+    assert [bool(shape) for shape in figure.data[0]["marker"]["pattern"]["shape"]] == [bool(n) for n in unused]
+
+
+def test_an_account_without_bytes_is_not_drawn_and_no_band_is_thicker_than_its_bytes() -> None:
+    plan = chain().plan
+    ledger = waste_ledger(plan, "activations")
+    figure = waste.ledger_over_time(plan, ledger)
+    assert {trace.name for trace in figure.data} == {
+        waste.ACCOUNT_NAMES[a] for a in ACCOUNTS if getattr(ledger, a).any()
+    }
+    assert all(trace.line.width == 0 for trace in figure.data)
+
+
+def test_no_label_of_the_planners_touches_another_however_it_has_grown() -> None:
+    names = ("slots", "naive", "ffd", "greedy", "portfolio", "search", "exact", "auto")
+    runs = [compare.Run(n, 1000 + k % 3, 1000, (k + 1) * 40_000_000, "feasible") for k, n in enumerate(names)]
+    texts = compare.labels(runs)
+    assert sorted(", ".join(filter(None, texts)).split(", ")) == sorted(names)
+    assert len([text for text in texts if text]) < 5

@@ -15,7 +15,7 @@ import { Raster } from "./raster.js";
 import { liveliest, sceneOf, VIEWS } from "./scene.js";
 import { drawStrip } from "./strip.js";
 import { linesOf } from "./tip.js";
-import { grouped } from "./words.js";
+import { counted, grouped } from "./words.js";
 
 const MARGIN = { right: 14, bottom: 34, strip: 58, gap: 10 };
 const ROWS = {
@@ -504,7 +504,10 @@ export class Chart {
     }
     this.hitRows = this.hits && plan.byBirth().filter((row) => this.hits[row]);
     const count = this.hitRows?.length;
-    this.parts.count.textContent = this.hitRows ? `${grouped(count)} ${text ? "found" : "marked"}` : "";
+    // What the page marks are storages; what is searched are tensors.
+    const marks = text || !this.hitRows ? 0 : new Set(Array.from(this.hitRows, (row) => plan.head(row))).size;
+    const said = text ? `${grouped(count ?? 0)} found` : `${counted(marks, "storage")} marked`;
+    this.parts.count.textContent = this.hitRows ? said : "";
     this.root.dataset.hits = count ?? "";
     this.soon("base");
   }

@@ -1,12 +1,13 @@
 // What a colour means. Every scheme is a code per row and a small table; the legend reads the same table.
 
+// Told apart with every kind of colour blindness (tests/app/test_colours.py); the same as in app/say/markup.py.
 const ROLE_COLOURS = {
   activation: "#0072B2",
   input: "#56B4E9",
-  output: "#009E73",
+  output: "#A3D9B1",
   workspace: "#E69F00",
-  gradient: "#CC79A7",
-  persistent: "#999999",
+  gradient: "#A0276B",
+  persistent: "#8A8F98",
 };
 const PERSISTENT = new Set(["parameter", "buffer", "constant", "optimizer_state"]);
 const CATEGORIES =
@@ -66,10 +67,11 @@ function bySlot(plan) {
   const table = Array.from({ length: SLOT_HUES }, (_, k) => {
     return even(0.66 + 0.08 * (k % 2), 0.12, (k * 137.508 + 245) % 360);
   });
+  const slots = Math.max(0, ...plan.arenas.map((arena) => arena.slots));
   return {
     codes: coded(plan.n, (i) => plan.slot[i] % SLOT_HUES),
     table,
-    legend: table.slice(0, 6).map((c, k) => [String(k), css(c)]),
+    legend: table.slice(0, Math.min(6, slots)).map((c, k) => [String(k), css(c)]),
     note: `colour = slot; ${SLOT_HUES} colours, then again`,
   };
 }

@@ -20,7 +20,9 @@ export function linesOf(plan, row, { other = null, candidate = true } = {}) {
     if (from === row) lines.push(["hands off to", `${plan.ids.at(to)} at ${stepName(step)}`]);
     if (to === row) lines.push(["takes over", `${plan.ids.at(from)} at ${stepName(step)}`]);
   }
-  if (plan.stillRead.has(row)) lines.push(["still read", `at ${stepName(death, plan.nodes.at(death))}; its hand-off is not taken`]);
+  if (plan.stillRead.has(row)) {
+    lines.push(["still read", `at ${stepName(death, plan.nodes.at(death))}; its hand-off is not taken`]);
+  }
   for (const [heading, table] of plan.extra) if (table.at(row)) lines.push([heading, table.at(row)]);
   if (plan.twin && other) lines.push(...against(plan, other, row, candidate));
   return lines;
