@@ -1,12 +1,14 @@
-"""``tmmu report``: one HTML file that works offline."""
+"""``tmmu report``: one HTML file that works offline; on paper, or in short."""
 
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from app.cli.console import FINDING, FINE, note, write_output
+from app.cli.console import FINDING, FINE, UsageFault, note, write_output
 from app.cli.options import AsJson, Source, planning, resolve, resolve_either, whole
 from tmmu_core.plan.making.request import PlanRequest
 
@@ -23,9 +25,13 @@ def command(
 ) -> int:
     """Write the report of a plan (or of a graph's plan) as one HTML file without outside references.
 
+    To a name that ends in .pdf it is printed by the browser that is installed; to one in .md a summary is written that
+    reads well in a pull request.
+
     Exit code: 0, or 1 for a plan that does not verify; its report says so.
     """
     from app.report.build import build_report
+    from app.report.summary import markdown
     from tmmu_core.judge.lint import lint_verdict
     from tmmu_core.judge.verifier import verify_plan
 
@@ -33,16 +39,33 @@ def command(
     before = None if baseline is None else whole(resolve_either(baseline, request))
     how: dict[str, Any] = {"dims": request.dims, "cut_from": found.cut_from}
     verified = verify_plan(whole(found), found.graph, **how)
-    data = build_report(
-        found.solution or whole(found),
-        baseline=before,
-        title=title,
-        verified=verified,
-        linted=lint_verdict(whole(found), found.graph, **how),
-        given=request.dims,
-    )
-    write_output(output, data, "the report")
+    ending = Path(output).suffix.lower()
+    if ending == ".md":
+        write_output(output, markdown(whole(found), verified, title), "the summary")
+    else:
+        data = build_report(
+            found.solution or whole(found),
+            baseline=before,
+            title=title,
+            verified=verified,
+            linted=lint_verdict(whole(found), found.graph, **how),
+            given=request.dims,
+        )
+        write_output(output, _printed(data) if ending == ".pdf" else data, "the report")
     if not verified.ok:
         note(f"{plan} is an invalid plan, and its report says so: {verified}")
         return FINDING
     return FINE
+
+
+def _printed(report: bytes) -> bytes:
+    """The report as PDF. Raises :class:`UsageFault` where no browser can print it."""
+    from app.report.pdf import browser, pdf
+
+    program = browser()
+    if program is None:
+        raise UsageFault("a PDF is printed by a browser, and none is installed.", "Install chromium, or write .html.")
+    try:
+        return pdf(report, program)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise UsageFault(f"the report was not printed: {error}.", "Write .html, and print that.") from error

@@ -36,8 +36,12 @@ def panel(shown: Shown) -> None:
 def _mark(arena: str, step: int, on: bool) -> None:
     """Mark them, in their arena, at the step where they are held together."""
     chosen = state.choice()
-    step, arena = (step if step >= 0 else chosen.step, arena) if on else (chosen.step, chosen.arena)
-    state.choose(marked=WITNESS if on else "", search="", arena=arena, step=step)
+    state.choose(
+        marked=WITNESS if on else "",
+        search="",
+        arena=arena if on else chosen.arena,
+        step=step if on and step >= 0 else chosen.step,
+    )
 
 
 def marked(shown_plan: object, arena: str | None) -> list[int] | None:

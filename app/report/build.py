@@ -20,6 +20,7 @@ from markupsafe import Markup
 from app.canvas.pack import claim, pack_plan
 from app.canvas.script import canvas_script
 from app.report.figures import ACCOUNT_LOOKS, ledger_figure, patterns
+from app.report.still import map_figure
 from app.say import glossary, totals, words
 from tmmu_core.graph.assumed import assumed_at, told
 from tmmu_core.judge.finding import Verdict
@@ -91,6 +92,7 @@ def build_report(
         token=packed.token,
         packed=base64.b64encode(gzip.compress(packed.data, 9, mtime=0)).decode("ascii"),
         first_arena=_first_arena(plan),
+        still=map_figure(plan, _first_arena(plan) or plan.arenas[0].name) if plan.arenas and plan.steps else "",
     )
     return text.encode("utf-8", "replace")
 

@@ -9,10 +9,13 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
+from app.report.still import map_figure
+from app.report.summary import markdown
 from app.say import words
 from app.session import repeat
 from app.session.planning import Shown
 from tmmu_core.graph import native
+from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.plan.formats import checkpoint, files, trace
 from tmmu_core.plan.formats.render import RenderMemoryPlan, build_render_plan, residency
 from tmmu_core.plan.formats.render_c import c_header, c_prefix, c_source
@@ -65,6 +68,17 @@ def entries(shown: Shown, stem: str) -> dict[tuple[str, str], list[Entry]]:
             ("CSV", f"{stem}.plan.csv", "text/csv", "its rows, for spreadsheets", _of(files.to_csv, plan)),
             ("Parquet", f"{stem}.plan.parquet", stream, "its rows, for notebooks", _of(files.to_parquet, plan)),
         ],
+        ("Pictures and words", "for a slide, a page or a pull request"): [
+            (
+                f"Map of {words.shortened(arena.name, 16)}",
+                f"{stem}.{name}.svg",
+                "image/svg+xml",
+                "the arena map, sharp at any size",
+                partial(map_figure, plan, arena.name),
+            )
+            for arena, name in zip(plan.arenas, _file_names([arena.name for arena in plan.arenas]), strict=True)
+        ]
+        + [("Summary", f"{stem}.md", "text/markdown", "the figures as Markdown", lambda: _summary(shown))],
         ("The record", "what a run leaves behind"): kept,
         ("For a code generator", "the render plan: regions by role and memory"): [
             (
@@ -149,3 +163,7 @@ def _render(plan: Plan) -> RenderMemoryPlan:
 
 def _residency(plan: Plan) -> bytes:
     return msgspec.json.format(msgspec.json.encode(residency(_render(plan))), indent=2) + b"\n"
+
+
+def _summary(shown: Shown) -> bytes:
+    return markdown(shown.plan, verify_plan(shown.plan, shown.graph))

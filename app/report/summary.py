@@ -1,0 +1,52 @@
+"""The report in short, as Markdown that reads well in a pull request. Pure."""
+
+from __future__ import annotations
+
+from app.say import totals, words
+from tmmu_core.judge.finding import Verdict
+from tmmu_core.plan.metrics import live_bytes, peak_of, storages_of
+from tmmu_core.plan.model import Plan
+
+LARGEST = 8
+FINDINGS = 5
+
+
+def markdown(plan: Plan, verified: Verdict, title: str = "") -> bytes:
+    """Verdict, totals, each arena's figures and what is largest at the peak, as Markdown (UTF-8)."""
+    lines = [f"### {code(title or plan.ir_name or 'a graph')}: {plan.mode}, planned by {plan.planner}", ""]
+    lines += ["✓ verified" if verified.ok else f"✗ **{words.count(len(verified.errors), 'error')}**", ""]
+    lines += [f"* {f.message}" for f in verified.errors[:FINDINGS]] + ([""] if not verified.ok else [])
+    lines += [f"* {name}: {figure}" for name, figure in totals.rows(plan)] + [""]
+    lines += ["| arena | lower bound | extent | gap | capacity | certificate |", "|---|--:|--:|--:|--:|---|"]
+    for a in plan.arenas:
+        bound = a.bound_bytes
+        cells = (words.full_bytes(bound), words.full_bytes(a.extent_bytes), words.gap(a.extent_bytes, bound))
+        lines.append(f"| {code(a.name)} | {' | '.join(cells)} | {words.capacity(a.capacity_bytes)} | {a.status} |")
+    lines.append("")
+    busiest = max(plan.arenas, key=lambda a: (a.max_live < a.storages, a.extent_bytes, a.name), default=None)
+    if busiest is not None and plan.steps:
+        lines += _largest(plan, busiest.name)
+    lines += [f"plan `{plan.tmmu_plan_hash.hex()}`", ""]
+    return "\n".join(lines).encode("utf-8", "replace")
+
+
+def _largest(plan: Plan, arena: str) -> list[str]:
+    step, most = peak_of(live_bytes(plan, arena))
+    s = storages_of(plan)
+    number = [a.name for a in plan.arenas].index(arena)
+    alive = [k for k in range(len(s.head)) if int(s.arena[k]) == number and int(s.birth[k]) <= step < int(s.death[k])]
+    alive.sort(key=lambda k: (-int(s.size[k]), words.natural(plan.tensor_ids[int(s.head[k])])))
+    told = words.of(min(LARGEST, len(alive)), len(alive), "storage")
+    lines = [
+        f"Peak of {code(arena)}: {words.full_bytes(most)} at {code(words.step(step, plan.node_at(step)))}; {told}:"
+    ]
+    lines += ["", "| storage | bytes | held |", "|---|--:|---|"]
+    for k in alive[:LARGEST]:
+        held = words.live_range(int(s.birth[k]), int(s.death[k]))
+        lines.append(f"| {code(plan.tensor_ids[int(s.head[k])])} | {words.full_bytes(int(s.size[k]))} | {held} |")
+    return [*lines, ""]
+
+
+def code(name: str) -> str:
+    """A name as code: other people's text cannot leave it, nor a cell of a table."""
+    return "`" + name.replace("`", "'").replace("|", "¦").replace("\n", " ").replace("\r", " ") + "`"
