@@ -224,8 +224,8 @@ def page(told: list[tuple[File, Told]], tests: list[tuple[str, Told]], missing: 
     lines = [
         "# What opens",
         "",
-        "Written by `python -m benchmarks.opens`, which downloads the packages by name and version, opens and plans each",
-        f"model file in a process of its own (at most {SECONDS} seconds and {BYTES >> 30} GiB), and keeps nothing.",
+        "Written by `python -m benchmarks.opens`, which downloads the packages by name and version, opens and plans",
+        f"each model file in a process of its own ({SECONDS} s, {BYTES >> 30} GiB at most), and keeps none.",
         "Files of equal bytes count once.",
         "",
         "| | files | opened | refused | crashed |",

@@ -19,7 +19,7 @@ from tmmu_core.errors import InvalidIrShapes, UnreadableInput
 from tmmu_core.graph import document, native
 from tmmu_core.graph.importers import node_centric, sniff, torch, xla
 from tmmu_core.graph.model import Dim, Graph
-from tmmu_core.plan.formats import checkpoint, files, trace
+from tmmu_core.plan.formats import checkpoint, files, torch_snapshot, trace
 from tmmu_core.plan.formats.sniff import not_checkpoint, not_instance, not_parquet, not_plan, not_trace
 from tmmu_core.plan.formats.trace import Trace
 from tmmu_core.plan.model import Plan
@@ -94,6 +94,10 @@ _GRAPH = (".json", ".cbor", ".gz")
 
 READERS: tuple[Reader, ...] = (
     Reader("trace", "trace", "plan", (".jsonl", ".cborseq", ".gz"), not_trace, trace.read_trace),
+    Reader(
+        *("torch-snapshot", "PyTorch allocator snapshot", "instance", (".pickle", ".pkl", ".json", ".gz")),
+        *(torch_snapshot.refuses, torch_snapshot.read),
+    ),
     Reader("plan", "plan file", "plan", _GRAPH, not_plan, files.from_document),
     Reader("checkpoint", "checkpoint", "plan", (".cbor", ".gz"), not_checkpoint, checkpoint.restore),
     Reader("parquet", "plan as parquet", "plan", (".parquet",), not_parquet, files.from_parquet),

@@ -1,0 +1,181 @@
+"""PyTorch's allocator snapshot as a finished plan: lives, places, lines; and nothing in a pickle is run."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from app.cli.main import run
+from tests.importers.test_hostile import damaged
+from tmmu_core.errors import TmmuError, UnreadableInput
+from tmmu_core.judge.verifier import verify_plan
+from tmmu_core.plan.formats.reading import read_any
+from tmmu_core.plan.making.make import make_plan
+from tmmu_core.plan.making.request import PlanRequest
+from tmmu_core.planners.problem import PlainInstance
+
+BASE = 0x7F00_0000_0000
+USER = {"name": "forward", "filename": "/home/me/train.py", "line": 17}
+TORCH = {"name": "linear", "filename": "/site-packages/torch/nn/functional.py", "line": 9}
+KERNEL = {"name": "at::empty", "filename": "??", "line": 0}
+
+
+def event(action: str, offset: int, size: int = 512, *frames: dict[str, Any]) -> dict[str, Any]:
+    return {"action": action, "addr": BASE + offset, "size": size, "stream": 0, "frames": list(frames)}
+
+
+def segment(offset: int, size: int, *blocks: tuple[int, str], device: int = 0) -> dict[str, Any]:
+    listed = [{"size": n, "requested_size": n, "state": state, "frames": []} for n, state in blocks]
+    return {"address": BASE + offset, "total_size": size, "device": device, "segment_type": "small", "blocks": listed}
+
+
+EVENTS = [
+    event("segment_alloc", 0, 2048),
+    event("alloc", 0, 1024, KERNEL, TORCH, USER),
+    event("alloc", 1024, 512, KERNEL, TORCH),
+    event("free_requested", 0, 1024),
+    event("free_completed", 0, 1024),
+    event("alloc", 0, 512, KERNEL, USER),
+    event("free_requested", 1024, 512),
+    event("free_completed", 1024, 512),
+]
+SNAPSHOT = {
+    "segments": [segment(0, 2048, (512, "active_allocated"), (1536, "inactive"))],
+    "device_traces": [EVENTS],
+    "allocator_settings": {"expandable_segments": False},
+}
+
+
+def opened(snapshot: Any, protocol: int = 4) -> PlainInstance:
+    found = read_any(pickle.dumps(snapshot, protocol), "snapshot.pickle")
+    assert isinstance(found, PlainInstance)
+    return found
+
+
+def rows(found: PlainInstance) -> list[tuple[str, int, int, int, int]]:
+    assert found.packing is not None
+    problem = found.problem
+    return [
+        (name, int(problem.birth[i]), int(problem.death[i]), int(problem.size[i]), int(found.packing.offset[i]))
+        for i, name in enumerate(problem.ids)
+    ]
+
+
+def test_a_life_runs_from_alloc_to_free_completed_at_its_place_in_the_segment() -> None:
+    assert rows(opened(SNAPSHOT)) == [
+        ("train.py:17 forward #0", 0, 2, 1024, 0),
+        ("at::empty #0", 1, 4, 512, 1024),
+        ("train.py:17 forward #1", 3, 5, 512, 0),
+    ]
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+def test_every_protocol_and_json_give_the_same(protocol: int) -> None:
+    as_json = read_any(json.dumps(SNAPSHOT).encode(), "snapshot.json")
+    assert isinstance(as_json, PlainInstance)
+    assert rows(opened(SNAPSHOT, protocol)) == rows(as_json)
+
+
+def test_the_given_plan_is_verified_and_planned_anew() -> None:
+    found = opened(SNAPSHOT)
+    theirs = make_plan(found, PlanRequest()).plan
+    ours = make_plan(found, PlanRequest(planner="portfolio")).plan
+    assert verify_plan(theirs).ok
+    assert theirs.planner == "given"
+    assert (theirs.arenas[0].extent_bytes, ours.arenas[0].extent_bytes) == (1536, 1536)
+
+
+def test_what_was_there_before_the_trace_lives_from_its_start() -> None:
+    traced = [event("alloc", 512), event("free_completed", 0, 256)]
+    found = opened(
+        {"segments": [segment(0, 2048, (512, "inactive"), (512, "active_allocated"))], "device_traces": [traced]}
+    )
+    assert rows(found) == [("unknown line #1", 0, 2, 512, 512), ("unknown line #0", 0, 1, 256, 0)]
+    assert any("1 allocations began before the trace" in line for line in found.told)
+
+
+def test_without_a_trace_it_is_one_moment() -> None:
+    found = opened(
+        {"segments": [segment(0, 2048, (512, "active_allocated"), (512, "inactive"), (8, "active_allocated"))]}
+    )
+    assert [row[1:] for row in rows(found)] == [(0, 1, 512, 0), (0, 1, 8, 1024)]
+    assert any("no trace" in line for line in found.told)
+
+
+def test_segments_far_apart_are_laid_one_behind_the_other() -> None:
+    far = 1 << 40
+    parts = [segment(0, 512, (512, "active_allocated")), segment(far, 512, (512, "active_allocated"))]
+    assert [row[4] for row in rows(opened({"segments": parts}))] == [0, 512]
+
+
+def test_the_device_with_the_highest_peak_is_shown_and_the_others_are_told() -> None:
+    small, large = event("alloc", 0, 8), event("alloc", 0, 512)
+    found = opened({"segments": [], "device_traces": [[small], [large]]})
+    assert [row[3] for row in rows(found)] == [512]
+    assert found.told[0] == "device 1 is shown; the snapshot holds device 0 too"
+
+
+def test_the_lines_that_hold_most_at_the_peak_are_told() -> None:
+    told = opened(SNAPSHOT).told[-1]
+    assert told == "of the 1,536 bytes at the peak (step 1), by line: train.py:17 forward 1,024; at::empty 512"
+
+
+class Evil:
+    def __reduce__(self) -> Any:
+        return (Path.touch, (Path("evil"),))
+
+
+@pytest.mark.parametrize("protocol", [2, 4])
+def test_nothing_in_a_pickle_is_run(protocol: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UnreadableInput, match="nothing of it was run") as caught:
+        opened({"segments": [Evil()]}, protocol)
+    assert list(tmp_path.iterdir()) == []
+    assert "_dump_snapshot" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"segments": 3},
+        {"segments": [{"address": "x", "total_size": 1}]},
+        {"segments": [segment(0, -5)]},
+        {"segments": [segment(0, 1 << 70)]},
+        {"segments": [], "device_traces": []},
+        {"segments": [], "device_traces": [[event("alloc", 0, -1)]]},
+        {"segments": [], "device_traces": [[{"addr": 1}]]},
+        {"segments": [], "device_traces": [[{**event("alloc", 0), "frames": [3]}]]},
+    ],
+)
+def test_a_damaged_snapshot_is_refused_with_the_way_out(wrong: Any) -> None:
+    with pytest.raises(UnreadableInput) as caught:
+        opened(wrong)
+    assert caught.value.hint
+
+
+@settings(max_examples=150, suppress_health_check=list(HealthCheck))
+@given(
+    st.sampled_from([pickle.dumps(SNAPSHOT, 2), pickle.dumps(SNAPSHOT, 4), json.dumps(SNAPSHOT).encode()]), st.data()
+)
+def test_any_damage_is_read_or_refused(whole: bytes, data: st.DataObject) -> None:
+    try:
+        found = read_any(data.draw(damaged(whole)), "given")
+        if isinstance(found, PlainInstance):
+            make_plan(found, PlanRequest())
+    except TmmuError:
+        pass
+
+
+def test_the_command_line_plans_it_as_given(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "snapshot.pickle"
+    path.write_bytes(pickle.dumps(SNAPSHOT))
+    assert run(["plan", str(path)]) == 0
+    out, err = capsys.readouterr()
+    assert "given" in out.splitlines()[0]
+    assert "the allocator held 2,048 bytes" in err
