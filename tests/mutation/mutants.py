@@ -312,7 +312,11 @@ CERTIFICATES = _in(
     ("exact/__init__.py", "§5 a part proves what its grain allows", "floor // models[0].grain * models[0].grain", "-(-floor // models[0].grain) * models[0].grain", (EXACT,)),
     ("exact/__init__.py", "§5 a bound is what was proven", "            if best.bound > floor:\n", "            if True:\n", (EXACT,)),
     ("exact/apart.py", "§5 odd conflicts keep parts together", "            group[top(i)] = top(j)\n", "            pass\n", (EXACT,)),
-    ("exact/kernel.py", "§5 a section that passes the capacity fails", "        if max(state.low[s], at) + state.rest[s] > capacity:", "        if max(state.low[s], at) + state.rest[s] >= capacity:", (EXACT,)),
+    ("exact/propagate.py", "§5 a section that passes the capacity fails", "SECTIONS and low + rest > capacity:", "SECTIONS and low + rest >= capacity:", (EXACT,)),
+    ("exact/propagate.py", "§5 only who fits lowest is lowest", "FIRSTS and second + rest > capacity", "FIRSTS and second + rest >= capacity", (EXACT,)),
+    ("exact/propagate.py", "§5 a hole is met by who reaches into it", "if dominance and low >= hole + shape.neighbour[k, OVER]:", "if dominance and low >= hole:", (EXACT,)),
+    ("exact/reasons.py", "§5 a failure hangs on every unit that fills the section", "capacity - total + 1)", "0)", (EXACT,)),
+    ("exact/reasons.py", "§5 what lies below a hole is to blame as well", "                _blame(state.blame, unit[w, LEVEL])\n        elif", "                pass\n        elif", (EXACT,)),
     ("exact/steering.py", "§5 who failed goes first", "np.lexsort((self._static[order], -level))", "np.lexsort((self._static[order], level))", (EXACT,)),
 ) + _in(
     "judge",

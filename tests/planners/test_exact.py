@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from brute_force import differs, made
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from packings import extent, faults, offsets, problem, problem_with, problems, smallest_extent
@@ -17,8 +18,9 @@ from tmmu_core.errors import ArenaTooSmall
 from tmmu_core.planners.columns import columns
 from tmmu_core.planners.exact import exact
 from tmmu_core.planners.exact.apart import apart, part
-from tmmu_core.planners.exact.kernel import FOUND, INFEASIBLE
+from tmmu_core.planners.exact.kernel import FOUND, INFEASIBLE, SPENT
 from tmmu_core.planners.exact.model import Model, build, chains, logarithm, ranker
+from tmmu_core.planners.exact.propagate import ALL
 from tmmu_core.planners.exact.run import Searcher
 from tmmu_core.planners.exact.steering import ORDERS, PURE, Steering, luby, static_rank
 from tmmu_core.planners.greedy import greedy
@@ -87,6 +89,33 @@ def test_the_search_itself_finds_the_least_capacity_and_refuses_one_less(p: Prob
     rank = ranker(model)((1, 1, 1, 1), None)
     assert Searcher(model).ask(least, rank, 10**6)[0] == FOUND
     assert Searcher(model).ask(least - 1, rank, 10**6)[0] == INFEASIBLE
+
+
+def test_it_agrees_with_trying_everything_on_problems_by_seed() -> None:
+    # ``python tests/planners/brute_force.py 20000`` tries more of them.
+    assert [found for found in map(differs, range(250)) if found] == []
+
+
+@pytest.mark.parametrize("focus", range(3))
+def test_every_combination_of_prunings_finds_the_least_capacity_and_refuses_one_less(focus: int) -> None:
+    family = [made(seed, most=5) for seed in range(1000, 1012)]
+    for p in (problem_with(p, handoff_from=None) for p in family):
+        cols = columns(p)
+        least, model = smallest_extent(p), build(cols, chains(cols, ()) or ())
+        rank, weight = ranker(model)((1, 1, 1, 1), None), np.arange(model.sections) % 3
+        for switches in range(ALL + 1):
+            searcher = Searcher(model, switches)
+            found = searcher.ask(least, rank, 10**5, focus, weight)
+            refused = searcher.ask(least - 1, rank, 10**5, focus, weight)
+            assert (found[0], refused[0]) == (FOUND, INFEASIBLE), f"switches {switches:06b}"
+            assert faults(p, found[2] or ()) == []
+
+
+def test_a_search_is_stopped_from_outside() -> None:
+    p = instance("D.1048576")
+    searcher = Searcher(model_of(p))
+    searcher.stop[0] = 1
+    assert searcher.ask(986112, static_rank(searcher.model, "TWA"), 10**6) == (SPENT, 0, None)
 
 
 @settings(deadline=None, max_examples=30)
@@ -172,7 +201,7 @@ def test_the_accelerator_instances_are_packed_at_their_bound_and_said_to_be(name
 
 def test_the_open_instance_fits_its_accelerator() -> None:
     p = problem_with(instance("D.1048576"), capacity=1048576)
-    packing = exact(p, {"budget": 500_000})
+    packing = exact(p, {"budget": 20_000})
     assert faults(p, offsets(packing)) == []
     assert extent(p, packing.offset) <= 1048576
 
@@ -260,7 +289,7 @@ def test_a_part_of_a_coarser_grain_is_lowered_to_the_other_part_and_claims_no_mo
 
 def test_what_one_part_takes_is_no_bound_of_the_other() -> None:
     d = instance("D.1048576")
-    packing = exact(beside(d, d), {"budget": 60_000})
+    packing = exact(beside(d, d), {"budget": 6_000})
     assert (packing.lower_bound, packing.optimal, packing.stopped) == (986112, False, True)
 
 
@@ -273,7 +302,7 @@ def test_parts_are_searched_no_further_once_told_to_stop() -> None:
         calls += 1
         return done < of and calls < 4
 
-    packing = exact(p, {"budget": 400_000}, progress)
+    packing = exact(p, {"budget": 40_000}, progress)
     assert (calls, packing.stopped, faults(p, offsets(packing))) == (4, True, [])
 
 

@@ -6,7 +6,7 @@ lower bound itself and at capacities closely and well below the best so far. Fou
 bound rises above that capacity. Where they meet the packing is optimal.
 
 Budgeted by nodes, never by the clock; draws are raw Philox numbers: the same budget gives the same packing anywhere.
-An attempt costs O(entries) per node in the worst case, around a microsecond on the six MiniMalloc instances.
+A node costs O(entries) in the worst case, some ten microseconds on the six MiniMalloc instances.
 
 What never meets is packed apart (:mod:`.apart`), so that one part's luck is not the other's.
 
@@ -34,7 +34,7 @@ from tmmu_core.planners.problem import I64, Packing, Problem, Progress
 if TYPE_CHECKING:
     from tmmu_core.planners.exact.run import Searcher
 
-DEFAULT_BUDGET = 4_000_000
+DEFAULT_BUDGET = 600_000
 """Nodes, for models of up to :data:`FULL_SPEED` entries; larger ones get proportionally fewer of them."""
 FULL_SPEED = 10_000
 LARGEST = 20_000_000

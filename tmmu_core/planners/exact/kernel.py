@@ -1,23 +1,17 @@
 """The branch and bound itself, compiled: can these units be packed below a capacity?
 
-Depth-first over canonical packings, bottom up. A state is the floor of every section (the end of the highest unit
-placed in it); an unplaced unit's *natural* offset is the lowest one above the floors of all its sections. The next
-unit placed is one whose natural offset is not below the last one placed, so every packing is met in one sequence.
+Depth first, bottom up. A unit is chosen that nothing unplaced can still fit under, and one question is asked of the
+place where it would come to rest: does nobody else meet that place? Then the unit lies there (any other packing could
+be lowered). If somebody does, the unit lies above one of those who can: a *hole* is open until it is met. Each answer
+is a *level*; what follows from it is :mod:`.propagate`.
 
-What is cut off, with the packing of least Σ height² · offset among those that fit as the one never lost:
+Where a failure does not hang on a level (:mod:`.reasons`) the search jumps back over it, both answers unasked. So what
+happens in one part of time never makes the search redo another, and no order of placing has to be right over all of
+the model: the next unit is taken where it is most pressing, by one of three rules (``Ask.focus``).
 
-* a section whose lowest possible floor and whose unplaced bytes pass the capacity (*section bound*); the lowest
-  floor is the least natural offset in the section, recomputed only when the unit that set it moved;
-* a unit that starts where another would have fitted wholly below (*dominance*);
-* one of several identical units out of turn, and of two units with the same life, one directly upon the other, the
-  larger upon the smaller (*symmetry*);
-* units left behind (natural offset below the last placed) that nothing can raise any more without passing the
-  capacity (*stranded*).
-
-When no unplaced unit crosses a boundary between sections any more, the two sides are searched one after the other
-(*split*): if one fails, both have failed. No recursion: frames on a stack, trails to undo. Same input, same nodes.
-
-After MiniMalloc (Moffitt, ASPLOS '23), from which canonical order, section bound, dominance and splits come.
+Canonical bottom-up packings and the section bound are those of MiniMalloc (Moffitt, ASPLOS '23); backjumping with
+explained bounds comes from constraint programming (Prosser 1993; Ohrimenko, Stuckey and Codish 2009).
+No recursion; same input, same nodes.
 """
 
 from __future__ import annotations
@@ -25,438 +19,245 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from tmmu_core.planners.compiled import njit
+from tmmu_core.planners.exact.propagate import (
+    DOMINANCE,
+    FAR,
+    JUMPS,
+    NO_ROOM,
+    STUCK,
+    SWAPS,
+    TOO_FULL,
+    UPON,
+    close_hole,
+    open_hole,
+    propagate,
+    put,
+    stop_propagating,
+    take_back,
+)
+from tmmu_core.planners.exact.reasons import blame
+from tmmu_core.planners.exact.tables import (
+    CHANGED,
+    CONFLICT,
+    DIRTY,
+    EVENTS,
+    FAILS,
+    FIRST_OF_IT,
+    FIXED,
+    HOLE,
+    LEFT,
+    LOW,
+    LOWEST,
+    MATES,
+    MET,
+    NEIGHBOURS,
+    OTHER,
+    OVER,
+    OWNER,
+    PLACED,
+    PUT,
+    REST,
+    SECOND_OF_IT,
+    STALE,
+    TALL,
+    UNDER,
+    WAITS,
+    Shape,
+    State,
+)
 from tmmu_core.planners.problem import I64
 
 FOUND, INFEASIBLE, SPENT = 1, 0, -1
-FAR = 2**62
+
+LOWEST_FIRST, TIGHTEST_FIRST, WORST_FIRST = range(3)
+"""Which unit is next: the one that can start lowest; one of the section with the fewest bytes to spare; one of the
+section with the fewest bytes to spare for its weight."""
 
 
-class Shape(NamedTuple):
-    """n units in m sections, r (unit, section) entries, heights in bytes. Ragged tables as (first, column…)."""
+class Ask(NamedTuple):
+    """One question."""
 
-    entry_of: I64
-    """(n + 1,): the entries of a unit."""
-    section: I64
-    """(r,)"""
-    height: I64
-    """(r,)"""
-    unit: I64
-    """(r,)"""
-    list_of: I64
-    """(m + 1,): the entries of a section, as rows of ``entry``."""
-    entry: I64
-    """(r,): entries by section."""
-    place: I64
-    """(r,): where an entry stands in ``entry``."""
-    align: I64
-    tall: I64
-    """(n,): the greatest height."""
-    lo: I64
-    hi: I64
-    """(n,): first and last section."""
-    fixed: I64
-    """(n,): offset or −1."""
-    twin: I64
-    """(n,): units with one number are identical."""
-    span: I64
-    """(n,): units with one number ≥ 0 have the same sections and may be swapped freely; −1: with nobody."""
-    wall_of: I64
-    """(n + 1,): the fixed units in the way of a unit, as rows of the next three."""
-    wall_lo: I64
-    wall_hi: I64
-    wall_height: I64
-    """The unit's own height where it would meet the wall."""
+    capacity: int
+    rank: I64
+    """(n,): 0 goes first among units that can start equally low."""
+    weight: I64
+    """(m,): how pressing a section is, for ``WORST_FIRST``."""
+    focus: int
+    switches: int
+    """Sum of what is used to prune, see :mod:`.propagate`."""
+    budget: int
+    """Nodes."""
 
 
-class State(NamedTuple):
-    """What a search changes, and how it takes it back."""
-
-    floor: I64
-    rest: I64
-    """(m,): bytes still to be placed in a section."""
-    left: I64
-    entry: I64
-    place: I64
-    natural: I64
-    placed: I64
-    top: I64
-    """(m,): the unit placed last in a section, or −1."""
-    low: I64
-    """(m,): the least natural offset in a section, and who sets it."""
-    lowest: I64
-    crossing: I64
-    """(m,): unplaced units in both section s and s + 1 (or with both in their hull)."""
-    raised: I64
-    """(n,): for stranded units, the least offset they can still come to."""
-    first_end: I64
-    second_end: I64
-    first_unit: I64
-    trail_floor: I64
-    trail_natural: I64
-    trail_low: I64
-    used: I64
-    """(3,): rows used of the three trails."""
-    fails: I64
-    """(m,): how often a section was what could not be. Only counted, never taken back."""
-
-
-@njit(cache=True)
-def _settle(shape: Shape, u: int, at: int) -> int:
-    """The lowest offset ≥ ``at`` on the unit's grid and off the fixed units in its way."""
-    grid = shape.align[u]
-    at = (at + grid - 1) & -grid
-    moved = True
-    while moved:
-        moved = False
-        for w in range(shape.wall_of[u], shape.wall_of[u + 1]):
-            if at < shape.wall_hi[w] and shape.wall_lo[w] < at + shape.wall_height[w]:
-                at = (shape.wall_hi[w] + grid - 1) & -grid
-                moved = True
-    return at
-
-
-@njit(cache=True)
-def _put(shape: Shape, state: State, u: int) -> None:
-    at = state.natural[u]
-    state.placed[u] = 1
-    for e in range(shape.entry_of[u], shape.entry_of[u + 1]):
-        s = shape.section[e]
-        row = state.used[0]
-        state.trail_floor[3 * row] = s
-        state.trail_floor[3 * row + 1] = state.floor[s]
-        state.trail_floor[3 * row + 2] = state.top[s]
-        state.used[0] = row + 1
-        state.floor[s] = at + shape.height[e]
-        state.top[s] = u
-        state.rest[s] -= shape.height[e]
-        state.left[s] -= 1
-        last = shape.list_of[s] + state.left[s]
-        here, other = state.place[e], state.entry[last]
-        state.entry[here], state.entry[last] = other, e
-        state.place[other], state.place[e] = here, last
-    for s in range(shape.lo[u], shape.hi[u]):
-        state.crossing[s] -= 1
-
-
-@njit(cache=True)
-def _take_back(shape: Shape, state: State, u: int) -> None:
-    """Unplace; units must be taken back in the reverse of the order they were put."""
-    state.placed[u] = 0
-    for e in range(shape.entry_of[u + 1] - 1, shape.entry_of[u] - 1, -1):
-        s = shape.section[e]
-        state.left[s] += 1
-        state.rest[s] += shape.height[e]
-    for s in range(shape.lo[u], shape.hi[u]):
-        state.crossing[s] += 1
-
-
-@njit(cache=True)
-def _rewind(state: State, floors: int, naturals: int, lows: int) -> None:
-    for row in range(state.used[0] - 1, floors - 1, -1):
-        s = state.trail_floor[3 * row]
-        state.floor[s] = state.trail_floor[3 * row + 1]
-        state.top[s] = state.trail_floor[3 * row + 2]
-    for row in range(state.used[1] - 1, naturals - 1, -1):
-        state.natural[state.trail_natural[2 * row]] = state.trail_natural[2 * row + 1]
-    for row in range(state.used[2] - 1, lows - 1, -1):
-        s = state.trail_low[3 * row]
-        state.low[s] = state.trail_low[3 * row + 1]
-        state.lowest[s] = state.trail_low[3 * row + 2]
-    state.used[0], state.used[1], state.used[2] = floors, naturals, lows
-
-
-@njit(cache=True)
-def _raise(shape: Shape, state: State, u: int, capacity: int) -> bool:
-    """Raise the natural offsets above a unit just placed; ``False``: it cannot lead to a packing."""
-    for e in range(shape.entry_of[u], shape.entry_of[u + 1]):
-        s = shape.section[e]
-        floor = state.floor[s]
-        if state.left[s] and floor + state.rest[s] > capacity:
-            state.fails[s] += 1
-            return False
-        begin = shape.list_of[s]
-        for row in range(begin, begin + state.left[s]):
-            v = shape.unit[state.entry[row]]
-            if state.natural[v] < floor:
-                if shape.fixed[v] >= 0:
-                    return False
-                used = state.used[1]
-                state.trail_natural[2 * used] = v
-                state.trail_natural[2 * used + 1] = state.natural[v]
-                state.used[1] = used + 1
-                state.natural[v] = _settle(shape, v, floor)
-                if state.natural[v] + shape.tall[v] > capacity:
-                    state.fails[s] += 1
-                    return False
-    return True
-
-
-@njit(cache=True)
-def _sections_fit(shape: Shape, state: State, lo: int, hi: int, at: int, capacity: int) -> bool:
-    """The section bound over sections ``[lo, hi)``; nothing can start below ``at`` any more."""
-    for s in range(lo, hi):
-        if state.left[s] == 0:
+@njit
+def _lowest(shape: Shape, state: State, rank: I64) -> int:
+    unit, best = state.unit, -1
+    for u in range(len(unit)):
+        if unit[u, PLACED] or unit[u, HOLE] >= 0:
             continue
-        who = state.lowest[s]
-        if state.placed[who] or state.natural[who] > state.low[s]:
-            used = state.used[2]
-            state.trail_low[3 * used] = s
-            state.trail_low[3 * used + 1] = state.low[s]
-            state.trail_low[3 * used + 2] = who
-            state.used[2] = used + 1
-            least = FAR
-            begin = shape.list_of[s]
-            for row in range(begin, begin + state.left[s]):
-                v = shape.unit[state.entry[row]]
-                if state.natural[v] < least:
-                    least, who = state.natural[v], v
-            state.low[s], state.lowest[s] = least, who
-        if max(state.low[s], at) + state.rest[s] > capacity:
-            state.fails[s] += 1
-            return False
-    return True
+        if best < 0 or unit[u, LOW] < unit[best, LOW] or (unit[u, LOW] == unit[best, LOW] and rank[u] < rank[best]):
+            best = u
+    return best
 
 
-@njit(cache=True)
-def _stranded_fit(shape: Shape, state: State, lo: int, hi: int, at: int, capacity: int) -> bool:
-    """The section bound with units left behind: each must first be raised by another, placed at ``at`` or above."""
-    some = False
-    for s in range(lo, hi):
-        if state.left[s] == 0 or state.low[s] >= at:
+@njit
+def _pressing(shape: Shape, state: State, ask: Ask) -> int:
+    """A unit of the section that presses most, or what has to come below it."""
+    section, unit = state.section, state.unit
+    chosen, least = -1, FAR
+    for s in range(len(section)):
+        if section[s, LEFT] == 0:
             continue
-        some = True
-        one, two, who = FAR, FAR, -1
-        begin = shape.list_of[s]
-        for row in range(begin, begin + state.left[s]):
-            e = state.entry[row]
-            v = shape.unit[e]
-            end = max(state.natural[v], at) + shape.height[e]
-            if end < one:
-                one, two, who = end, one, v
-            elif end < two:
-                two = end
-        state.first_end[s], state.second_end[s], state.first_unit[s] = one, two, who
-    if not some:
-        return True
-    for s in range(lo, hi):
-        if state.left[s] == 0 or state.low[s] >= at:
-            continue
-        begin = shape.list_of[s]
-        least = FAR
-        for row in range(begin, begin + state.left[s]):
-            v = shape.unit[state.entry[row]]
-            reach = state.natural[v]
-            if reach < at:
-                if shape.fixed[v] >= 0:
-                    return False
-                if state.raised[v] < 0:
-                    reach = FAR
-                    for e in range(shape.entry_of[v], shape.entry_of[v + 1]):
-                        t = shape.section[e]
-                        end = state.second_end[t] if state.first_unit[t] == v else state.first_end[t]
-                        reach = min(reach, end)
-                    state.raised[v] = reach
-                    if reach + shape.tall[v] > capacity:
-                        state.fails[s] += 1
-                        return False
-                else:
-                    reach = state.raised[v]
-            least = min(least, reach)
-        if least + state.rest[s] > capacity:
-            state.fails[s] += 1
-            return False
-    return True
-
-
-@njit(cache=True)
-def _candidates(
-    shape: Shape, state: State, rank: I64, lo: int, hi: int, at: int, after: int, stack: I64, used: int
-) -> int:
-    """Push the units that may come next, best last placed first: by natural offset, then rank. Gives the new end."""
-    least = FAR
-    for u in range(len(shape.lo)):
-        if not state.placed[u] and shape.lo[u] >= lo and shape.hi[u] < hi:
-            least = min(least, state.natural[u] + (shape.tall[u] if shape.fixed[u] < 0 else 1))
-    first = used
-    for u in range(len(shape.lo)):
-        if state.placed[u] or shape.lo[u] < lo or shape.hi[u] >= hi:
-            continue
-        here = state.natural[u]
-        if here >= least or here < at or (here == at and rank[u] < after):
-            continue
-        below = state.top[shape.section[shape.entry_of[u]]]
+        spare = ask.capacity - unit[section[s, LOWEST], LOW] - section[s, REST]
+        if ask.focus == WORST_FIRST:
+            spare = (max(spare, 0) + 1024) * 1024 // (ask.weight[s] + 1)
+        if spare < least:
+            least, chosen = spare, s
+    best = -1
+    for row in range(shape.first[chosen], shape.first[chosen] + section[chosen, LEFT]):
+        u = shape.entry[state.order[row, 0], OWNER]
         if (
-            below >= 0
-            and shape.span[u] >= 0
-            and shape.span[below] == shape.span[u]
-            and shape.tall[below] < shape.tall[u]
-            and here == state.floor[shape.section[shape.entry_of[u]]]
+            best < 0
+            or unit[u, LOW] < unit[best, LOW]
+            or (unit[u, LOW] == unit[best, LOW] and ask.rank[u] < ask.rank[best])
         ):
-            continue
-        k = used
-        while k > first:
-            v = stack[k - 1]
-            if state.natural[v] < here or (state.natural[v] == here and rank[v] < rank[u]):
-                break
-            stack[k] = v
-            k -= 1
-        stack[k] = u
-        used += 1
-    return used
+            best = u
+    return best
 
 
-@njit(cache=True)
-def _twin_tried(shape: Shape, stack: I64, begin: int, here: int) -> bool:
-    twin = shape.twin[stack[here]]
-    k = begin
-    while k < here and shape.twin[stack[k]] != twin:
-        k += 1
-    return k < here
-
-
-@njit(cache=True)
-def _tightest_first(state: State, sides_lo: I64, sides_hi: I64, begin: int, end: int, at: int) -> None:
-    """Sort the sides of a split by their section bound, highest first, so that what fails fails early."""
-    for i in range(begin, end):
-        best, most = i, -1
-        for j in range(i, end):
-            need = 0
-            for s in range(sides_lo[j], sides_hi[j]):
-                if state.left[s]:
-                    need = max(need, max(state.low[s], at) + state.rest[s])
-            if need > most:
-                best, most = j, need
-        sides_lo[i], sides_lo[best] = sides_lo[best], sides_lo[i]
-        sides_hi[i], sides_hi[best] = sides_hi[best], sides_hi[i]
-
-
-@njit(cache=True)
-def search(shape: Shape, state: State, rank: I64, capacity: int, budget: int, nodes: I64) -> int:
-    """Whether everything fits below ``capacity``; offsets are then ``state.natural``.
-
-    ``state`` must be fresh. Gives FOUND, INFEASIBLE (proven) or SPENT; ``nodes[0]`` is how many units were put.
-    """
-    n, m = len(shape.lo), len(shape.list_of) - 1
-    for s in range(m):
-        if state.rest[s] > capacity:
-            return INFEASIBLE
-    for u in range(n):
-        if state.natural[u] + shape.tall[u] > capacity:
-            return INFEASIBLE
-    stack = np.empty(n * (n + 1) // 2 + n + 1, np.int64)
-    stacked = 0
-    frames = 2 * n + 4
-    split = np.zeros(frames, np.int64)
-    lo, hi = np.zeros(frames, np.int64), np.zeros(frames, np.int64)
-    at, after = np.zeros(frames, np.int64), np.zeros(frames, np.int64)
-    begin, end, now = np.zeros(frames, np.int64), np.zeros(frames, np.int64), np.zeros(frames, np.int64)
-    chosen = np.full(frames, -1, np.int64)
-    parent, root = np.zeros(frames, np.int64), np.zeros(frames, np.int64)
-    marks = np.zeros((frames, 3), np.int64)
-    sides_lo, sides_hi = np.zeros(m + 2 * n + 2, np.int64), np.zeros(m + 2 * n + 2, np.int64)
-    sides = 0
-    depth = 0
-
-    # What to enter next: sections [a, b), the last offset and rank, the split it is a side of.
-    a, b, last, last_rank, side_of, is_root = 0, m, 0, -1, -1, 1
-    enter, proceed, fail, undo, solved = 0, 1, 2, 3, 4
-    action = enter
+@njit
+def _under(shape: Shape, state: State, rank: I64, u: int, dominance: bool) -> int:
+    """``u`` itself, or one that must or may come below it and under which nothing fits; −1 where nobody can."""
+    unit = state.unit
     while True:
-        if action == enter:
-            first_side = sides
-            start, some = a, False
-            for s in range(a, b):
-                some = some or state.left[s] > 0
-                if s + 1 == b or state.crossing[s] == 0:
-                    if some:
-                        sides_lo[sides], sides_hi[sides] = start, s + 1
-                        sides += 1
-                    start, some = s + 1, False
-            if sides == first_side:
-                action = solved
+        hole = unit[u, HOLE]
+        least, who = FAR if hole >= 0 else unit[u, LOW], -1
+        for k in range(shape.unit[u, NEIGHBOURS], shape.unit[u + 1, NEIGHBOURS]):
+            w = shape.neighbour[k, OTHER]
+            if unit[w, PLACED]:
                 continue
-            if sides > first_side + 1:
-                _tightest_first(state, sides_lo, sides_hi, first_side, sides, last)
-                d = depth
-                depth += 1
-                split[d], begin[d], end[d], now[d] = 1, first_side, sides, first_side + 1
-                at[d], after[d], parent[d], root[d] = last, last_rank, side_of, is_root
-                marks[d] = state.used
-                side_of, is_root = d, 1
-                a, b = sides_lo[first_side], sides_hi[first_side]
+            if hole >= 0:  # someone who can meet the hole
+                if shape.unit[w, FIXED] >= 0 or (dominance and unit[w, LOW] >= hole + shape.neighbour[k, OVER]):
+                    continue
+                at = max(unit[w, LOW] + shape.neighbour[k, UNDER], hole + 1)
+            elif unit[w, LOW] + shape.neighbour[k, UNDER] <= unit[u, LOW]:
+                at = unit[w, LOW]
             else:
-                a, b = sides_lo[first_side], sides_hi[first_side]
-                sides = first_side
-            d = depth
-            depth += 1
-            split[d], lo[d], hi[d], at[d], after[d] = 0, a, b, last, last_rank
-            parent[d], root[d], chosen[d] = side_of, is_root, -1
-            marks[d] = state.used
-            begin[d] = now[d] = stacked
-            state.raised[:] = -1
-            if _stranded_fit(shape, state, a, b, last, capacity):
-                stacked = _candidates(shape, state, rank, a, b, last, last_rank, stack, stacked)
-            end[d] = stacked
-            action = proceed
-        elif action == proceed:
-            d = depth - 1
-            if now[d] == end[d]:
-                action = fail
                 continue
-            here = now[d]
-            now[d] += 1
-            if _twin_tried(shape, stack, begin[d], here):
-                continue
-            if nodes[0] >= budget:
+            if at < least or (who >= 0 and at == least and rank[w] < rank[who]):
+                least, who = at, w
+        if who < 0:
+            return -1 if hole >= 0 else u
+        u = who
+
+
+@njit
+def _upon(shape: Shape, state: State, u: int) -> int:
+    """The smaller unit of the same life that ``u`` would lie directly upon, or −1."""
+    unit = state.unit
+    for row in range(shape.unit[u, MATES], shape.unit[u + 1, MATES]):
+        w = shape.mate[row]
+        if (
+            unit[w, PLACED]
+            and unit[w, LOW] + shape.unit[w, TALL] == unit[u, LOW]
+            and shape.unit[w, TALL] < shape.unit[u, TALL]
+        ):
+            return int(w)
+    return -1
+
+
+@njit
+def _fits_at_all(shape: Shape, state: State, ask: Ask) -> bool:
+    for u in range(len(state.unit)):
+        if state.unit[u, LOW] + shape.unit[u, TALL] > ask.capacity:
+            return False
+        state.unit[u, WAITS] = 1
+        state.changed[u] = u
+    state.tally[CHANGED] = len(state.unit)
+    for s in range(len(state.section)):
+        state.section[s, STALE] = 1
+        state.dirty[s] = s
+    state.tally[DIRTY] = len(state.section)
+    return propagate(shape, state, ask.capacity, ask.switches)
+
+
+@njit
+def search(shape: Shape, state: State, ask: Ask, nodes: I64, stop: I64) -> int:
+    """Whether everything fits below ``ask.capacity``; offsets are then ``state.unit[:, LOW]``.
+
+    ``state`` must be fresh. Gives FOUND, INFEASIBLE (proven) or SPENT; ``nodes[0]`` is how many answers were tried.
+    Ends as SPENT soon after ``stop[0]`` is set from outside.
+    """
+    n = len(state.unit)
+    unit, count, blamed = state.unit, state.tally, state.blame
+    most = len(blamed) - 1
+    asked = np.full(most + 1, -1, np.int64)
+    at = np.zeros(most + 1, np.int64)
+    second = np.zeros(most + 1, np.int64)
+    marks = np.zeros((most + 1, 3), np.int64)
+    kept = np.empty((most + 1, most + 1), np.uint8)
+    jumps = ask.switches & JUMPS and ask.switches & DOMINANCE
+    levels = 0
+    if not _fits_at_all(shape, state, ask):
+        return SPENT if count[CONFLICT] == NO_ROOM else INFEASIBLE
+    while count[PUT] < n:
+        if nodes[0] >= ask.budget or stop[0] or levels >= most:
+            return SPENT
+        nodes[0] += 1
+        u = _lowest(shape, state, ask.rank) if ask.focus == LOWEST_FIRST else _pressing(shape, state, ask)
+        if u >= 0:
+            u = _under(shape, state, ask.rank, u, ask.switches & DOMINANCE > 0)
+        good, level = True, -1
+        if u < 0:
+            count[CONFLICT] = STUCK
+            good = False
+        elif shape.unit[u, FIXED] < 0:
+            level = levels
+            levels += 1
+            asked[level], at[level], second[level] = u, unit[u, LOW], 0
+            marks[level, 0], marks[level, 1], marks[level, 2] = count[EVENTS], count[PUT], count[MET]
+            below = _upon(shape, state, u) if ask.switches & SWAPS else -1
+            if below >= 0:
+                count[CONFLICT], count[FIRST_OF_IT], count[SECOND_OF_IT] = UPON, u, below
+                good = False
+        if good:
+            good = put(shape, state, ask.capacity, ask.switches, u, level)
+            good = good and propagate(shape, state, ask.capacity, ask.switches)
+        while not good:
+            if count[CONFLICT] == NO_ROOM:
                 return SPENT
-            nodes[0] += 1
-            u = stack[here]
-            chosen[d] = u
-            _put(shape, state, u)
-            if _raise(shape, state, u, capacity) and _sections_fit(
-                shape, state, lo[d], hi[d], state.natural[u], capacity
-            ):
-                a, b, last, last_rank, side_of, is_root = lo[d], hi[d], state.natural[u], rank[u], parent[d], 0
-                action = enter
+            if count[CONFLICT] == TOO_FULL:
+                state.section[count[FIRST_OF_IT], FAILS] += 1
+            stop_propagating(state)
+            if jumps and count[CONFLICT] != STUCK:
+                blame(shape, state, ask.capacity)
+                if count[CONFLICT] == UPON:
+                    blamed[levels - 1] = 1
             else:
-                action = undo
-        elif action == undo:
-            d = depth - 1
-            _take_back(shape, state, chosen[d])
-            _rewind(state, marks[d, 0], marks[d, 1], marks[d, 2])
-            chosen[d] = -1
-            action = proceed
-        elif action == fail:
-            # The top frame has nothing left. A side that fails takes its whole split with it, solved sides and all.
-            depth -= 1
-            d = depth
-            stacked = begin[d]
-            while root[d]:
-                d = parent[d]
-                if d < 0:
+                blamed[:levels] = 1
+            while True:
+                level = levels - 1
+                while level >= 0 and not blamed[level]:
+                    level -= 1
+                if level < 0:
                     return INFEASIBLE
-                while depth > d + 1:
-                    depth -= 1
-                    if not split[depth]:
-                        stacked = begin[depth]
-                        if chosen[depth] >= 0:
-                            _take_back(shape, state, chosen[depth])
-                            chosen[depth] = -1
-                _rewind(state, marks[d, 0], marks[d, 1], marks[d, 2])
-                sides = begin[d]
-                depth = d
-            action = undo
-        else:
-            # A side is solved: on with its split's next one, or the split is solved too.
-            if side_of < 0:
-                return FOUND
-            d = side_of
-            if now[d] < end[d]:
-                a, b = sides_lo[now[d]], sides_hi[now[d]]
-                now[d] += 1
-                last, last_rank, is_root = at[d], after[d], 1
-                action = enter
-            else:
-                side_of = parent[d]
+                for k in range(levels - 1, level - 1, -1):
+                    take_back(shape, state, marks[k])
+                    if second[k]:
+                        close_hole(state, asked[k])
+                levels = level
+                blamed[level] = 0
+                if not second[level]:
+                    break
+                for k in range(level):
+                    blamed[k] |= kept[level, k]
+            kept[level, :level] = blamed[:level]
+            blamed[:level] = 0
+            second[level] = 1
+            levels = level + 1
+            nodes[0] += 1
+            open_hole(state, asked[level], at[level], level)
+            good = propagate(shape, state, ask.capacity, ask.switches)
+    return FOUND
