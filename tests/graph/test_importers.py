@@ -22,9 +22,10 @@ SAMPLES = Path(__file__).parents[2] / "sample_graphs"
 def ports(**fields: Any) -> dict[str, Any]:
     """x, then a node that reads it and writes two tensors, both given out."""
     both = {"node_id": "s", "instr": "SPLIT", "inputs": [{"node_id": "x", "output_idx": 0}], "shape_out": [[2], [3]]}
+    both["dtype"] = "float32"
     return {
         "ir_schema_hash": "00" * 32,
-        "nodes": [{"node_id": "x", "shape_out": [5], "role": "input"}, both | fields],
+        "nodes": [{"node_id": "x", "shape_out": [5], "dtype": "float32", "role": "input"}, both | fields],
         "outputs": [{"node_id": "s", "output_idx": 1}, {"node_id": "s"}],
     }
 
@@ -96,6 +97,15 @@ def test_a_field_is_one_for_all_outputs_or_one_for_each() -> None:
         ("int8", True, "activation"),
         ("float16", True, "output"),
     ]
+
+
+def test_a_dtype_that_is_not_said_is_not_made_up() -> None:
+    with pytest.raises(InvalidIrShapes, match='the node "s".*missing') as caught:
+        read(ports(dtype=None))
+    assert (caught.value.diagnostics["reason"], caught.value.diagnostics["path"]) == (
+        "missing_field",
+        "$.nodes[1].dtype",
+    )
 
 
 def test_a_scalar_has_an_empty_shape() -> None:

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import cbor2
 import jsonschema
 import msgspec
 import pytest
@@ -143,7 +144,7 @@ def test_what_holds_its_default_is_not_in_the_normal_form() -> None:
 
 def test_saying_a_default_is_saying_nothing() -> None:
     said = b'{"tensors":[{"id":"a","shape":[1],"dtype":"float32","role":"activation"}],"replan_policy":"ABORT"}'
-    unsaid = b'{"tensors":[{"id":"a","shape":[1]}]}'
+    unsaid = b'{"tensors":[{"id":"a","shape":[1],"dtype":"float32"}]}'
     assert native.normal_form(native.decode(said)) == native.normal_form(native.decode(unsaid))
     assert native.encode_json(native.decode(said)) == native.encode_json(native.decode(unsaid))
 
@@ -169,7 +170,7 @@ def test_a_declared_any_is_written_as_declared() -> None:
 
 
 def test_dtypes_are_read_under_their_one_name() -> None:
-    assert native.decode(b'{"tensors": [{"id": "x", "dtype": "half"}]}').tensors[0].dtype == "float16"
+    assert native.decode(b'{"tensors": [{"id": "x", "shape": [], "dtype": "half"}]}').tensors[0].dtype == "float16"
 
 
 def test_a_byte_order_mark_is_no_fault() -> None:
@@ -206,7 +207,30 @@ def test_a_name_that_asks_for_no_spelling_is_refused() -> None:
 def test_a_line_holds_one_tensor_or_one_node() -> None:
     text = native.encode_json(graph([tensor("x"), tensor("y")], [node("n", "x", "y")], "x", "y")).decode()
     assert [line.strip() for line in text.splitlines() if line.strip().startswith('{"') and "schema" not in line] == [
-        '{"id":"x","shape":[4]},',
-        '{"id":"y","shape":[4]}',
+        '{"id":"x","shape":[4],"dtype":"float32"},',
+        '{"id":"y","shape":[4],"dtype":"float32"}',
         '{"node_id":"n","inputs":["x"],"outputs":["y"]}',
     ]
+
+
+@pytest.mark.parametrize("field", ["shape", "dtype"])
+@pytest.mark.parametrize("write", [lambda d: json.dumps(d).encode(), cbor2.dumps])
+def test_a_tensor_that_does_not_say_its_shape_or_dtype_is_refused_by_name(field: str, write: Any) -> None:
+    """Nothing is made up: a scalar says ``[]``, a float32 says so."""
+    said = {"id": "h", "shape": [], "dtype": "float32"}
+    whole = {"tensors": [{"id": "x", "shape": [4], "dtype": "float32"}, said]}
+    assert read_graph(write(whole)).tensors[1] == Tensor("h", (), "float32")
+    del said[field]
+    with pytest.raises(InvalidIrShapes, match=f'the tensor "h".*{field}') as caught:
+        read_graph(write(whole))
+    told = caught.value.diagnostics
+    assert (told["reason"], told["path"], told["tensor"]) == ("missing_field", "$.tensors[1]", "h")
+
+
+def test_what_is_written_says_every_shape_and_dtype_and_hashes_as_before() -> None:
+    """A file says what a reader may not guess; the hash is still of the form with defaults omitted (contract §6)."""
+    g = Graph(tensors=(Tensor("x", role="input"),), inputs=("x",), ir_schema=GRAPH_SCHEMA)
+    assert json.loads(native.encode_json(g))["tensors"] == [
+        {"id": "x", "shape": [], "dtype": "float32", "role": "input"}
+    ]
+    assert list(native.normal_form(g)["tensors"]) == [{"id": "x", "role": "input"}]

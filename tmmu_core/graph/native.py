@@ -24,16 +24,30 @@ WRITTEN_ORDER = (
     *("inputs", "outputs", "execution_order", "planner", "tensors", "nodes"),
 )
 _EMPTY = Graph()
+_UNSAID = Tensor("").dtype
 SCHEMA_FILE = Path(__file__).with_name("native.schema.json")
+
+
+class _Said(msgspec.Struct):
+    """What every tensor of a file must say of itself (contract §11)."""
+
+    id: str
+    shape: tuple[int | str, ...]
+    dtype: str
+
+
+class _SaidOfAll(msgspec.Struct):
+    tensors: tuple[_Said, ...] = ()
 
 
 def decode(data: bytes, name: str = "") -> Graph:
     """A native file's bytes to a graph, dtypes under their one name. ``name`` is the file's, for errors.
 
     Raises ``UnreadableInput`` for what is no JSON, no CBOR or of another schema, ``InvalidIrShapes`` for a wrong field
-    (``path`` is the JSON path) or an unknown dtype.
+    (``path`` is the JSON path), a tensor without shape or dtype, or an unknown dtype.
     """
-    graph = document.decode(document.unpack(data, name), Graph, name)
+    data = document.unpack(data, name)
+    graph = document.decode(data, Graph, name)
     if graph.ir_schema not in ("", GRAPH_SCHEMA):
         raise UnreadableInput(
             f'the schema "{graph.ir_schema}" is not known.',
@@ -41,11 +55,14 @@ def decode(data: bytes, name: str = "") -> Graph:
             place="$.ir_schema",
             hint=f'This version reads "{GRAPH_SCHEMA}".',
         )
+    if any(tensor.dtype is _UNSAID or not tensor.shape for tensor in graph.tensors):
+        # A field that is missing holds the default itself; only then is the file read again for what it does say.
+        document.decode(data, _SaidOfAll, name)
     return normalise_dtypes(graph)
 
 
 def encode_json(graph: Graph, *, gzip: bool = False) -> bytes:
-    """The graph as JSON in UTF-8, one tensor and one node a line, fields that hold their default omitted.
+    """The graph as JSON in UTF-8, one tensor and one node a line; but for shapes and dtypes defaults are omitted.
 
     Raises ``InvalidIrShapes`` (reason ``not_json``) where ``params`` hold a number that JSON has no word for.
     """
@@ -58,7 +75,7 @@ def encode_json(graph: Graph, *, gzip: bool = False) -> bytes:
                 node_id=node.node_id,
                 path=f"$.nodes[{k}].params",
             )
-    plain = _plain(graph)
+    plain = _complete(graph)
     encode = msgspec.json.Encoder().encode
     parts: list[bytes] = []
     for field in WRITTEN_ORDER:
@@ -74,8 +91,8 @@ def encode_json(graph: Graph, *, gzip: bool = False) -> bytes:
 
 
 def encode_cbor(graph: Graph, *, gzip: bool = False) -> bytes:
-    """The graph as CBOR, keys sorted, fields that hold their default omitted."""
-    data: bytes = cbor2.dumps(_plain(graph), canonical=True)
+    """The graph as CBOR, keys sorted; but for shapes and dtypes defaults are omitted."""
+    data: bytes = cbor2.dumps(_complete(graph), canonical=True)
     return document.pack(data) if gzip else data
 
 
@@ -144,6 +161,17 @@ def _plain(graph: Graph) -> dict[str, Any]:
                     del row[key]
     if plain.get("replan_policy") == _EMPTY.replan_policy:
         del plain["replan_policy"]
+    return plain
+
+
+def _complete(graph: Graph) -> dict[str, Any]:
+    """The plain values of a file: a tensor's shape and dtype are always said, for they are never made up."""
+    plain = _plain(graph)
+    if "tensors" in plain:
+        plain["tensors"] = [
+            {"id": tensor.id, "shape": list(tensor.shape), "dtype": tensor.dtype, **row}
+            for tensor, row in zip(graph.tensors, plain["tensors"], strict=True)
+        ]
     return plain
 
 

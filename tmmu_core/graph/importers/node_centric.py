@@ -42,7 +42,8 @@ class PortNode(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     inputs: tuple[Port, ...] = ()
     shape_out: tuple[int | str | tuple[int | str, ...], ...] | None = None
     """One shape, or a list of them; absent where nothing is written."""
-    dtype: str | tuple[str, ...] = "float32"
+    dtype: str | tuple[str, ...] | None = None
+    """Absent only where nothing is written."""
     role: Role | tuple[Role, ...] = "activation"
     phase: Phase = "forward"
     inplace: Inplace | None = None
@@ -137,6 +138,15 @@ def _tensors(node: PortNode, k: int) -> list[Tensor]:
             path=f"$.nodes[{k}].shape_out",
         )
 
+    if shapes and node.dtype is None:
+        raise InvalidIrShapes(
+            f'$.nodes[{k}].dtype (the node "{node.node_id}"): the field is missing.',
+            hint="Say the dtype of what the node writes: one for all outputs, or a list with one each.",
+            reason="missing_field",
+            node_id=node.node_id,
+            path=f"$.nodes[{k}].dtype",
+        )
+
     def each(field: str, value: T | tuple[T, ...]) -> tuple[T, ...]:
         if not isinstance(value, tuple):
             return (value,) * len(shapes)
@@ -153,7 +163,7 @@ def _tensors(node: PortNode, k: int) -> list[Tensor]:
     views = each("view", node.view if node.view_descriptor is None else node.view_descriptor)
     rows = zip(
         shapes,
-        each("dtype", node.dtype),
+        each("dtype", node.dtype or ()) if shapes else (),
         each("role", node.role),
         each("alias_group_id", node.alias_group_id),
         views,
