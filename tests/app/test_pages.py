@@ -69,8 +69,8 @@ def test_every_page_shows_every_kind_of_sample(page: str, sample: str) -> None:
 @pytest.mark.parametrize(
     ("page", "said"),
     [
-        ("peak", "of activations alive in 3 storages at the peak, #13"),
-        ("fragmentation", "25 % of the extent of activations is not alive at #13"),
+        ("peak", "of activations alive in 3 storages at the peak, #14"),
+        ("fragmentation", "Every byte of activations is alive at #14"),
         ("compare", "Compare with what?"),
         ("planners", "does best: activations in"),
         ("graph", "resnet50: 176 nodes, 445 tensors, 177 steps in mode inference"),
