@@ -100,7 +100,7 @@ def test_a_field_is_one_for_all_outputs_or_one_for_each() -> None:
 
 
 def test_a_dtype_that_is_not_said_is_not_made_up() -> None:
-    with pytest.raises(InvalidIrShapes, match='the node "s".*missing') as caught:
+    with pytest.raises(InvalidIrShapes, match=r'the node "s".*missing') as caught:
         read(ports(dtype=None))
     assert (caught.value.diagnostics["reason"], caught.value.diagnostics["path"]) == (
         "missing_field",

@@ -221,7 +221,7 @@ def test_a_tensor_that_does_not_say_its_shape_or_dtype_is_refused_by_name(field:
     whole = {"tensors": [{"id": "x", "shape": [4], "dtype": "float32"}, said]}
     assert read_graph(write(whole)).tensors[1] == Tensor("h", (), "float32")
     del said[field]
-    with pytest.raises(InvalidIrShapes, match=f'the tensor "h".*{field}') as caught:
+    with pytest.raises(InvalidIrShapes, match=rf'the tensor "h".*{field}') as caught:
         read_graph(write(whole))
     told = caught.value.diagnostics
     assert (told["reason"], told["path"], told["tensor"]) == ("missing_field", "$.tensors[1]", "h")
