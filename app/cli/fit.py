@@ -6,6 +6,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fractions import Fraction
+from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any
 
@@ -32,6 +33,7 @@ from tmmu_core.fit.bounds import Need
 from tmmu_core.fit.capacity import Capacity
 from tmmu_core.fit.fitting import ALLOWED, Allowed, Fitted, fit
 from tmmu_core.fit.moves import KINDS
+from tmmu_core.fit.policy import checkpoint_policy, is_from_torch
 from tmmu_core.fit.recipe import recipe as as_recipe
 from tmmu_core.fit.sizes import largest_that_fits
 from tmmu_core.graph import native
@@ -58,7 +60,12 @@ Largest = Annotated[
 Fitting = Annotated[
     str | None, typer.Option("-o", "--output", metavar="FITTED", help="Write the fitted graph; - for standard output.")
 ]
-Recipe = Annotated[str | None, typer.Option(metavar="FILE", help="Write the moves as JSON.")]
+Recipe = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE", help="Write the moves as JSON; for a PyTorch step its checkpoint policy beside it, as Python."
+    ),
+]
 KeepPhases = Annotated[
     bool, typer.Option("--keep-phases", help="Keep forward, backward and optimizer nodes apart where they are.")
 ]
@@ -100,6 +107,11 @@ def command(
     if recipe is not None:
         document = as_recipe(fitted.best.moves, ir_hash(fitted.start.question.graph))
         write_output(recipe, msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n", "the recipe")
+        given, after = fitted.start.question.graph, fitted.best.question.graph
+        if recipe != STREAM and is_from_torch(given):
+            beside = Path(recipe).with_suffix(".py")
+            source = checkpoint_policy(given, after, beside.stem)
+            write_output(str(beside), source.encode(), "the checkpoint policy")
     if json:
         say_json(as_json(fitted) | ({} if largest is None else {"largest": {largest: size}}))
     elif output != STREAM and recipe != STREAM:

@@ -21,7 +21,7 @@ from tmmu_core.planners.problem import Progress
 WHY = "the same operators run again on the same operands: every value read is the one that was read before"
 SINGLES = 200
 """So many single moves are offered at most."""
-TIGHTER = (1000, 990, 980, 960, 930, 900)
+TIGHTER = (1000, 999, 998, 996, 993, 990, 980, 960, 930, 900)
 """Thousandths of what there is, tried one after the other where a planner needs more than what is alive."""
 
 
