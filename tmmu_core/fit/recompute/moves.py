@@ -21,8 +21,10 @@ from tmmu_core.planners.problem import Progress
 WHY = "the same operators run again on the same operands: every value read is the one that was read before"
 SINGLES = 200
 """So many single moves are offered at most."""
-TIGHTER = (1000, 999, 998, 996, 993, 990, 980, 960, 930, 900)
-"""Thousandths of what there is, tried one after the other where a planner needs more than what is alive."""
+TIGHTER = tuple(
+    1_000_000 - less for less in (0, 10, 100, 500, 1_000, 2_000, 4_000, 7_000, 10_000, 20_000, 40_000, 70_000, 100_000)
+)
+"""Millionths of what there is, tried one after the other where a planner needs more than what is alive."""
 
 
 class Goal(Protocol):
@@ -60,7 +62,7 @@ def recompute_to(question: Question, capacity: int, report: Progress | None = No
     """The cheapest moves found after which the arenas' peaks together are within ``capacity`` bytes; ``None``: none."""
     model, begun = unwritten(question)
     search = Search(model, Bytes(capacity).over, begun, go_on_of(report, "recompute"))
-    point = search.settle(search.climb())
+    point = search.cheapest(search.climb())
     return None if point is None else moves_of(model, begun, point.choice)
 
 
@@ -83,7 +85,7 @@ def lower(
         if not search.excess(search.nothing.run):
             continue  # fits as it is
         found = search.climb() if found is None else found
-        point = search.settle(found)
+        point = search.cheapest(found)
         if point is None:
             break
         if least is None or point.run.total < least.total:
@@ -182,8 +184,8 @@ def _move(model: RecomputeModel, now: Choice, more: Choice, nodes: list[int], ru
 
 
 def scaled(goal: Goal, share: int) -> Callable[[Mapping[str, int]], int]:
-    """The goal with ``share`` thousandths of its bytes: what is asked of it is that much larger."""
-    return lambda bytes_of: goal.over({name: size * 1000 // share for name, size in bytes_of.items()})
+    """The goal with ``share`` millionths of its bytes: what is asked of it is that much larger."""
+    return lambda bytes_of: goal.over({name: size * 1_000_000 // share for name, size in bytes_of.items()})
 
 
 def go_on_of(report: Progress | None, what: str) -> Callable[[], bool]:

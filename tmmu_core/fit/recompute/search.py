@@ -25,6 +25,8 @@ from tmmu_core.fit.recompute.simulate import Choice, Run, run
 LADDER = tuple(int(1.6**k) for k in range(30))
 """FLOPs for a byte held: from next to nothing to more than any operator is worth."""
 CLIMBS = 6
+EXHAUSTED = 12
+"""Gaps up to which every set of them is tried."""
 TRIALS = 4000
 """Runs that one search may weigh, on a graph of ``TRIALS_OF`` steps; larger graphs get fewer, in proportion."""
 TRIALS_OF = 4000
@@ -80,7 +82,7 @@ class Search:
     def weigh(self, choice: Choice) -> Point:
         """Run it."""
         self.weighed += 1
-        return Point(lambda: choice, run(self.model, choice))
+        return Point(lambda: choice, run(self.model, choice))  # the caller lets go of ``choice``
 
     def excess(self, found: Run) -> int:
         """By how many bytes a run is over what there is."""
@@ -133,6 +135,32 @@ class Search:
         if self.begun is not None:
             idle[self.begun.away] = 0  # not here anyway
         return self.model.size * idle
+
+    # -- small graphs --------------------------------------------------------------------------------------------------
+
+    def cheapest(self, found: list[tuple[Mask, Point]]) -> Point | None:
+        """The cheapest choice that fits: of all there are where gaps are few, else what :meth:`settle` finds."""
+        gaps = self._gaps()
+        return self.settle(found) if len(gaps) > EXHAUSTED else self._exhausted(gaps)
+
+    def _gaps(self) -> list[tuple[str, int]]:
+        """All gaps of what may be dropped: the flags of a choice and places in them."""
+        reads, makes = self.model.droppable[self.model.in_idx], self.model.droppable[self.model.out_idx]
+        gaps = [(name, int(e)) for name in ("used", "again") for e in np.flatnonzero(reads)]
+        return gaps + [("born", int(o)) for o in np.flatnonzero(makes)]
+
+    def _exhausted(self, gaps: list[tuple[str, int]]) -> Point | None:
+        """Of every subset of the gaps."""
+        best: Point | None = None
+        for number in range(1 << len(gaps)):
+            choice = (self.begun or Choice.nothing(self.model)).copy()
+            for bit, (name, place) in enumerate(gaps):
+                if number >> bit & 1:
+                    getattr(choice, name)[place] = True
+            point = self.weigh(choice)
+            if point.run.valid and not self.excess(point.run) and (best is None or point.key < best.key):
+                best = point
+        return best
 
     # -- from a choice that fits to a cheaper one ----------------------------------------------------------------------
 

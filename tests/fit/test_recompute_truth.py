@@ -1,0 +1,153 @@
+"""Brute force over what is run when, on graphs of up to seven nodes: nothing that is told is better than true."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from heapq import heappop, heappush
+
+import pytest
+
+from tmmu_core.fit.applying import applied
+from tmmu_core.fit.asking import Candidate, Question, ask
+from tmmu_core.fit.capacity import Capacity, extents
+from tmmu_core.fit.fitting import Allowed, fit
+from tmmu_core.fit.recompute import recompute_to
+from tmmu_core.fit.recompute.model import recompute_model
+from tmmu_core.fit.recompute.moves import Bytes
+from tmmu_core.fit.recompute.search import EXHAUSTED, Search
+from tmmu_core.graph.model import Graph, Node, Tensor
+from tmmu_core.judge.verifier import verify_plan
+from tmmu_core.runtime.shadow import shadow_replay
+
+GRID = 128
+
+
+def small(seed: int) -> Graph:
+    """Five to seven nodes, each with one output of one to four blocks; the last results are the outputs."""
+    dice = random.Random(seed)
+    count = dice.randint(5, 7)
+    names = ["x", *(f"t{k}" for k in range(count))]
+    sizes = {name: dice.randint(1, 4) for name in names}
+    nodes, read = [], set()
+    for k in range(count):
+        reads = dice.sample(
+            names[max(0, k - 3) : k + 1] if dice.random() < 0.5 else names[: k + 1], min(k + 1, dice.randint(1, 2))
+        )
+        read.update(reads)
+        nodes.append(
+            Node(
+                f"n{k}", "Relu" if dice.random() < 0.8 else "Frobnicate", tuple(reads), (names[k + 1],), inplace="none"
+            )
+        )
+    outputs = tuple(name for name in names[1:] if name not in read)
+    return Graph(
+        tensors=tuple(Tensor(name, (sizes[name] * GRID // 4,)) for name in names),
+        nodes=tuple(nodes),
+        inputs=("x",),
+        outputs=outputs,
+        execution_order=tuple(node.node_id for node in nodes),
+    )
+
+
+def cheapest_run(graph: Graph, capacity: int | None, any_order: bool) -> int | None:
+    """Least FLOPs run again (``any_order`` false: originals in the given order), or with no capacity the least peak.
+
+    A state is which nodes have run and what is held; a step runs a node whose operands are held and then lets go of
+    anything. Inputs are given once; what has no known cost, and what is an output, is made once.
+    """
+    nodes = list(graph.nodes)
+    index = {tensor.id: i for i, tensor in enumerate(graph.tensors)}
+    size = [tensor.shape[0] * 4 for tensor in graph.tensors]  # type: ignore[operator]
+    reads = [sum(1 << index[name] for name in node.inputs) for node in nodes]
+    makes = [1 << index[node.outputs[0]] for node in nodes]
+    outputs = sum(1 << index[name] for name in graph.outputs)
+
+    def held(mask: int) -> int:
+        return sum(size[i] for i in range(len(size)) if mask >> i & 1)
+
+    def lettings(mask: int, kept: int) -> Iterator[int]:
+        """Every subset of ``mask`` that holds ``kept``."""
+        free = mask & ~kept
+        part = free
+        while True:
+            yield part | kept
+            if not part:
+                return
+            part = (part - 1) & free
+
+    start = (0, 1 << index["x"])
+    best = {start: held(start[1]) if capacity is None else 0}
+    queue = [(best[start], start)]
+    while queue:
+        cost, (done, mask) = heappop(queue)
+        if cost > best[done, mask]:
+            continue
+        if done == (1 << len(nodes)) - 1:
+            return cost
+        for k, node in enumerate(nodes):
+            again = bool(done >> k & 1)
+            if reads[k] & ~mask or (mask & makes[k] and again):
+                continue
+            if again and (node.instr != "Relu" or makes[k] & outputs):
+                continue
+            if not again and not any_order and done != (1 << k) - 1:
+                continue
+            full = mask | makes[k]
+            if capacity is None:
+                paid = max(cost, held(full))
+            elif held(full) > capacity:
+                continue
+            else:
+                paid = cost + (size[index[node.outputs[0]]] // 4 if again else 0)
+            after = done | 1 << k
+            for kept in lettings(full, outputs & full):
+                if (after, kept) not in best or paid < best[after, kept]:
+                    best[after, kept] = paid
+                    heappush(queue, (paid, (after, kept)))
+    return None
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_in_the_given_order_nothing_is_told_cheaper_than_it_is_and_few_gaps_are_exhausted(seed: int) -> None:
+    graph = small(seed)
+    question = Question(graph)
+    model = recompute_model(question)
+    search = Search(model, Bytes(0).over)
+    few = len(search._gaps()) <= EXHAUSTED
+    today = search.nothing.run.total
+    for capacity in range(today - GRID, 0, -GRID):
+        true = cheapest_run(graph, capacity, any_order=False)
+        moves = recompute_to(question, capacity)
+        if true is None:
+            assert moves is None
+            break
+        if moves is not None:
+            told = sum(move.cost.extra_flops for move in moves)
+            assert told >= true
+            after = applied(question, moves)
+            solution = ask(after)
+            assert sum(arena.peak_live_bytes for arena in solution.plan.arenas) <= capacity
+            assert verify_plan(solution.plan, after.graph).ok
+            assert shadow_replay(solution).findings == ()
+            assert not few or told == true
+        else:
+            assert not few
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_over_all_orders_and_recomputations_no_answer_is_wrong(seed: int) -> None:
+    graph = small(100 + seed)
+    least = cheapest_run(graph, None, any_order=True)
+    assert least is not None
+    question = Question(graph)
+    start = Candidate(question, (), ask(question))
+    allowed = Allowed(kinds=frozenset({"planner", "order", "recompute"}))
+    below = fit(start, Capacity(total=least - 1), allowed)
+    assert below.answer != "fits"
+    assert below.lower_bound_bytes <= least
+    at = fit(start, Capacity(total=least), allowed)
+    assert at.answer != "cannot"
+    for found in (below.best, at.best):
+        assert sum(extents(found.plan).values()) >= least
+        assert verify_plan(found.plan, found.question.graph).ok
