@@ -30,6 +30,10 @@ class TmmuError(Exception):
 
     hint: str = ""
 
+    def record(self) -> dict[str, Any]:
+        """The error as a JSON-ready mapping; every subclass says more."""
+        return {"code_id": "TMMU_ERROR", "message": str(self), "hint": self.hint}
+
 
 class UnreadableInput(TmmuError):
     """Bytes that cannot be read at all.

@@ -104,7 +104,7 @@ def say_json(value: Any) -> None:
 def fault(error: TmmuError, *, as_json: bool) -> None:
     """Tell an error on standard error: in words, or as one record on one line."""
     if as_json:
-        record: Mapping[str, Any] = error.record()  # type: ignore[attr-defined]
+        record: Mapping[str, Any] = error.record()
         sys.stderr.write(msgspec.json.encode(record).decode() + "\n")
         return
     sys.stderr.write(f"tmmu: {in_words(error)}\n")

@@ -20,7 +20,7 @@ import typer
 
 from app.cli.console import STREAM, UsageFault, note, read_input, say
 from app.say import words
-from tmmu_core.errors import U64_MAX, UnreadableInput
+from tmmu_core.errors import U64_MAX, ContractError, UnreadableInput
 from tmmu_core.graph.importers import xla
 from tmmu_core.graph.model import Graph
 from tmmu_core.graph.quantities import parse_bytes
@@ -102,7 +102,13 @@ def planning(command: Callable[..., int]) -> Callable[..., int]:
         read = [*(v for name, v in given.items() if name != "output"), *(shared[name] for name in FILES)]
         if read.count(STREAM) > 1:
             raise UsageFault("standard input can be read once only.", "Give - to one of them.")
-        return command(**given, request=read_request(shared))
+        request = read_request(shared)
+        try:
+            return command(**given, request=request)
+        except ContractError as error:
+            if request.token is not None or request.seed is not None:
+                error.fill(replay_token=request.replay_token.hex(), rank=request.rank)
+            raise
 
     parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in (*own, *_SHARED)]
     vars(wrapper)["__signature__"] = inspect.Signature(parameters)

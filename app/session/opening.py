@@ -203,7 +203,7 @@ def arenas_named(graph: Graph) -> dict[str, dict[str, Any]]:
 
 def card_of(error: TmmuError, title: str, source: str = "") -> dict[str, Any]:
     """An error as an error card: code, place, way out, and the whole record."""
-    record: dict[str, Any] = error.record()  # type: ignore[attr-defined]
+    record: dict[str, Any] = error.record()
     diagnostics = record.get("diagnostics", {})
     place = record.get("place") or diagnostics.get("path") or ""
     return {

@@ -2,12 +2,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from tests.build import chain, graph, node, tensor
+from tests.build import chain, graph, node, tensor, view
 from tests.plan.examples import chain_plan, ledger_plan, solved, views_graph
 from tests.strategies import Case, plannable_cases
 from tmmu_core.errors import AllocationOverflow
@@ -165,6 +166,25 @@ def test_saved_activations_are_retained() -> None:
     nodes = [node("n0", "x", "a"), node("n1", "a", "b", inplace="none"), node("n2", "b", "y", inplace="none")]
     solved = plan_graph(graph(tensors, nodes, "x", "y"), mode="forward")
     assert metrics.activation_retention(solved.liveness) == (16, 48)
+
+
+def read_through_a_view(saved: bool) -> tuple[int, int]:
+    """``x → a``; ``b`` reads ``a`` at step 2, ``y`` a view of it at step 3, ``z`` comes after."""
+    seen = view("v", "a", 4, 0)
+    seen = msgspec.structs.replace(seen, saved_for_backward=saved)
+    tensors = [tensor("x", role="input"), tensor("a"), seen, tensor("b"), tensor("y"), tensor("z")]
+    nodes = [
+        node("n0", "x", "a", inplace="none"),
+        node("n1", "a", "b", inplace="none"),
+        node("n2", "b v", "y", inplace="none"),
+        node("n3", "y", "z", inplace="none"),
+    ]
+    return metrics.activation_retention(plan_graph(graph(tensors, nodes, "x", "z"), mode="forward").liveness)
+
+
+def test_reading_a_view_is_a_use_of_its_base_and_saving_it_retains_the_base() -> None:
+    assert read_through_a_view(saved=False) == (0, 64)
+    assert read_through_a_view(saved=True) == (16, 64)
 
 
 def test_a_chain_in_one_slot_reuses_it() -> None:

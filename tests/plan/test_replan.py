@@ -42,6 +42,16 @@ def extents(log):
     return [i.solution.plan.arena_of["activations"].extent_bytes for i in log.iterations]
 
 
+def test_a_first_shape_outside_is_replanned_and_recorded():
+    log = run([6, 2])
+    (record,) = log.replans
+    assert (record["iteration"], record["safepoint"]) == (log.iterations[0].number, "n1")
+    assert record["reason"] == "left_envelope"
+    assert record["old_tmmu_plan_hash"] == plan_graph(batched()).plan.tmmu_plan_hash.hex()
+    assert record["new_tmmu_plan_hash"] == log.iterations[0].solution.plan.tmmu_plan_hash.hex()
+    assert log.iterations[0].replanned
+
+
 # --- inside the envelope
 
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from tmmu_core.errors import U64_MAX, AllocationOverflow
 from tmmu_core.graph.model import Arena
 from tmmu_core.liveness.model import Liveness
+from tmmu_core.liveness.views import view_roots
 from tmmu_core.plan.model import ArenaSummary, Plan
 
 I64 = NDArray[np.int64]
@@ -297,8 +298,8 @@ def activation_retention(liveness: Liveness) -> tuple[int, int]:
     """``(bytes kept past the last forward use, bytes of all activations)``: ``activation_retention_ratio`` in parts.
 
     An activation is a planned tensor of role ``activation`` that is no view (a view has no bytes of its own). Its last
-    forward use is its last reader of phase ``forward``, its birth where there is none, and the end of the timeline for
-    a graph output: handing it out is its use.
+    forward use is its last reader of phase ``forward``, of itself or of a view of it, its birth where there is none,
+    and the end of the timeline for a graph output, itself or a view of it: handing it out is its use.
     """
     timeline, index = liveness.timeline, liveness.timeline.index
     tensors = timeline.graph.tensors
@@ -307,8 +308,11 @@ def activation_retention(liveness: Liveness) -> tuple[int, int]:
     last = np.maximum(liveness.birth, 0)
     reader = np.repeat(np.arange(len(index.node_ids), dtype=np.int64), np.diff(index.in_ptr))
     use = forward[reader] & (timeline.step_of[reader] >= 0)
-    np.maximum.at(last, index.in_idx[use], timeline.step_of[reader[use]])
-    kept = counts & (liveness.death > last + 1) & ~index.is_output
+    root, _ = view_roots(index)
+    np.maximum.at(last, root[index.in_idx[use]], timeline.step_of[reader[use]])
+    handed_out = np.zeros(len(tensors), np.bool_)
+    handed_out[root[np.flatnonzero(index.is_output)]] = True
+    kept = counts & (liveness.death > last + 1) & ~handed_out
     return exact_sum(index.nbytes[kept]), exact_sum(index.nbytes[counts])
 
 

@@ -146,7 +146,7 @@ class Applied:
     def _row(self, tensor_id: str) -> int:
         row = self.plan.row_of.get(tensor_id)
         if row is None:
-            raise InvalidIrShapes(
+            raise self._refusal(
                 f"the tensor {tensor_id!r} is not bound: the plan does not hold it.",
                 operator=OPERATOR,
                 reason="unbound_tensor",
@@ -155,6 +155,12 @@ class Applied:
                 hint="Ask is_bound first, or plan a mode whose timeline holds the tensor.",
             )
         return row
+
+    def _refusal(self, message: str, **about: Any) -> InvalidIrShapes:
+        """The error, with what the plan knows of its run."""
+        error = InvalidIrShapes(message, **about)
+        error.fill(replay_token=self.plan.replay_token.hex(), rank=self.plan.rank, ir_hash=self.plan.ir_hash.hex())
+        return error
 
     def _memory(self, arena: int) -> NDArray[np.uint8]:
         return self.arenas[self.plan.arenas[arena].name].memory
@@ -184,7 +190,7 @@ class Applied:
         """
         operator = "UML_OS.TMMU.DebugFillTensor_v1"
         if self.security in NO_DEBUG_FILL:
-            raise InvalidIrShapes(
+            raise self._refusal(
                 f"debug fill is forbidden under security {self.security!r}.",
                 operator=operator,
                 reason="debug_fill_forbidden",
@@ -193,7 +199,7 @@ class Applied:
                 hint="Apply the plan with security 'standard' to look for allocation faults.",
             )
         if not 0 <= pattern_seed < 2**64:
-            raise InvalidIrShapes(
+            raise self._refusal(
                 f"the pattern seed {pattern_seed} is no uint64.",
                 operator=operator,
                 reason="pattern_seed",

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypedDict, Unpack
 
-from tmmu_core.errors import ContractError, InvalidIrShapes
+from tmmu_core.errors import U64_MAX, ArenaTooSmall, ContractError, InvalidIrShapes, Scalar
 from tmmu_core.graph.arenas import as_given, read_arenas
 from tmmu_core.graph.document import many_small_values
 from tmmu_core.graph.model import MODES, PRESETS, Arena, ArenaConfig, Graph, Mode, Preset
@@ -84,9 +84,28 @@ def solve(
         return _planned(graph, said, ir_hash, progress)
     except ContractError as error:
         error.fill(replay_token=request.replay_token.hex(), rank=request.rank)
+        if isinstance(error, ArenaTooSmall) and error.diagnostics.get("capacity") == 0:
+            error.diagnostics["required"] = _needed_of(error, graph, request, ir_hash)
         if "ir_hash" in error.required:
             error.fill(ir_hash=_hash_or_unknown(graph, ir_hash))
         raise
+
+
+def _needed_of(error: ArenaTooSmall, graph: Graph, request: PlanRequest, ir_hash: bytes | None) -> Scalar:
+    """The extent of an arena that is not declared: what it would have, were every arena there and without a limit."""
+    wanted, said = str(error.diagnostics["arena"]), request.spelled_out(graph)
+    unlimited = {name: {**arena, "capacity_bytes": U64_MAX} for name, arena in as_given(request.arenas).items()}
+    missing = wanted
+    while missing and missing not in unlimited:
+        unlimited[missing] = {}
+        try:
+            plan = _planned(graph, said.but(arenas=unlimited, budget=None), ir_hash, None).plan
+            return plan.arena_of[wanted].extent_bytes
+        except ArenaTooSmall as more:
+            missing = str(more.diagnostics.get("arena", ""))
+        except ContractError:
+            break  # it could not be planned for another reason either
+    return error.diagnostics["required"]
 
 
 def _unknown(what: str, value: str, known: Sequence[str]) -> InvalidIrShapes:

@@ -163,6 +163,8 @@ class _Session:
         """One iteration: keep the plan, or make another at the boundary before it."""
         before = self.iterations[-1] if self.iterations else None
         outside = self._outside(shape)
+        if before is None and outside and self.policy != "ABORT":
+            before = self._declared(number)
         if outside and self.policy == "ABORT":
             self._refuse_shape(number, shape, outside[0])
         whole = {name: shape.get(name, dim.max) for name, dim in self.graph.dims.items()}
@@ -175,7 +177,7 @@ class _Session:
         if before is not None and not outside and wanted != before.planned_at and self.policy == "ABORT":
             self._refuse_growth(number, before.planned_at, point)
         if before is not None and (outside or wanted != before.planned_at):
-            safepoint = self._safepoint(number)
+            safepoint = self._safepoint(number, before)
             reason = "left_envelope" if outside else "new_point"
             iteration = self._iteration(number, point, wanted, dims, replanned=True)
             self.replans.append(_record(iteration, before, safepoint, reason))
@@ -183,6 +185,11 @@ class _Session:
             iteration = self._iteration(number, point, wanted, dims, replanned=False)
         self.dims = dims
         self.iterations.append(iteration)
+
+    def _declared(self, number: int) -> Iteration:
+        """What holds before the first iteration: the plan at the upper end of the envelopes as they are declared."""
+        upper = _point({name: dim.max for name, dim in self.dims.items()})
+        return self._iteration(number, upper, upper, dict(self.dims), replanned=False)
 
     def _iteration(
         self, number: int, point: Point, wanted: Point, dims: dict[str, Dim], *, replanned: bool
@@ -234,8 +241,8 @@ class _Session:
             hint="Plan at the upper end of the envelopes, or declare the policy REPLAN_AT_SAFEPOINT with a safepoint.",
         )
 
-    def _safepoint(self, number: int) -> str:
-        """The last declared safepoint of the iteration before."""
+    def _safepoint(self, number: int, before: Iteration) -> str:
+        """The last declared safepoint of the plan before."""
         if not self.graph.safepoints:
             raise InvalidIrShapes(
                 f"iteration {number} needs another plan, but the graph declares no safepoint at which to change it.",
@@ -243,7 +250,7 @@ class _Session:
                 node_id="",
                 hint='Declare the last node of an iteration: "safepoints": ["<node_id>"].',
             )
-        order = self.iterations[-1].solution.plan.execution_order
+        order = before.solution.plan.execution_order
         place = {node_id: step for step, node_id in enumerate(order)}
         return max(self.graph.safepoints, key=lambda node_id: (place.get(node_id, -1), node_id))
 

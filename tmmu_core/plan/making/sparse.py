@@ -48,7 +48,11 @@ def with_sparse_addresses(plan: Plan, *, bits: int = 64) -> Plan:
         addresses[k] = sparse_address(
             plan.replay_token, arena, int(s.slot[storage]), bits=bits, alignment=int(s.slot_alignment[storage])
         )
-    _refuse_collisions(plan, s, one, addresses)
+    try:
+        _refuse_collisions(plan, s, one, addresses)
+    except AddressCollision as error:
+        error.fill(replay_token=plan.replay_token.hex(), rank=plan.rank)
+        raise
     inside = plan.offset - s.offset[plan.storage]
     moved = replace(
         plan,
