@@ -178,7 +178,9 @@ def recompute_model(question: Question) -> RecomputeModel:
     ).astype(np.int64)
     # Whatever lies last in an arena takes no more than its own bytes.
     last = np.zeros(len(liveness.arenas), np.int64)
-    np.maximum.at(last, storages.arena[storages.persistent], (size - storages.size.astype(np.int64))[storages.persistent])
+    np.maximum.at(
+        last, storages.arena[storages.persistent], (size - storages.size.astype(np.int64))[storages.persistent]
+    )
     fixed -= last
     pair_ptr, pair_idx = _takeovers(liveness, node_at, in_ptr, in_idx)
     return RecomputeModel(
