@@ -13,8 +13,10 @@ from streamlit.testing.v1 import AppTest
 from app.session import opening, planning, repeat
 from app.session.choice import Choice, from_query, to_query
 from tests.app.test_pages import claim, html, opened
+from tmmu_core.errors import UnreadableInput
 from tmmu_core.graph.model import Graph
 from tmmu_core.plan.making.configured import arena_config
+from tmmu_core.plan.making.wording import read_arenas_text
 
 OWN = json.dumps(
     {
@@ -95,3 +97,9 @@ def test_the_command_reads_what_was_declared(tmp_path: Path) -> None:
     shown = planning.make_plan(Choice(source=source, arenas={"activations": {}, "flash": {}, "sram": {}}))
     assert "--arenas arenas.json" in repeat.command(shown)
     assert json.loads(repeat.files(shown)["arenas.json"]) == {"activations": {}, "flash": {}, "sram": {}}
+
+
+def test_an_arena_that_stands_twice_is_refused_by_its_name() -> None:
+    """Contract §11: whichever of the two was meant, the other would be planned with nobody noticing."""
+    with pytest.raises(UnreadableInput, match="'activations' twice"):
+        read_arenas_text('{"activations": {"capacity_bytes": 1}, "activations": {"capacity_bytes": 2}}')
