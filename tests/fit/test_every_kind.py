@@ -25,7 +25,7 @@ from tmmu_core.runtime.shadow import shadow_replay
 LIGHT = Path(onnx.__file__).parent / "backend/test/data/light"
 
 
-@pytest.mark.parametrize("kinds", [{"offload"}, {"planner", "order", "inplace", "recompute", "offload"}])
+@pytest.mark.parametrize("kinds", [{"recompute"}, {"offload"}, {"planner", "order", "inplace", "recompute", "offload"}])
 def test_a_training_step_is_brought_down_by_what_may_be_moved(kinds: set[Kind]) -> None:
     start = started(chain(10, "none", floats=4096), mode="backward", planner="auto")
     fitted = shown(fit(start, Capacity(start.extent_bytes * 8 // 10), Allowed(frozenset(kinds))))

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import Literal
 
 from tmmu_core.errors import InvalidIrShapes
@@ -37,6 +38,9 @@ ALLOWED: tuple[Kind, ...] = ("planner", "order", "inplace", "recompute", "offloa
 """What may be moved where nothing is said: all that computes the same. Sizes are changed where that is asked for."""
 MOST_TRIED = 24
 """Lists of moves of one kind that are planned for real, at most."""
+MOST_SINGLY = 40
+SINGLY_UP_TO = 400
+"""Nodes up to which single moves are strung together where no list of moves fits."""
 
 
 @dataclass(frozen=True)
@@ -321,7 +325,31 @@ class _Fitting:
             if candidate.extent_bytes < lowest.extent_bytes:
                 lowest = candidate
             if self.fits(candidate):
+                return candidate
+        if not self.watch.stopped and len(base.question.graph.nodes) <= SINGLY_UP_TO:
+            alone = self.singly(base, kind)
+            if alone.extent_bytes < lowest.extent_bytes:
+                lowest = alone
+        return lowest
+
+    def singly(self, base: Candidate, kind: Kind) -> Candidate:
+        """Single moves one after the other, the most bytes for their cost first, until it fits or none is left."""
+        question, lowest = base.question, base
+        moves: tuple[Move, ...] = ()
+        for number in range(MOST_SINGLY):
+            if not self.watch(f"{kind}, one by one", number, MOST_SINGLY):
                 break
+            offers = [move for move in PROPOSING[kind].single(question, base.solution) if move.bytes > 0]
+            if not offers:
+                break
+            best = min(offers, key=lambda move: (Fraction(move.cost.weight, move.bytes), -move.bytes, move.what))
+            question, moves = applied(question, (best,)), (*moves, best)
+            if not self.capacity.over(extents_of(question)):
+                break
+        if moves:
+            candidate = self.candidate(base, moves)
+            if candidate is not None and candidate.extent_bytes < lowest.extent_bytes:
+                lowest = candidate
         return lowest
 
     # -- candidates ----------------------------------------------------------------------------------------------
