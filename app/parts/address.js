@@ -28,7 +28,18 @@ function follow() {
   }
 }
 
-function begin() {
+let tell = () => {};
+
+/** A name in a card selects its tensor, without leaving the page. */
+function onClick(event) {
+  const link = event.target instanceof Element ? event.target.closest("a[data-go]") : null;
+  if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  event.preventDefault();
+  tell("select", { value: link.dataset.go });
+}
+
+function begin({ setTriggerValue }) {
+  tell = setTriggerValue;
   if (window.history.tmmuSteps) return;
   window.history.tmmuSteps = true;
   const push = window.history.pushState.bind(window.history), replace = window.history.replaceState.bind(window.history);
@@ -48,6 +59,7 @@ function begin() {
     soon();
   };
   window.addEventListener("popstate", soon);
+  document.addEventListener("click", onClick);
   new MutationObserver(soon).observe(document.body, { childList: true, subtree: true });
   soon();
 }

@@ -1,12 +1,16 @@
-"""What the browser does about the address bar: steps that Back undoes, and navigation links that carry the query."""
+"""What the browser does about links: steps that Back undoes, a navigation that carries the query, names that select."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib.resources import files
-from typing import Any
+from typing import Any, cast
 
 import streamlit as st
 
+from app.session import state
+
+_KEY = "tmmu-address"
 _mount: Any = None
 
 
@@ -16,4 +20,10 @@ def follow() -> None:
     if _mount is None:
         script = (files("app.parts") / "address.js").read_text(encoding="utf-8")
         _mount = st.components.v2.component("tmmu_address", js=script)
-    _mount(key="tmmu-address", height="content")
+    _mount(key=_KEY, height="content", on_select_change=_selected)
+
+
+def _selected() -> None:
+    happened = cast(Mapping[str, Any], state.raw(_KEY) or {}).get("select")
+    if isinstance(happened, Mapping):
+        state.choose(selected=str(happened["value"]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from urllib.parse import quote
 
 import numpy as np
 
@@ -59,8 +60,6 @@ def details(plan: Plan, solution: Solution | None, tensor_id: str) -> str:
     i = plan.row_of[tensor_id]
     row, why, near = plan.row(i), explanation(solution, tensor_id), neighbours(plan, tensor_id)
     colour = ROLE_COLOURS.get(row.role, PERSISTENT_COLOUR)
-    members = [plan.tensor_ids[m] for m in np.flatnonzero(plan.storage == plan.storage[i]).tolist() if m != i]
-    views = [m for m in members if plan.base_tensor_uids[plan.row_of[m]] == tensor_id]
     rows: list[tuple[str, str] | None] = [
         ("size", _exact(row.size_bytes)),
         ("shape", f"{esc(words.shape(row.shape))} <span class=soft>{esc(row.dtype)}</span>"),
@@ -83,14 +82,9 @@ def details(plan: Plan, solution: Solution | None, tensor_id: str) -> str:
         rows += [("hand-off", _handoff(why))]
     else:
         rows += [("hand-off", _handoff_of(plan, tensor_id))]
-    rows.append(None)
+    rows += [None, *_storage(plan, solution, i)]
     if row.base_tensor_uid is not None:
         rows.append(("view of", _name(row.base_tensor_uid)))
-    if views:
-        rows.append(("views", _names(views)))
-    others = [m for m in members if m not in views and m != row.base_tensor_uid]
-    if others:
-        rows.append(("same storage", _names(others)))
     if row.alias_group_id is not None:
         rows.append(("alias group", esc(row.alias_group_id)))
     if plan.has_slots:
@@ -110,7 +104,7 @@ def largest(plan: Plan, arena: str, step: int, storages: Sequence[tuple[int, int
     items = [
         f"<dt>{esc(words.short_bytes(size))}</dt>"
         f'<dd><span class="swatch" style="background:{ROLE_COLOURS.get(plan.roles[row], PERSISTENT_COLOUR)}"></span> '
-        f"<code>{esc(words.shortened(plan.tensor_ids[row], 30))}</code></dd>"
+        f"{_name(plan.tensor_ids[row], 30)}</dd>"
         for row, size in storages[:MOST_AT_PEAK]
     ]
     note = words.of(min(len(storages), MOST_AT_PEAK), len(storages), "storage")
@@ -211,8 +205,41 @@ def _exact(n: int) -> str:
     return esc(words.full_bytes(n))
 
 
-def _name(tensor_id: str | None) -> str:
-    return '<span class="soft">unknown</span>' if tensor_id is None else f"<code>{esc(tensor_id)}</code>"
+def _name(tensor_id: str | None, width: int = 10_000) -> str:
+    """A tensor's name as a link that selects it."""
+    if tensor_id is None:
+        return '<span class="soft">unknown</span>'
+    href = f"?tensor={quote(tensor_id, safe='', errors='replace')}"
+    said = esc(words.shortened(tensor_id, width))
+    return f'<a href="{esc(href)}" data-go="{esc(tensor_id)}" title="select {esc(tensor_id)}"><code>{said}</code></a>'
+
+
+def _storage(plan: Plan, solution: Solution | None, row: int) -> list[tuple[str, str] | None]:
+    """Of a storage that several tensors share: by whom it was born, who holds its bytes and how long, who frees it."""
+    rows = np.flatnonzero(plan.storage == plan.storage[row])
+    if len(rows) < 2:
+        return []
+    views = np.array([plan.base_tensor_uids[r] is not None for r in rows.tolist()], np.bool_)
+    chain = rows[np.lexsort((rows, views, plan.birth[rows]))].tolist()
+    birth, death = int(plan.birth[rows].min()), int(plan.death[rows].max())
+    last = max(chain, key=lambda r: (int(plan.death[r]), -chain.index(r)))
+    head, holder = plan.tensor_ids[chain[0]], plan.tensor_ids[last]
+    listed = chain if len(chain) <= MOST else [*chain[: MOST - 1], last]
+    items = [
+        f"<li>{_name(plan.tensor_ids[r])} <span class=soft>"
+        f"{esc(words.live_range(int(plan.birth[r]), int(plan.death[r])))}</span></li>"
+        for r in listed
+    ]
+    if len(listed) < len(chain):
+        items.insert(-1, f"<li class=soft>{len(chain) - len(listed):,} more</li>")
+    steps, freed = words.count(death - birth, "step"), _dies(plan, explanation(solution, holder), death)
+    return [
+        ("storage of", f"{_name(head)} <span class=soft>{words.count(len(chain), 'tensor')}</span>"),
+        ("bytes held", f"{esc(words.live_range(birth, death))} <span class=soft>{steps}</span>"),
+        ("held by", f"<ul>{''.join(items)}</ul>"),
+        ("freed", f"{freed} <span class=soft>(the end of {esc(holder)})</span>"),
+        None,
+    ]
 
 
 def _names(ids: list[str]) -> str:

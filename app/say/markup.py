@@ -87,7 +87,7 @@ def strip(arenas: Sequence[ArenaSummary], define: Mapping[str, str], *, slots: b
         )
     )
     rows = "".join(_strip_row(arena, scale, paged, slots) for arena in arenas)
-    return f'<div class="tm tm-strip"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
+    return scrolling("tm-strip", "arenas", f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody>")
 
 
 def _limited(arena: ArenaSummary) -> bool:
@@ -197,7 +197,12 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Iterab
         + "</tr>"
         for k, row in enumerate(rows)
     )
-    return f'<div class="tm tm-table"><table><thead><tr>{ths}</tr></thead><tbody>{trs}</tbody></table></div>'
+    return scrolling("tm-table", "table", f"<thead><tr>{ths}</tr></thead><tbody>{trs}</tbody>")
+
+
+def scrolling(kind: str, name: str, body: str) -> str:
+    """A table that scrolls sideways where it must, by keyboard too. ``body`` is HTML."""
+    return f'<div class="tm {kind}" tabindex="0" role="region" aria-label="{name}"><table>{body}</table></div>'
 
 
 def definition_list(rows: Iterable[tuple[str, str] | None]) -> str:

@@ -244,7 +244,7 @@ def _moves(best: Candidate) -> None:
         for row in rows
     )
     titles = "".join(f'<th class="{"n" * (k in figures)}">{markup.esc(title)}</th>' for k, title in enumerate(head))
-    st.html(f'<div class="tm tm-table"><table><thead><tr>{titles}</tr></thead><tbody>{cells}</tbody></table></div>')
+    st.html(markup.scrolling("tm-table", "table", f"<thead><tr>{titles}</tr></thead><tbody>{cells}</tbody>"))
 
 
 def _needs(fitted: Fitted) -> None:

@@ -49,3 +49,15 @@ def test_a_click_on_an_area_of_the_peak_selects_its_storage(visit: Visit) -> Non
     expect(page.locator(".tm-card[data-tensor]")).to_be_visible()
     expect(page).to_have_url(re.compile("tensor="))
     expect(page.locator(".js-plotly-plot .barlayer .point path").nth(1)).to_be_visible()  # all areas are still there
+
+
+def test_a_card_speaks_of_the_storage_and_its_names_select(visit: Visit) -> None:
+    page = visit(graph="sample:views", tensor="flat")
+    card = page.locator(".tm-card[data-tensor]")
+    expect(card).to_contain_text("bytes held")
+    expect(card).to_contain_text("held by")
+    other = card.locator("dd li a[data-go]").first
+    name = other.get_attribute("data-go") or ""
+    other.click()
+    expect(page.locator(f'.tm-card[data-tensor="{name}"]')).to_be_visible()
+    expect(page).to_have_url(re.compile("graph=sample.*tensor="))

@@ -465,3 +465,23 @@ def test_offsets_beyond_what_a_double_holds_are_told_exactly(draw: Draw) -> None
     page.mouse.move(*pixel(page, "b"))
     page.wait_for_selector(".tip:not([hidden])")
     assert f"{top:,} (0x{top:X})" in page.locator(".tip").inner_text()
+
+
+def test_once_zoomed_a_small_picture_shows_where_one_is_and_a_click_in_it_leads_there(draw: Draw) -> None:
+    plan, _ = synthetic_plan(400)
+    page = draw(plan, view="map")
+    assert data(page)["overview"] == ""
+    page.evaluate("() => charts[0].zoom(0.2, { t: 2, v: 1000 }, { steps: true, levels: true })")
+    settle(page)
+    assert data(page)["overview"] == "shown"
+    before = [float(edge) for edge in data(page)["window"].split(",")]
+    at = page.evaluate(
+        """() => { const { rect } = charts[0].overview.plane, box = charts[0].stage.getBoundingClientRect();
+             return [box.left + rect.x + 0.9 * rect.w, box.top + rect.y + rect.h / 2]; }"""
+    )
+    page.mouse.click(*at)
+    settle(page)
+    after = [float(edge) for edge in data(page)["window"].split(",")]
+    assert after[0] > before[1]
+    assert after[1] - after[0] == pytest.approx(before[1] - before[0])
+    assert told(page, "select") == []

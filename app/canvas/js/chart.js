@@ -8,6 +8,7 @@ import { legendOf, statusOf } from "./legend.js";
 import { lookOf } from "./look.js";
 import { namerOf } from "./naming.js";
 import { drawOverlay } from "./overlay.js";
+import { Overview } from "./overview.js";
 import { found, nextInOrder, rowAt } from "./picking.js";
 import { drawBaseline, drawBoxes, drawGround, drawLines, drawNames, drawViews, within } from "./picture.js";
 import { inside, Plane } from "./plane.js";
@@ -61,6 +62,7 @@ export class Chart {
     this.sent = []; // selections told to the page that it has not answered yet
     this.selected = this.compared = this.hovered = -1;
     this.step = null;
+    this.overview = new Overview();
     this.tools = { raster: new Raster(), sheet: document.createElement("canvas") };
     this.parts = build({
       choose: (name, value) => this.choose(name, value),
@@ -241,11 +243,16 @@ export class Chart {
     this.tellZoom();
   }
 
+  /** Whether less than everything is seen. */
+  get zoomed() {
+    const { win: w, full: f } = this, part = (low, high) => (w[high] - w[low]) / (f[high] - f[low]) < 0.999;
+    return part("t0", "t1") || part("v0", "v1");
+  }
+
   /** The part that is looked at, null for all of it: told once it rests, where it is another than the page knows. */
   tellZoom() {
-    const { win: w, full: f } = this;
-    const part = (low, high) => (w[high] - w[low]) / (f[high] - f[low]) < 0.999;
-    const zoom = part("t0", "t1") || part("v0", "v1") ? [w.t0, w.t1, w.v0, w.v1].map(toThousandths) : null;
+    const { win: w } = this;
+    const zoom = this.zoomed ? [w.t0, w.t1, w.v0, w.v1].map(toThousandths) : null;
     if (JSON.stringify(zoom) === JSON.stringify(this.state.zoom)) return;
     this.state.zoom = this.asked.zoom = zoom;
     this.tellSoon("zoom", zoom, 400);
@@ -310,9 +317,12 @@ export class Chart {
   drawBase() {
     const began = performance.now(), pen = this.pen(this.parts.base), sight = this.sight();
     const drawn = this.drawPicture(pen, sight);
+    if (this.zoomed) this.overview.draw(pen, sight, this.full);
+    else this.overview.hide();
     this.showFoot(sight, drawn);
     this.paintings = (this.paintings ?? 0) + 1;
     Object.assign(this.root.dataset, {
+      overview: this.zoomed ? "shown" : "",
       drawn: drawn.count,
       total: this.plan.n,
       window: [this.win.t0, this.win.t1].join(),
@@ -400,6 +410,13 @@ export class Chart {
     this.share({ window: [t0, t1], levels: [v0, v1], scene: this.scene });
     if (!this.state.report_window) return;
     this.tellSoon("window", [Math.max(0, Math.floor(t0)), Math.min(this.plan.steps, Math.ceil(t1))], 300);
+  }
+
+  /** Look at the surroundings of a point of the data, as near as before. */
+  lookAt({ t, v }) {
+    const { t0, t1, v0, v1 } = this.win, dt = t - (t0 + t1) / 2, dv = v - (v0 + v1) / 2;
+    Object.assign(this.win, { t0: t0 + dt, t1: t1 + dt, v0: v0 + dv, v1: v1 + dv });
+    this.moved();
   }
 
   fit() {

@@ -118,6 +118,11 @@ export class Hands {
       chart.goStep(Math.floor(chart.dataAt(x, y).t));
       return;
     }
+    const there = chart.overview.at(x, y);
+    if (there) {
+      chart.lookAt(there);
+      return;
+    }
     const row = chart.pick(x, y);
     if (row < 0) return;
     if (!event.shiftKey) chart.select(row, "click");

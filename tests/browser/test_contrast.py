@@ -1,0 +1,54 @@
+"""No page breaks a rule of axe, in light or in dark: contrast, names of controls, order of headings and the rest."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.browser.conftest import rest
+
+pytestmark = pytest.mark.browser
+
+PAGES = ("", "peak", "fragmentation", "compare", "planners", "shapes", "ranks", "graph", "report")
+THEIRS = (
+    '[data-testid="stHeader"]',  # the frame of the page: its router, its menu
+    '[data-testid="stDataFrame"]',  # a canvas with its own way to be read aloud
+    ".js-plotly-plot",
+    '[data-testid="stFileUploader"]',
+)
+"""What the libraries draw by themselves."""
+
+
+@pytest.fixture(scope="module")
+def axe() -> str:
+    return (files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
+
+
+def violations(page: Page, axe: str) -> list[str]:
+    page.evaluate(axe)
+    found: dict[str, Any] = page.evaluate(
+        """(theirs) => axe.run({ exclude: theirs.map((selector) => [selector]) },
+             { resultTypes: ["violations"], runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"] })""",
+        list(THEIRS),
+    )
+    return [
+        f"{rule['id']}: {node['html'][:160]} {node.get('failureSummary', '')[:200]}"
+        for rule in found["violations"]
+        for node in rule["nodes"]
+    ]
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_no_page_breaks_a_rule(server: str, browser: Browser, axe: str, theme: Any) -> None:
+    context = browser.new_context(viewport={"width": 1440, "height": 900}, color_scheme=theme)
+    page, broken = context.new_page(), []
+    for path in PAGES:
+        page.goto(f"{server}/{path}?graph=sample:linear_chain&baseline=planner:greedy&tensor=h1")
+        expect(page.locator(".tm-claim h1")).to_be_visible()
+        rest(page)
+        broken += [f"{path or 'plan'}: {said}" for said in violations(page, axe)]
+    context.close()
+    assert not broken, "\n".join(broken)
