@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -59,3 +63,24 @@ def test_a_sample_is_planned_rightly(planner: str, file: str) -> None:
         solved = plan_graph(graph, planner=planner, mode=mode)  # type: ignore[arg-type]
         assert [f for f in verify_plan(solved.plan, graph).findings if f.severity != "warning"] == []
         assert shadow_replay(solved).findings == ()
+
+
+def test_the_planners_work_without_numba_to_the_same_bytes() -> None:
+    program = (
+        "import json, sys; sys.path[:0] = ['', 'tests/planners'];"
+        "sys.modules.update({'numba': None} if sys.argv[1] == 'without' else {});"
+        "from brute_force import made; from tmmu_core.planners import PLANNERS;"
+        "print(json.dumps([PLANNERS[name].pack(made(seed, 12), {}, None).offset.tolist()"
+        " for name in ('greedy', 'search', 'exact', 'auto') for seed in range(8)]))"
+    )
+    runs = [
+        subprocess.run(
+            [sys.executable, "-c", program, how],
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=Path(__file__).parents[2],
+        ).stdout
+        for how in ("with", "without")
+    ]
+    assert runs[0] == runs[1]

@@ -111,6 +111,45 @@ def test_every_combination_of_prunings_finds_the_least_capacity_and_refuses_one_
             assert faults(p, found[2] or ()) == []
 
 
+def test_with_a_capacity_it_ends_when_everything_fits_and_minimises_when_told() -> None:
+    p = problem_with(instance("A.1048576"), capacity=1_200_000)
+    fits, least = exact(p, {}), exact(p, {"minimise": True})
+    assert 1_048_576 < extent(p, fits.offset) <= 1_200_000
+    assert (fits.optimal, fits.stopped, faults(p, offsets(fits))) == (False, False, [])
+    assert (extent(p, least.offset), least.optimal) == (1_048_576, True)
+
+
+def test_with_a_capacity_that_greedy_meets_nothing_is_searched() -> None:
+    packing = exact(problem_with(instance("D.1048576"), capacity=2_000_000), {})
+    assert (packing.notes["nodes"], packing.stopped) == (0, False)
+
+
+@settings(deadline=None, max_examples=40)
+@given(problems(most=5), st.integers(0, 3))
+def test_with_a_capacity_it_fits_or_proves_that_nothing_does(p: Problem, room: int) -> None:
+    capacity = max(smallest_extent(p) + room - 1, 0)
+    q = problem_with(p, capacity=capacity)
+    if room == 0 and len(p):
+        with pytest.raises(ArenaTooSmall, match="proven"):
+            exact(q, SMALL)
+    else:
+        packing = exact(q, SMALL)
+        assert (extent(q, packing.offset) <= capacity, faults(q, offsets(packing))) == (True, [])
+
+
+def test_a_callback_that_raises_stops_the_search_under_way() -> None:
+    class Enough(Exception):
+        pass
+
+    def watch(_nodes: int) -> bool:
+        raise Enough
+
+    searcher = Searcher(model_of(instance("D.1048576")))
+    with pytest.raises(Enough):
+        searcher.ask(986112, static_rank(searcher.model, "TWA"), 10**9, watch=watch)
+    assert searcher.stop[0] == 1
+
+
 def test_a_search_is_stopped_from_outside() -> None:
     p = instance("D.1048576")
     searcher = Searcher(model_of(p))

@@ -120,7 +120,7 @@ PLANNERS: dict[str, ArenaPlannerEntry | MemoryPlannerEntry] = {
             "branch and bound over canonical packings: any time, minimising, with a proven bound",
             f"{_HERE}.exact",
             "exact",
-            {"budget": 600_000},
+            {"budget": 600_000, "minimise": None},
         ),
         ArenaPlannerEntry(
             "auto",

@@ -41,7 +41,7 @@ def auto(problem: Problem, options: Mapping[str, Any], progress: Progress | None
     if not cols.small:
         return _greedy(cols, bound, best, "sizes beyond 2^62 are packed greedily")
     if count <= EXACT_UP_TO:
-        packing = exact(problem, {}, progress)
+        packing = exact(problem, {"minimise": True}, progress)
         why = f"{above}, and {count} storages can be searched exactly"
         if packing.optimal or packing.notes.get("told_to_stop") or count <= EXACT_ALONE_UP_TO:
             return _told(packing, "exact", why)

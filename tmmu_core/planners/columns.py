@@ -268,6 +268,18 @@ def count_option(options: Mapping[str, Any], name: str, default: int) -> int:
     return int(value)
 
 
+def flag_option(options: Mapping[str, Any], name: str, default: bool) -> bool:
+    """Yes or no out of a planner's options (text is read; ``None`` is the default). Raises InvalidIrShapes."""
+    value = options.get(name)
+    if value is None:
+        return default
+    if isinstance(value, bool):
+        return value
+    if str(value).lower() not in ("true", "false"):
+        raise _bad_option(name, value, "true or false.")
+    return str(value).lower() == "true"
+
+
 def _bad_option(name: str, value: Any, hint: str) -> InvalidIrShapes:
     return InvalidIrShapes(
         f"planner option {name}={value!r} is not possible.", reason="planner_option", node_id="", hint=hint

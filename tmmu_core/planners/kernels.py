@@ -1,7 +1,8 @@
 """The greedy placement loop, compiled: the same tree over squeezed time on flat arrays.
 
-Same answers as :func:`tmmu_core.planners.greedy._place`, byte for byte. Importing this module loads numba; nothing
-outside the large cases does. Every function is iterative, and cached on disk between processes.
+Same answers as :func:`tmmu_core.planners.greedy._place`, byte for byte. Importing this module loads numba
+(where it is installed); nothing outside the large cases does. Every function is iterative, and cached on disk between
+processes.
 
 Each tree node owns two sorted lists of merged ranges. Lists live in one pool of (start, end) pairs; a list that
 outgrows its block moves to the pool's end with twice the room. Peak: about 100 bytes per node plus the pool.
@@ -12,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from tmmu_core.planners.columns import Columns
+from tmmu_core.planners.compiled import njit
 from tmmu_core.planners.problem import I64
 
 I32 = NDArray[np.int32]
@@ -43,7 +44,7 @@ def place(cols: Columns, sequence: Sequence[int] | I64, tightest: bool) -> list[
     return result
 
 
-@njit(cache=True)
+@njit
 def _after(values: I64, begin: int, count: int, x: int) -> int:
     """How many of ``values[begin:begin + count]`` are ≤ x."""
     lo, hi = 0, count
@@ -56,7 +57,7 @@ def _after(values: I64, begin: int, count: int, x: int) -> int:
     return lo
 
 
-@njit(cache=True)
+@njit
 def _before(values: I64, begin: int, count: int, x: int) -> int:
     """How many of ``values[begin:begin + count]`` are < x."""
     lo, hi = 0, count
@@ -69,7 +70,7 @@ def _before(values: I64, begin: int, count: int, x: int) -> int:
     return lo
 
 
-@njit(cache=True)
+@njit
 def _merge(which: int, start: int, end: int, begin: I64, count: I32, starts: I64, ends: I64) -> None:
     """Add a range to a list whose block has a free place."""
     b, n = begin[which], count[which]
@@ -93,7 +94,7 @@ def _merge(which: int, start: int, end: int, begin: I64, count: I32, starts: I64
     ends[b + i] = end
 
 
-@njit(cache=True)
+@njit
 def _nodes(lo: int, hi: int, leaves: int, inside: I64, above: I64) -> tuple[int, int]:
     """Fill ``inside`` and ``above`` with the nodes of ``[lo, hi)`` and those over them; gives how many of each."""
     left, right = lo + leaves, hi + leaves
@@ -125,7 +126,7 @@ def _nodes(lo: int, hi: int, leaves: int, inside: I64, above: I64) -> tuple[int,
     return n, m
 
 
-@njit(cache=True)
+@njit
 def place_all(
     sequence: I64,
     part_of: I64,

@@ -17,19 +17,19 @@ overlap raises the bound.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from tmmu_core.errors import ArenaTooSmall
 from tmmu_core.planners.bounds import Bound, bound_of
-from tmmu_core.planners.columns import Columns, columns, count_option, extent_of, finished
+from tmmu_core.planners.columns import Columns, columns, count_option, extent_of, finished, flag_option
 from tmmu_core.planners.exact.apart import apart, part
 from tmmu_core.planners.exact.model import Model, build, chains, handoffs, take_all
 from tmmu_core.planners.exact.steering import Steering
 from tmmu_core.planners.portfolio import best_greedy
-from tmmu_core.planners.problem import I64, Packing, Problem, Progress
+from tmmu_core.planners.problem import I64, UNLIMITED, Packing, Problem, Progress
 
 if TYPE_CHECKING:
     from tmmu_core.planners.exact.run import Searcher
@@ -49,20 +49,24 @@ ALL_CHOICES = 5
 def exact(problem: Problem, options: Mapping[str, Any], progress: Progress | None = None) -> Packing:
     """The least packing that the budget finds, the bound it proves, and whether the two meet.
 
-    Options: ``budget`` (nodes). Raises ArenaTooSmall, with ``proven`` in its diagnostics, when nothing fits the
-    problem's capacity whatever the budget; AllocationOverflow past 2^64 − 1.
+    Options: ``budget`` (nodes); ``minimise``: with a capacity the search ends as soon as everything fits, unless this
+    is true; without one it is. ``progress`` may stop the search at any moment, by ``False`` or by raising. Raises
+    ArenaTooSmall, with ``proven`` in its diagnostics, when nothing fits the problem's capacity whatever the budget;
+    AllocationOverflow past 2^64 − 1.
     """
     budget = count_option(options, "budget", DEFAULT_BUDGET)
+    minimise = flag_option(options, "minimise", problem.capacity == UNLIMITED)
+    goal = 0 if minimise else problem.capacity
     cols = columns(problem)
     bound = bound_of(cols)
     _refuse_if_proven(problem, bound.bytes, bound.max_live)
     start = best_greedy(cols, bound)
     offset, lower, stopped = list(start.offset), bound.bytes, False
     notes: dict[str, Any] = {"start": f"{start.order}/{start.fit}", "nodes": 0, "attempts": 0}
-    if start.extent > lower and not cols.small:
+    if start.extent > max(lower, goal) and not cols.small:
         notes["why"] = "sizes beyond 2^62: greedy only"
-    elif start.extent > lower and budget:
-        lower, stopped = _in_parts(cols, bound, offset, budget, progress, notes)
+    elif start.extent > max(lower, goal) and budget:
+        lower, stopped = _in_parts(cols, bound, offset, (goal, budget), progress, notes)
     _refuse_if_proven(problem, lower, bound.max_live)
     return Packing(
         finished(cols, offset),
@@ -74,12 +78,19 @@ def exact(problem: Problem, options: Mapping[str, Any], progress: Progress | Non
 
 
 def _in_parts(
-    cols: Columns, whole: Bound, offset: list[int], budget: int, progress: Progress | None, notes: dict[str, Any]
+    cols: Columns,
+    whole: Bound,
+    offset: list[int],
+    allowed: tuple[int, int],
+    progress: Progress | None,
+    notes: dict[str, Any],
 ) -> tuple[int, bool]:
     """Lower what can be lowered of ``offset``, part by part; the bound proven, and whether something was left open.
 
-    The part that needs most comes first. A part is left alone as soon as it is no higher than what another one needs.
+    ``allowed``: the extent that is low enough, and the nodes. The part that needs most comes first. A part is left
+    alone as soon as it is no higher than what another one needs.
     """
+    goal, budget = allowed
     parts = _parts(cols, whole)
     lower = floor = whole.bytes
     stopped = False
@@ -88,11 +99,11 @@ def _in_parts(
     for k, (indices, own, bound) in enumerate(parts):
         mine = [offset[i] for i in indices.tolist()]
         extent = extent_of(own, mine)
-        if extent > floor and len(parts) > 1:
+        if extent > max(floor, goal) and len(parts) > 1:
             alone = best_greedy(own, bound)
             if alone.extent < extent:
                 extent, mine = alone.extent, list(alone.offset)
-        if extent > floor and not notes.get("told_to_stop"):
+        if extent > max(floor, goal) and not notes.get("told_to_stop"):
             models, relaxation = _models(own)
             # No extent lies between the last multiple of the grain and the floor: there the floor is reached already.
             best = _Best(max(bound.bytes, floor // models[0].grain * models[0].grain), extent, mine)
@@ -100,7 +111,7 @@ def _in_parts(
                 notes["why"] = "too many storages to search: greedy only"
             else:
                 share = (budget - int(notes["nodes"])) // (len(parts) - k)
-                stopped |= _search(own, best, models, relaxation, share, progress, notes)
+                stopped |= _search(own, best, models, relaxation, (goal, share), progress, notes)
             if best.bound > floor:
                 lower = max(lower, best.bound)
             extent, mine = best.extent, best.offset
@@ -167,13 +178,14 @@ def _search(
     best: _Best,
     models: list[Model],
     relaxation: Model | None,
-    budget: int,
+    given: tuple[int, int],
     progress: Progress | None,
     notes: dict[str, Any],
 ) -> bool:
-    """Attempt after attempt until the bound is met, the budget is spent, or ``progress`` says stop."""
+    """Attempt after attempt until the bound or the goal is met, the nodes are spent, or ``progress`` says stop."""
     from tmmu_core.planners.exact.kernel import FOUND, INFEASIBLE
 
+    goal, budget = given
     grain = models[0].grain
     variants = [_variant(model, best.bound) for model in models]
     relaxed = _variant(relaxation, best.bound) if relaxation is not None else None
@@ -185,12 +197,12 @@ def _search(
     while spent < allowed:
         proven = min(variant.bound for variant in variants)
         best.bound = max(best.bound, min(best.extent, max(proven, relaxed.bound if relaxed is not None else 0)))
-        if best.bound >= best.extent or best.bound > cols.problem.capacity:
+        if best.extent <= max(best.bound, goal) or best.bound > cols.problem.capacity:
             break
         if progress is not None and attempt and not progress("exact", before + spent, before + allowed):
             notes["told_to_stop"] = True
             break
-        open_ones = [v for v in variants if v.bound < best.extent]
+        open_ones = [v for v in variants if v.bound < best.extent and (not goal or v.bound <= goal)]
         if relaxed is not None and relaxed.bound < min(overlap, best.extent):
             open_ones.append(relaxed)
         if not open_ones:
@@ -198,10 +210,19 @@ def _search(
         variant = open_ones[turn % len(open_ones)]
         turn += 1
         ceiling = min(overlap, best.extent) if variant is relaxed else best.extent
-        kind, target = _aim(variant, ceiling, grain, cols.problem.capacity)
+        if goal and variant.bound <= goal < ceiling:
+            kind, target = AT_CAPACITY, max(goal // grain * grain, variant.bound)
+        else:
+            kind, target = _aim(variant, ceiling, grain, cols.problem.capacity)
         steering = variant.steering[kind]
         tried = steering.attempt(target)
-        verdict, nodes, offset = variant.searcher.ask(target, tried.rank, min(tried.nodes, allowed - spent))
+        watch = None if progress is None else _watch(progress, before + spent, before + allowed)
+        share = min(tried.nodes, allowed - spent)
+        verdict, nodes, offset = variant.searcher.ask(target, tried.rank, share, watch=watch)
+        if variant.searcher.stop[0]:
+            notes["told_to_stop"] = True
+            spent += nodes
+            break
         steering.learn(tried, variant.searcher.fails, verdict == FOUND)
         variant.spent[kind] += max(nodes, 1)
         if kind == BETWEEN:
@@ -226,13 +247,17 @@ def _search(
     if min(variant.bound for variant in variants) > cols.problem.capacity:
         best.bound = max(best.bound, cols.problem.capacity + 1)
     notes.update(nodes=before + spent, attempts=notes["attempts"] + attempt)
-    return best.bound < best.extent
+    return max(best.bound, goal) < best.extent
+
+
+def _watch(progress: Progress, before: int, allowed: int) -> Callable[[int], bool]:
+    return lambda nodes: progress("exact", before + nodes, allowed)
 
 
 def _variant(model: Model, bound: int) -> _Variant:
     from tmmu_core.planners.exact.run import Searcher
 
-    steering = {kind: Steering(model, openings=kind == AT_BOUND) for kind in KINDS}
+    steering = {kind: Steering(model, openings=kind != BETWEEN) for kind in KINDS}
     return _Variant(model, align_up_any(bound, model.grain), Searcher(model), steering, dict.fromkeys(KINDS, 0))
 
 
