@@ -13,11 +13,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "manifest": set(),
     "limits": {"errors"},
+    "names": set(),
     "graph": {"errors", "limits"},
     "liveness": {"errors", "graph"},
     "planners": {"errors", "graph.model"},
     # Whoever takes a finished plan asks the judge first; of plans the judge knows the nouns alone.
-    "plan": {"errors", "graph", "liveness", "planners", "judge.finished"},
+    "plan": {"errors", "names", "graph", "liveness", "planners", "judge.finished"},
     "runtime": {"errors", "graph", "liveness", "plan", "judge"},
     # The judge sees graphs, and of liveness and plans their nouns alone: it computes everything again.
     "judge": {"errors", "graph", "liveness.model", "plan.model"},

@@ -211,3 +211,31 @@ def test_a_limit_is_raised_in_any_command(tmp_path: Path, monkeypatch: pytest.Mo
     assert run(["plan", str(file), "--max-unpacked-bytes", "100000"]) == 0
     assert run(["--max-unpacked-bytes=9", "plan", str(file)]) == 2
     assert run(["plan", str(file), "--max-unpacked-bytes", "all"]) == 2
+
+
+# --- other files -----------------------------------------------------------------------------------------------------
+
+
+def with_weights_at(location: str) -> bytes:
+    model = onnx.ModelProto.FromString(functions(1, 1))
+    del model.functions[:]
+    model.graph.node[0].CopyFrom(helper.make_node("Add", ["x", "w"], ["y"]))
+    weight = model.graph.initializer.add(name="w", data_type=TensorProto.FLOAT, dims=[4])
+    weight.data_location = TensorProto.EXTERNAL
+    weight.external_data.add(key="location", value=location)
+    data: bytes = model.SerializeToString()
+    return data
+
+
+@pytest.mark.parametrize(
+    "location", ["/etc/passwd", "../secret", "a/../../b", "..", "C:\\x", "\\\\host\\share", "a\\..\\b"]
+)
+def test_weights_outside_the_models_folder_are_refused(location: str) -> None:
+    with pytest.raises(UnreadableInput, match="outside the model's folder"):
+        read_any(with_weights_at(location), "model.onnx")
+
+
+def test_weights_beside_the_model_are_not_looked_for() -> None:
+    graph = read_any(with_weights_at("weights.bin"), "model.onnx")
+    assert isinstance(graph, Graph)
+    assert {tensor.id for tensor in graph.tensors} == {"x", "w", "y"}

@@ -25,6 +25,15 @@ Scalar = str | int | float | bool | None
 U64_MAX = 2**64 - 1
 
 
+def spelled_out(value: Any) -> Any:
+    """The same value with texts that can be written as UTF-8: a lone surrogate is told as ``\\udcff``."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, dict):
+        return {spelled_out(key): spelled_out(inner) for key, inner in value.items()}
+    return [spelled_out(inner) for inner in value] if isinstance(value, list) else value
+
+
 class TmmuError(Exception):
     """The root: everything the user can mend. ``hint`` says the way out, in a sentence."""
 
@@ -65,14 +74,17 @@ class UnreadableInput(TmmuError):
 
     def record(self) -> dict[str, Any]:
         """The same as a JSON-ready mapping, for ``--json``."""
-        return {
-            "code_id": "UNREADABLE_INPUT",
-            "message": self.message,
-            "source": self.source,
-            "place": self.place,
-            "tried": [{"reader": reader, "reason": reason} for reader, reason in self.tried],
-            "hint": self.hint,
-        }
+        record: dict[str, Any] = spelled_out(
+            {
+                "code_id": "UNREADABLE_INPUT",
+                "message": self.message,
+                "source": self.source,
+                "place": self.place,
+                "tried": [{"reader": reader, "reason": reason} for reader, reason in self.tried],
+                "hint": self.hint,
+            }
+        )
+        return record
 
 
 class ContractError(TmmuError):
@@ -121,7 +133,7 @@ class ContractError(TmmuError):
         diagnostics.update(self.diagnostics)
         if self.hint:
             diagnostics["hint"] = self.hint
-        return {
+        record: dict[str, Any] = {
             "code_id": self.code_id,
             "numeric_code": self.numeric_code,
             "severity": self.severity,
@@ -134,6 +146,8 @@ class ContractError(TmmuError):
             "retryable": False,
             "diagnostics": dict(sorted(diagnostics.items())),
         }
+        spelled: dict[str, Any] = spelled_out(record)
+        return spelled
 
 
 class AlignmentViolation(ContractError):

@@ -34,7 +34,7 @@ class Limit:
 
 UNPACKED_BYTES = Limit("unpacked-bytes", 1 << 28, "bytes that a compressed file or archive member unpacks to")
 INLINED_NODES = Limit("inlined-nodes", 1 << 18, "nodes")
-RANKS = Limit("ranks", 1 << 17, "ranks in a mesh")
+RANKS = Limit("ranks", 1 << 20, "ranks in a mesh")
 SHARES = Limit("shares", 1 << 12, "shares of one tensor to try its views on")
 TRACE_SECONDS = Limit("trace-seconds", 120, "seconds for tracing a program with PyTorch")
 TRACE_BYTES = Limit("trace-bytes", 1 << 33, "bytes of address space for tracing a program with PyTorch")

@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from app.say import words
 from tmmu_core.judge.finished import INVALID, conflicting_rows
 from tmmu_core.plan.formats.compare import KINDS, compare
-from tmmu_core.plan.metrics import live_bytes, peak_of, storages_of
+from tmmu_core.plan.metrics import live_bytes, peak_of, peak_step_of, storages_of
 from tmmu_core.plan.model import ArenaSummary, Plan
 
 MAGIC = b"TMMUCANV"
@@ -142,7 +142,7 @@ def packed_once(
 
 def claim(plan: Plan, arena: str) -> str:
     """What an arena's chart claims: ``Peak 1.50 MiB at #104 conv_12; arena 1.66 MiB; gap 10.4 %``."""
-    step, _ = peak_of(live_bytes(plan, arena)) if plan.steps else (0, 0)
+    step, _ = peak_step_of(plan, arena) if plan.steps else (0, 0)
     return _claim(plan, plan.arena_of[arena], step)
 
 
@@ -173,9 +173,33 @@ def _claim(plan: Plan, arena: ArenaSummary, step: int) -> str:
     )
 
 
+def picture_of(plan: Plan) -> tuple[Plan, NDArray[np.int64] | None]:
+    """The plan as it is drawn, and the step that each of its steps stands for.
+
+    Where the steps are many more than the rows (a plain instance may have 2^62), only those are drawn at which a range
+    begins or ends, one beside the other; else the plan is drawn as it is, and ``None`` stands for all steps.
+    """
+    if plan.steps <= 8 * len(plan) + 1024:
+        return plan, None
+    steps = np.unique(np.concatenate([np.zeros(1, np.int64), plan.birth, plan.death]))
+    steps = steps[steps < plan.steps]
+    at = {int(step): k for k, step in enumerate(steps)}
+    drawn = replace(
+        plan,
+        steps=len(steps),
+        birth=np.searchsorted(steps, plan.birth),
+        death=np.searchsorted(steps, plan.death),
+        handoffs=tuple([(at[step], giver, taker) for step, giver, taker in plan.handoffs if step in at]),
+        has_inputs_step=False,
+        execution_order=tuple([f"from step {step:,} {plan.node_at(step)}".rstrip() for step in steps.tolist()]),
+    )
+    return drawn, steps
+
+
 def _pack_one(
     arrays: _Arrays, plan: Plan, operators: Sequence[str] | None, extra: Mapping[str, Sequence[str]]
 ) -> dict[str, Any]:
+    plan, _ = picture_of(plan)
     views = [row for row, base in enumerate(plan.base_tensor_uids) if base is not None and base in plan.row_of]
     storages = storages_of(plan)
     arenas = []

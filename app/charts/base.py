@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -37,9 +38,40 @@ CONFIG = {"displaylogo": False, "modeBarButtonsToRemove": ["lasso2d", "select2d"
 __all__ = ["ROLE_COLOURS", "bytes_axis", "clickable", "clicked_step", "figure", "ticks"]
 
 
+class TextFigure(go.Figure):
+    """A figure whose texts are text: Plotly reads HTML in every one of them, and links.
+
+    Our own marks of bold, line end and colour stay; every other ``<`` is shown as it stands.
+    """
+
+    def to_dict(self) -> dict[str, Any]:
+        """The figure as it goes to the page."""
+        told: dict[str, Any] = _as_text(super().to_dict())
+        return told
+
+    def to_plotly_json(self) -> dict[str, Any]:
+        """The same."""
+        return self.to_dict()
+
+
+_OTHER_TAGS = re.compile(r"<(?!/?(?:b|i|br|sub|sup|extra)/?>|/?span(?: style=\"color:#[0-9A-Fa-f]{6}\")?>)")
+
+
+def _as_text(value: Any) -> Any:
+    if isinstance(value, str):
+        return _OTHER_TAGS.sub("&lt;", value)
+    if isinstance(value, dict):
+        return {key: _as_text(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_as_text(inner) for inner in value)
+    if getattr(getattr(value, "dtype", None), "kind", "") in ("U", "O"):
+        return [_as_text(inner) for inner in value.tolist()]
+    return value
+
+
 def figure(height: int, **layout: Any) -> go.Figure:
     """An empty figure in the house's look."""
-    fig = go.Figure()
+    fig = TextFigure()
     fig.update_layout(
         height=height,
         margin={"l": 70, "r": 14, "t": 8, "b": 34},
@@ -56,19 +88,21 @@ def figure(height: int, **layout: Any) -> go.Figure:
     return fig
 
 
-def clickable(fig: go.Figure, curve: Sequence[int]) -> None:
+def clickable(fig: go.Figure, curve: Sequence[int], beats: Sequence[int] | None = None) -> None:
     """Let a click anywhere in a drawing over the steps choose a step: a mark that nobody sees on every step.
 
-    ``curve`` is the height at which each step's mark stands. Lines alone cannot be clicked. Beyond ``MOST_MARKS`` steps
+    ``curve`` is the height at which each mark stands, ``beats`` the steps where they are not all steps. Lines alone
+    cannot be clicked. Beyond ``MOST_MARKS`` steps
     only as many, evenly spaced, are marked.
     """
     every = max(1, -(-len(curve) // MOST_MARKS))
-    steps = list(range(0, len(curve), every))
+    marked = range(0, len(curve), every)
+    steps = [k if beats is None else int(beats[k]) for k in marked]
     clear = {"marker": {"opacity": 0}}
     fig.add_trace(
         go.Scatter(
             x=[t + 0.5 for t in steps],
-            y=[curve[t] for t in steps],
+            y=[curve[k] for k in marked],
             mode="markers",
             marker={"size": 8, "opacity": 0},
             customdata=steps,

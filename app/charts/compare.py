@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 from app.charts.base import LINE, LIVE, bytes_axis, figure
 from app.charts.live import thinned
 from app.say import words
-from tmmu_core.plan.metrics import change_points, live_bytes
+from tmmu_core.plan.metrics import beats_of, change_points, live_bytes
 from tmmu_core.plan.model import Plan
 
 STATUS_COLOURS = {"optimal": "#009E73", "invalid": "#D55E00"}
@@ -24,7 +24,7 @@ def curves(baseline: Plan, candidate: Plan, arena: str, *, height: int = 200) ->
     for plan, name, colour, dash in ((candidate, "candidate", LIVE, "solid"), (baseline, "baseline", LINE, "dash")):
         if arena not in plan.arena_of:
             continue
-        begins, values = thinned(*change_points(live_bytes(plan, arena)))
+        begins, values = thinned(*change_points(live_bytes(plan, arena), beats_of(plan).steps))
         x = [*begins.tolist(), plan.steps]
         y = [*values.tolist(), int(values[-1]) if len(values) else 0]
         extent = plan.arena_of[arena].extent_bytes

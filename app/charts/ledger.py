@@ -6,7 +6,7 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from app.charts.base import LINE, LIVE, bytes_axis, figure
+from app.charts.base import LINE, LIVE, TextFigure, bytes_axis, figure
 from app.charts.live import thinned
 from app.say import words
 from tmmu_core.plan.metrics import ResourceLedger, change_points
@@ -18,13 +18,15 @@ MOST_POINTS = 4_000
 
 def ledger_chart(plan: Plan, ledger: ResourceLedger, *, height: int = 310) -> go.Figure:
     """Bytes allocated (filled) under the peak so far; below, the internal fragmentation ratio; as steps."""
-    fig = make_subplots(rows=2, cols=1, shared_xaxes=True, row_heights=[0.68, 0.32], vertical_spacing=0.08)
+    fig = make_subplots(
+        rows=2, cols=1, shared_xaxes=True, row_heights=[0.68, 0.32], vertical_spacing=0.08, figure=TextFigure()
+    )
     fig.update_layout(figure(height).layout)
     for name, column, colour, fill in (
         ("bytes allocated", ledger.bytes_allocated, LIVE, True),
         ("peak bytes so far", ledger.peak_bytes, LINE, False),
     ):
-        begins, values = thinned(*change_points(column), MOST_POINTS)
+        begins, values = thinned(*change_points(column, ledger.steps), MOST_POINTS)
         x, y = [*begins.tolist(), plan.steps], [*values.tolist(), int(values[-1])]
         fig.add_trace(
             go.Scatter(
@@ -42,7 +44,7 @@ def ledger_chart(plan: Plan, ledger: ResourceLedger, *, height: int = 310) -> go
         )
     ratio = ledger.internal_fragmentation_ratio
     begins = np.flatnonzero(np.concatenate([[True], ratio[1:] != ratio[:-1]]))
-    begins, percents = thinned(begins, ratio[begins] * 100, MOST_POINTS)
+    begins, percents = thinned(ledger.steps[begins], ratio[begins] * 100, MOST_POINTS)
     fig.add_trace(
         go.Scatter(
             x=[*begins.tolist(), plan.steps],

@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 
 from app.charts.base import BAD, LINE, LIVE, bytes_axis, clickable, figure
 from app.say import words
-from tmmu_core.plan.metrics import change_points, live_bytes, peak_of
+from tmmu_core.plan.metrics import beats_of, change_points, live_bytes, peak_of
 from tmmu_core.plan.model import Plan
 
 MOST_POINTS = 20_000
@@ -19,9 +19,10 @@ def live_curve(plan: Plan, arena: str, *, step: int | None = None, height: int =
     Beyond ``MOST_POINTS`` changes only the highest point of each of as many bins is drawn, so that no peak is lost.
     """
     summary = plan.arena_of[arena]
-    curve = live_bytes(plan, arena)
-    at, most = peak_of(curve)
-    begins, values = change_points(curve)
+    curve, steps = live_bytes(plan, arena), beats_of(plan).steps
+    beat, most = peak_of(curve)
+    at = int(steps[beat])
+    begins, values = change_points(curve, steps)
     begins, values = thinned(begins, values)
     x = [*begins.tolist(), plan.steps]
     y = [*values.tolist(), int(values[-1]) if len(values) else 0]
@@ -66,7 +67,7 @@ def live_curve(plan: Plan, arena: str, *, step: int | None = None, height: int =
                 name="peak",
             )
         )
-    clickable(fig, curve.tolist())
+    clickable(fig, curve.tolist(), steps.tolist())
     if step is not None:
         fig.add_vline(x=step + 0.5, line={"color": LINE, "width": 2})
     fig.update_xaxes(range=[0, max(1, plan.steps)], tickprefix="#", tickformat=",d")

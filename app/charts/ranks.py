@@ -9,7 +9,7 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from app.charts.base import LINE, bytes_axis, figure
+from app.charts.base import LINE, TextFigure, bytes_axis, figure
 from app.say import words
 from tmmu_core.graph.sharding import ShardSpec
 from tmmu_core.plan.making.ranks import RankPlans
@@ -66,7 +66,11 @@ def heat_map(ranks: RankPlans, places: Sequence[str], *, look: int | None, relat
     band = lie.rows * cell
     height = len(names) * (band + 34) + 62
     fig = make_subplots(
-        rows=max(1, len(names)), cols=1, shared_xaxes=True, vertical_spacing=34 / height if names else 0
+        figure=TextFigure(),
+        rows=max(1, len(names)),
+        cols=1,
+        shared_xaxes=True,
+        vertical_spacing=34 / height if names else 0,
     )
     fig.update_layout(figure(height).layout)
     top = int(extents.max()) if extents.size else 0

@@ -6,7 +6,7 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from app.charts.base import BAD, LINE, LIVE, bytes_axis, figure
+from app.charts.base import BAD, LINE, LIVE, TextFigure, bytes_axis, figure
 from app.say import words
 from tmmu_core.plan.making.replan import DimCurve, ReplanLog
 
@@ -111,7 +111,9 @@ def dim_curve(curve: DimCurve, arena: str, *, now: int, capacity: int, whole: bo
 
 def session_chart(log: ReplanLog, arena: str, dim: str, *, height: int = 330) -> go.Figure:
     """Over the iterations: the extent in force, and below it the size that came under the size planned for."""
-    fig = make_subplots(rows=2, cols=1, shared_xaxes=True, row_heights=[0.55, 0.45], vertical_spacing=0.09)
+    fig = make_subplots(
+        rows=2, cols=1, shared_xaxes=True, row_heights=[0.55, 0.45], vertical_spacing=0.09, figure=TextFigure()
+    )
     fig.update_layout(figure(height).layout)
     steps = [one.number for one in log.iterations]
     x = [*[n - 0.5 for n in steps], steps[-1] + 0.5]

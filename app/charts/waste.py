@@ -32,13 +32,15 @@ def ledger_over_time(plan: Plan, ledger: WasteLedger, *, step: int | None = None
 
     Above ``MOST_STEPS`` steps, evenly spaced ones are drawn and the step chosen is always among them.
     """
-    steps = np.arange(plan.steps)
-    if plan.steps > MOST_STEPS:
-        steps = np.unique(np.concatenate([np.linspace(0, plan.steps - 1, MOST_STEPS).astype(np.int64), [step or 0]]))
+    beats = np.arange(len(ledger.steps) if plan.steps else 0)
+    if len(beats) > MOST_STEPS:
+        chosen = int(np.searchsorted(ledger.steps, step or 0, side="right")) - 1
+        beats = np.unique(np.concatenate([np.linspace(0, len(beats) - 1, MOST_STEPS).astype(np.int64), [chosen]]))
+    steps = ledger.steps[beats]
     fig = figure(height)
     x = [*steps.tolist(), plan.steps]
     for account in ACCOUNTS:
-        values = getattr(ledger, account)[steps].tolist() if len(steps) else []
+        values = getattr(ledger, account)[beats].tolist() if len(beats) else []
         if not any(values):
             continue  # nothing of it: no band, no entry in the legend
         y = [*values, values[-1] if values else 0]

@@ -6,6 +6,8 @@ be cut and grepped.
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import stat
 import sys
@@ -19,6 +21,7 @@ import msgspec
 from app.say import words
 from app.say.refused import nearest, others
 from tmmu_core.errors import ContractError, TmmuError, UnreadableInput
+from tmmu_core.names import visible
 
 FINE, FINDING, BAD_INPUT, NOT_COMPARABLE = 0, 1, 2, 3
 OUR_FAULT = 70
@@ -53,9 +56,10 @@ class Column:
 
 def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], title: str = "") -> None:
     """Write a table to standard output."""
+    rows = [[visible(cell) for cell in row] for row in rows]
     if not sys.stdout.isatty():
         if title:
-            print(title)
+            print(visible(title))
         print(plain_table(columns, rows))
         return
     from rich import box
@@ -88,26 +92,33 @@ def plain_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> str
 def say(*lines: str) -> None:
     """Write lines to standard output."""
     for line in lines:
-        print(line)
+        print("\n".join(visible(part) for part in line.split("\n")))
 
 
 def note(line: str) -> None:
     """Write a remark to standard error, where it does not mix with what is piped on."""
-    print(line, file=sys.stderr)
+    print("\n".join(visible(part) for part in line.split("\n")), file=sys.stderr)
 
 
 def say_json(value: Any) -> None:
     """Write a value as indented JSON to standard output. Takes what msgspec encodes; bytes must be hex by now."""
-    sys.stdout.write(msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n")
+    say_bytes(msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
+
+
+def say_bytes(data: bytes) -> None:
+    """Write a document to standard output in its own encoding, whatever the terminal's is."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
 
 
 def fault(error: TmmuError, *, as_json: bool) -> None:
     """Tell an error on standard error: in words, or as one record on one line."""
     if as_json:
         record: Mapping[str, Any] = error.record()
-        sys.stderr.write(msgspec.json.encode(record).decode() + "\n")
+        sys.stderr.write(json.dumps(record, ensure_ascii=True) + "\n")
         return
-    sys.stderr.write(f"tmmu: {in_words(error)}\n")
+    note(f"tmmu: {in_words(error)}")
 
 
 def in_words(error: TmmuError) -> str:
@@ -177,14 +188,60 @@ def replace_file(path: Path, data: bytes) -> None:
         return
     if old is not None and not os.access(path, os.W_OK):
         raise PermissionError(None, "permission denied")
+    _sweep_up(path.parent)
     beside = path.with_name(f".tmmu-{os.getpid()}.part")
     try:
-        beside.write_bytes(data)
-        if old is not None:
-            beside.chmod(stat.S_IMODE(old.st_mode))
+        _write_beside(beside, data, None if old is None else stat.S_IMODE(old.st_mode))
         beside.replace(path)
     finally:
         beside.unlink(missing_ok=True)
+    _synced(path.parent)
+
+
+def _write_beside(beside: Path, data: bytes, mode: int | None) -> None:
+    """Write ``data`` to disk, and only then give it a name, where the system can: who is killed leaves nothing then."""
+    try:
+        descriptor = os.open(beside.parent, os.O_TMPFILE | os.O_WRONLY, 0o666)
+        nameless = True
+    except (AttributeError, OSError):  # another system, or a file system without
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+        nameless = False
+    with open(descriptor, "wb") as out:
+        out.write(data)
+        out.flush()
+        if mode is not None:
+            os.chmod(descriptor, mode)
+        os.fsync(descriptor)
+        if nameless:
+            beside.unlink(missing_ok=True)
+            folder = os.open(beside.parent, os.O_RDONLY)
+            try:  # named by its folder's descriptor, for only so is the link under /proc followed
+                os.link(f"/proc/self/fd/{descriptor}", beside.name, dst_dir_fd=folder)
+            finally:
+                os.close(folder)
+
+
+def _synced(folder: Path) -> None:
+    """Bring a folder's names to disk, where folders can be opened."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _sweep_up(folder: Path) -> None:
+    """Take away what a writer left that was killed between naming its file and putting it in its place."""
+    for left in folder.glob(".tmmu-*.part"):
+        owner = left.name.removeprefix(".tmmu-").removesuffix(".part")
+        if owner.isdigit() and int(owner) != os.getpid():
+            try:
+                os.kill(int(owner), 0)
+            except ProcessLookupError:
+                left.unlink(missing_ok=True)
+            except OSError:
+                continue  # it lives, and is another's
 
 
 def format_by_ending(name: str, endings: Mapping[str, str], fallback: str) -> tuple[str, bool]:

@@ -182,6 +182,9 @@ class _Discarding(io.RawIOBase):
 def main() -> None:
     """The console script."""
     sys.stdout, sys.stderr = _going_on(sys.stdout), _going_on(sys.stderr)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # whatever the terminal can write, the rest is spelled out
     sys.exit(run(sys.argv[1:]))
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 
-from app.cli.console import FINDING, FINE, STREAM, format_by_ending, note, write_output
+from app.cli.console import FINDING, FINE, STREAM, format_by_ending, note, say_bytes, write_output
 from app.cli.options import AsJson, Out, Source, planning, resolve, say_invalid, sound
 from app.cli.show import plan_in_words
 from tmmu_core.graph import document
@@ -40,7 +39,7 @@ def command(graph: Source, request: PlanRequest, output: Out = None, json: AsJso
     if output == STREAM:
         return FINE
     if json:
-        sys.stdout.write(files.to_json(plan).decode())
+        say_bytes(files.to_json(plan))
     else:
         plan_in_words(plan, assumed)
     say_invalid(found)

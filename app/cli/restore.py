@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
 
-from app.cli.console import FINE, STREAM, read_input, say
+from app.cli.console import FINE, STREAM, read_input, say, say_bytes
 from app.cli.options import OPERATORS, AsJson, Out, Source, read_token
 from app.cli.plan import write_plan
 from app.cli.show import plan_in_words
@@ -27,7 +26,7 @@ def command(checkpoint: Source, token: Token = None, output: Out = None, json: A
     if output == STREAM:
         return FINE
     if json:
-        sys.stdout.write(files.to_json(plan).decode())
+        say_bytes(files.to_json(plan))
         return FINE
     say("restored: the plan hash recomputed from the rows is the stored one", "")
     plan_in_words(plan)

@@ -15,6 +15,7 @@ from tmmu_core.errors import UnreadableInput
 from tmmu_core.graph.assumed import reach
 from tmmu_core.graph.checks import resolve_dims
 from tmmu_core.graph.quantities import parse_bytes
+from tmmu_core.names import for_markdown
 from tmmu_core.plan.making.wording import read_arenas_text
 
 ALIGNMENTS = (1, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096)
@@ -33,7 +34,7 @@ def label(full: Choice) -> str:
     said += [words.count(len(full.capacities), "capacity", "capacities")] if full.capacities else []
     said += [f"page {words.short_bytes(full.page_size)}"] if full.page_size is not None else []
     said += ["budget"] if full.budget is not None else []
-    said += [",".join(f"{name}={n}" for name, n in full.dims.items())] if full.dims else []
+    said += [for_markdown(",".join(f"{name}={n}" for name, n in full.dims.items()))] if full.dims else []
     return "Arenas: " + (" · ".join(said) or "defaults")
 
 
@@ -63,7 +64,7 @@ def _controls(full: Choice, opened: Opened) -> None:
     for name in sorted(opened.graph.dims):
         can = reach(opened.graph, name)
         st.number_input(
-            f"Dimension {name} ({can.min:,} … {can.max:,})",
+            f"Dimension {for_markdown(name)} ({can.min:,} … {can.max:,})",
             min_value=can.min,
             max_value=can.max,
             key=state.seat(f"dim.{name}", dims.get(name, usual[name])),

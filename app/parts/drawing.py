@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from app.canvas.component import PlanHandle, Selection, plan_canvas, plan_store
+from app.canvas.pack import picture_of
 from app.parts import certificate, focus
 from app.session import state
 from app.session.choice import COLOURS, VIEWS, zoom_of, zoom_text
@@ -26,6 +27,10 @@ def canvas(handle: PlanHandle, *, key: str = "map", height: int = 560, **more: A
     """One canvas that shows the choice and changes it; its zoom is part of the choice."""
     chosen = state.choice()
     known = handle.plan.row_of
+    _, steps = picture_of(handle.plan)
+    step = chosen.step if chosen.step is not None and chosen.step < handle.plan.steps else None
+    if step is not None and steps is not None:
+        step = int(steps.searchsorted(step, side="right")) - 1
     plan_canvas(
         handle,
         key=key,
@@ -34,13 +39,13 @@ def canvas(handle: PlanHandle, *, key: str = "map", height: int = 560, **more: A
         search=chosen.search,
         marked=certificate.marked(handle.plan, focus.drawn(handle.plan)),
         colour=cast(Any, more.pop("colour", chosen.colour or None)),
-        step=chosen.step if chosen.step is not None and chosen.step < handle.plan.steps else None,
+        step=step,
         arena=more.pop("arena", focus.drawn(handle.plan)),
         zoom=zoom_of(chosen.zoom),
         height=height,
         on_select=_selected,
         on_zoom=lambda edges: state.choose(zoom=zoom_text(edges)),
-        on_step=lambda step: state.choose(step=step),
+        on_step=lambda at: state.choose(step=at if at is None or steps is None else int(steps[at])),
         on_search=lambda text: state.choose(search=text.strip(), marked=""),
         on_view=lambda view: state.choose(view=view) if view in VIEWS else None,
         on_colour=lambda colour: state.choose(colour=colour if colour in COLOURS else ""),

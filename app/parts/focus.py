@@ -7,7 +7,8 @@ import streamlit as st
 from app.say import words
 from app.session import state
 from app.session.planning import Shown
-from tmmu_core.plan.metrics import live_bytes, peak_of
+from tmmu_core.names import for_markdown
+from tmmu_core.plan.metrics import peak_step_of
 from tmmu_core.plan.model import ArenaSummary, Plan
 
 ALL = "*"
@@ -51,6 +52,7 @@ def pick(shown: Shown) -> str:
         st.segmented_control(
             "Arena",
             names,
+            format_func=for_markdown,
             key=state.seat("arena", name),
             on_change=lambda: state.choose(arena=state.value_of("arena") or name, step=None),
             label_visibility="collapsed",
@@ -62,7 +64,7 @@ def pick(shown: Shown) -> str:
 def peak(_plan: Plan, plan_key: str, arena_name: str) -> tuple[int, int]:
     """``(step, bytes)`` of an arena's peak, as the core says."""
     del plan_key
-    return peak_of(live_bytes(_plan, arena_name))
+    return peak_step_of(_plan, arena_name)
 
 
 def claim(name: str, plan: Plan, arena_name: str) -> str:

@@ -15,6 +15,7 @@ from app.session.opening import Opened
 from app.session.planning import Shown
 from tmmu_core.errors import TmmuError
 from tmmu_core.graph.assumed import assumed_at, told
+from tmmu_core.names import for_markdown
 from tmmu_core.plan.making.over import over_limits
 from tmmu_core.plan.making.request import DEFAULT_PLANNER
 from tmmu_core.planners import PLANNERS, MemoryPlannerEntry
@@ -221,7 +222,7 @@ def progress(job: Job[Any], title: str, *, follow: bool = False) -> None:
             st.rerun()
         part = min(1.0, job.done / job.of) if job.of else 0.0
         so_far = f"{job.done:,} of {job.of:,}" if job.of else (f"{job.done:,}" if job.done else "")
-        st.progress(part, text=f"{title}: {job.doing} {so_far}".rstrip())
+        st.progress(part, text=for_markdown(f"{title}: {job.doing} {so_far}".rstrip()))
         st.button(
             "Stopping …" if job.stopping else "Stop, keep the best so far",
             on_click=job.stop,

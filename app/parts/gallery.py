@@ -6,6 +6,7 @@ import streamlit as st
 
 from app.say import markup
 from app.session import opening, planning, state
+from tmmu_core.names import for_markdown
 from tmmu_core.plan.formats.reading import READERS
 
 GROUPS = {
@@ -34,7 +35,7 @@ def draw() -> None:
     sources = {f"sample:{sample.name}": sample for sample in listed}
     for source, name in opening.shelf().names():
         st.button(
-            f"{name}",
+            for_markdown(name),
             key=f"open.{source}",
             icon=":material/draft:",
             type="tertiary",

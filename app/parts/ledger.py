@@ -24,7 +24,7 @@ def ledger(key: str, _shown: Shown) -> ResourceLedger:
 def section(shown: Shown) -> None:
     """Chart and rows."""
     plan = shown.plan
-    if not plan.steps or plan.steps > 1 << 24:
+    if not plan.steps:
         return
     found = ledger(shown.key, shown)
     failures = int(found.allocation_failures[-1])
@@ -52,17 +52,18 @@ def section(shown: Shown) -> None:
             }
             | {"internal_fragmentation_ratio": st.column_config.NumberColumn(format="%.4f")},
         )
-        if plan.steps > MOST_ROWS:
-            st.caption(f"{words.of(MOST_ROWS, plan.steps, 'step')} listed.")
+        if len(found.steps) > MOST_ROWS:
+            st.caption(f"{words.of(MOST_ROWS, len(found.steps), 'step')} listed.")
 
 
 def frame(found: ResourceLedger, shown: Shown) -> pd.DataFrame:
     """The rows, keys as the seed names them."""
-    steps = min(shown.plan.steps, MOST_ROWS)
+    steps = min(len(found.steps), MOST_ROWS)
+    listed = found.steps[:steps].tolist()
     return pd.DataFrame(
         {
-            "t": range(steps),
-            "node": [shown.plan.node_at(t) for t in range(steps)],
+            "t": listed,
+            "node": [shown.plan.node_at(t) for t in listed],
             "bytes_allocated": found.bytes_allocated[:steps],
             "peak_bytes": found.peak_bytes[:steps],
             "allocation_failures": found.allocation_failures[:steps],

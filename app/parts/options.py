@@ -10,6 +10,7 @@ import streamlit as st
 
 from app.session import state
 from app.session.choice import Choice
+from tmmu_core.names import for_markdown
 from tmmu_core.planners import PLANNERS
 from tmmu_core.planners.greedy import FITS, ORDERS
 
@@ -45,7 +46,7 @@ def popover(full: Choice, *, fixed: str = "") -> None:
 def label(chosen: Mapping[str, Any]) -> str:
     """What the options are, in a few letters."""
     said = [name if name in EXAMPLES else f"{name}={value}" for name, value in chosen.items()]
-    return "Options: " + (", ".join(said) or "defaults")
+    return "Options: " + (for_markdown(", ".join(said)) or "defaults")
 
 
 def _widget(name: str, default: Any, value: Any) -> None:

@@ -8,6 +8,7 @@ from app.parts import certificate, focus
 from app.say import details, markup, words
 from app.session import placed, state
 from app.session.planning import Shown
+from tmmu_core.names import for_markdown
 
 
 def panel(shown: Shown) -> None:
@@ -36,7 +37,7 @@ def panel(shown: Shown) -> None:
                 label,
                 key=f"near.{label}",
                 disabled=target is None,
-                help=target or end,
+                help=for_markdown(target) if target else end,
                 on_click=state.choose,
                 kwargs={"selected": target or name},
             )

@@ -12,6 +12,7 @@ from app.session import planning, state
 from app.session.choice import Choice
 from app.session.opening import Opened
 from tmmu_core.graph.model import MODES, PRESETS
+from tmmu_core.names import for_markdown
 from tmmu_core.planners import PLANNERS
 
 BEST = "auto"
@@ -24,7 +25,7 @@ def draw(chosen: Choice, opened: Opened) -> None:
     fixed = opened.plan is not None
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="toolbar"):
         # Whatever is chosen in it closes it: a popover of another key is another one.
-        label = f"**{words.shortened(opened.name, 34)}**"
+        label = f"**{for_markdown(words.shortened(opened.name, 34))}**"
         with (
             st.container(key="open", width="content"),
             st.popover(label, icon=":material/folder_open:", key=f"gallery-{state.upload_epoch()}"),

@@ -44,7 +44,8 @@ def drawn_steps(ledger: WasteLedger) -> NDArray[np.int64]:
 def ledger_figure(plan: Plan, ledger: WasteLedger) -> Markup:
     """Where the extent goes at every step, stacked: live at the bottom, then the four kinds of waste."""
     summary = plan.arena_of[ledger.arena]
-    at, most = peak_of(ledger.live)
+    beat, most = peak_of(ledger.live)
+    at = int(ledger.steps[beat])
     steps = drawn_steps(ledger)
     top = max(ledger.extent, 1)
     capacity = summary.capacity_bytes if summary.capacity_bytes <= 2 * top else 0
@@ -74,7 +75,7 @@ def ledger_figure(plan: Plan, ledger: WasteLedger) -> Markup:
     parts += [_level(y(ledger.extent), "", 1.6), _level(y(most), "2 3", 1.6)]
     if capacity:
         parts.append(_level(y(capacity), "7 5", 1.6))
-    k = int(np.searchsorted(steps, at))
+    k = int(np.searchsorted(steps, beat))
     mark = x(k + 0.5)
     anchor = "end" if mark > WIDTH * 0.7 else "start"
     says = f"peak {words.short_bytes(most)} at {words.step(at, words.shortened(plan.node_at(at), 36))}"

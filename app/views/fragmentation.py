@@ -52,7 +52,7 @@ def body(shown: Shown) -> None:
     with left:
         st.html(markup.heading("The extent, account by account, over the steps", "the five sum to the extent exactly"))
         figure = waste.ledger_over_time(plan, accounts, step=step, height=340)
-        base.clickable(figure, [summary.extent_bytes] * plan.steps)
+        base.clickable(figure, [summary.extent_bytes] * len(accounts.steps), accounts.steps.tolist())
         figure.update_layout(hovermode="x unified")
         key = f"ledger.{shown.key}.{arena}.{step}"
         st.plotly_chart(figure, key=key, config=base.CONFIG, on_select=lambda: _picked(key), selection_mode="points")

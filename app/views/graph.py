@@ -13,6 +13,7 @@ from app.session.planning import Shown
 from tmmu_core.graph.checks import resolve_dims
 from tmmu_core.graph.model import INPUTS_STEP
 from tmmu_core.liveness.model import Liveness
+from tmmu_core.names import for_markdown
 
 MOST_NODES = 5_000
 
@@ -48,7 +49,7 @@ def _without(shown: Shown) -> None:
     what = "A plan tells where tensors lie" if shown.opened.plan is not None else "An instance tells ranges and sizes"
     st.html(markup.empty(f"{what}, not what makes and reads them", "Open the graph that it was made from."))
     for line in shown.opened.told:
-        st.caption(line)
+        st.caption(for_markdown(line))
 
 
 def facts(shown: Shown) -> str:

@@ -13,7 +13,7 @@ from app.parts import focus, frame, selected, tensors, verdict
 from app.say import markup, words
 from app.session import placed, state
 from app.session.planning import Shown
-from tmmu_core.plan.metrics import alive_at, live_bytes
+from tmmu_core.plan.metrics import alive_at, beats_of, live_bytes
 
 GROUPS = ("operator", "role", "slot")
 
@@ -72,7 +72,7 @@ def body(shown: Shown) -> None:
 def claim(shown: Shown, arena: str, step: int, own: list[tuple[int, int]]) -> str:
     """``6.89 MiB of activations alive in 3 storages at the peak, #13 n12: the largest holds 44.4 %``."""
     plan = shown.plan
-    total = int(live_bytes(plan, arena)[step])
+    total = int(live_bytes(plan, arena)[beats_of(plan).at(step)])
     at_peak = step == focus.peak(plan, shown.key, arena)[0]
     where = f"{'the peak, ' if at_peak else ''}{words.step(step, words.shortened(plan.node_at(step)))}"
     if not own:

@@ -14,6 +14,7 @@ from app.session.jobs import Job
 from app.session.planning import Shown
 from tmmu_core.errors import TmmuError
 from tmmu_core.graph.model import Graph
+from tmmu_core.names import for_markdown
 from tmmu_core.plan.making.ranks import RankPlans
 
 MOST_CLASSES = 24
@@ -77,7 +78,7 @@ def editor(graph: Graph, asked: Choice) -> None:
         label_visibility="collapsed",
     )
     if now is not None:
-        st.caption(f"{now.name}: {now.says}.")
+        st.caption(for_markdown(f"{now.name}: {now.says}."))
     st.text_area(
         "Shard spec as JSON",
         key=state.seat("shard-text", now.text if now else _readable(asked.shard)),

@@ -17,6 +17,7 @@ from tmmu_core.errors import TmmuError
 from tmmu_core.graph.assumed import reach
 from tmmu_core.graph.checks import resolve_dims
 from tmmu_core.graph.model import Graph
+from tmmu_core.names import for_markdown
 from tmmu_core.plan.formats import trace
 from tmmu_core.plan.making.replan import DimCurve, Iteration, PlanAt, ReplanLog
 
@@ -146,23 +147,24 @@ def point(graph: Graph, dim: str, now: int) -> None:
             st.segmented_control(
                 "Dimension",
                 sorted(graph.dims),
+                format_func=for_markdown,
                 key=state.seat("shapes-dim", dim),
                 on_change=lambda: state.choose(dim=state.value_of("shapes-dim") or dim),
                 label_visibility="collapsed",
             )
         st.number_input(
-            f"{dim}",
+            for_markdown(dim),
             min_value=can.min,
             max_value=can.max,
             key=state.seat("point-number", now),
             on_change=lambda: _set(graph, dim, state.value_of("point-number")),
             label_visibility="collapsed",
             width=140,
-            help=f"{dim} for all pages, {can.min:,} … {can.max:,}",
+            help=f"{for_markdown(dim)} for all pages, {can.min:,} … {can.max:,}",
         )
         if bounds.min <= now <= bounds.max and bounds.max > bounds.min:
             st.slider(
-                f"{dim}",
+                for_markdown(dim),
                 bounds.min,
                 bounds.max,
                 key=state.seat("point-slider", now),
@@ -269,7 +271,8 @@ def controls(
             "Shapes, one per iteration",
             key=state.seat("session-shapes", text),
             on_change=lambda: state.choose(shapes=(state.value_of("session-shapes") or "").strip()),
-            help=f"Sizes of {dim} by commas: 8, 16*3, 40. *3 repeats. With several dimensions: B=8 T=128, B=16 T=64.",
+            help=f"Sizes of {for_markdown(dim)} by commas: 8, 16*3, 40. *3 repeats. "
+            "With several dimensions: B=8 T=128, B=16 T=64.",
             label_visibility="collapsed",
         )
     with right:

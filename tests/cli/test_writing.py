@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import resource
+import signal
 import stat
 import subprocess
 import sys
+import time
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -66,3 +71,35 @@ def test_a_plan_is_written_over_an_older_one(tmp_path: Path) -> None:
     for _ in range(2):
         assert run(["plan", CHAIN, "-o", str(tmp_path / "plan.json")]) == 0
     assert [path.name for path in tmp_path.iterdir()] == ["plan.json"]
+
+
+def test_a_writer_killed_at_any_moment_leaves_the_old_file_or_the_new_one(tmp_path: Path) -> None:
+    file, texts = tmp_path / "plan.json", (b"a" * 300_000, b"b" * 300_000)
+    file.write_bytes(texts[0])
+    random = Random(7)
+    for _ in range(200):
+        writer = os.fork()
+        if not writer:
+            for k in itertools.count():
+                replace_file(file, texts[k % 2])
+        time.sleep(random.uniform(0, 0.02))
+        os.kill(writer, signal.SIGKILL)
+        os.waitpid(writer, 0)
+        assert file.read_bytes() in texts
+    replace_file(file, b"done")
+    assert [path.name for path in tmp_path.iterdir()] == ["plan.json"]
+
+
+def test_what_a_killed_writer_left_is_swept_up(tmp_path: Path) -> None:
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    (tmp_path / f".tmmu-{gone.pid}.part").write_text("half")
+    (tmp_path / f".tmmu-{os.getppid()}.part").write_text("being written")
+    replace_file(tmp_path / "plan.json", b"new")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f".tmmu-{os.getppid()}.part", "plan.json"]
+
+
+def test_an_unbuffered_full_standard_output_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONUNBUFFERED", "1")
+    done = tmmu("trace", CHAIN, out="/dev/full")
+    assert (done.returncode, "standard output cannot be written" in done.stderr) == (2, True)

@@ -101,7 +101,7 @@ def test_long_timelines_draw_whole_steps_with_the_peak_among_them() -> None:
     rng = np.random.default_rng(3)
     live = rng.integers(0, 1000, 12_345).astype(np.uint64)
     zero = np.zeros_like(live)
-    steps = drawn_steps(WasteLedger("a", 1000, live, zero, zero, zero, np.uint64(1000) - live))
+    steps = drawn_steps(WasteLedger("a", 1000, live, zero, zero, zero, np.uint64(1000) - live, np.arange(len(live))))
     assert len(steps) == MOST_COLUMNS
     assert (np.diff(steps) > 0).all()
     assert live[steps].max() == live.max()

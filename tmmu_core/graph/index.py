@@ -232,7 +232,7 @@ def _check_marks(graph: Graph, tensor_of: dict[str, int], arity: tuple[I64, I64]
         if tensor.shard is not None:
             checks.check_shard(tensor, i)
     nodes = graph.nodes
-    _check_pairs(graph, "inplace", [node.inplace or () for node in nodes], arity)
+    _check_pairs(graph, "inplace", [() if node.inplace is None else node.inplace for node in nodes], arity)
     _check_pairs(graph, "in_place_write", [node.in_place_write for node in nodes], arity)
     _check_pairs(graph, "grad_edges", [node.grad_edges for node in nodes], arity)
     if graph.safepoints:

@@ -167,9 +167,10 @@ class PlanFacts:
     def most_together(self, arena: int, until: I64) -> int:
         """The most storages of the arena that are there at one step, each from its birth to ``until``."""
         here = self.arena == arena
-        born = np.bincount(self.birth[here], minlength=self.end + 2)
-        gone = np.bincount(until[here], minlength=self.end + 2)
-        return int(np.cumsum(born - gone)[: self.end].max(initial=0))
+        born, gone = self.birth[here], np.minimum(until[here], self.end)
+        steps, event = np.unique(np.concatenate([born, gone]), return_inverse=True)
+        change = np.bincount(event[: len(born)], minlength=len(steps))
+        return int(np.cumsum(change - np.bincount(event[len(born) :], minlength=len(steps))).max(initial=0))
 
     def peak_live_bytes(self, arena: int) -> int:
         """The most bytes of the arena in use together, in exact integers."""

@@ -9,7 +9,7 @@ Figures are integers (bytes, steps, counts); a ratio is one division at the very
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -122,12 +122,15 @@ def _squeezed(birth: I64, death: I64, steps: int) -> tuple[I64 | None, I64, I64,
     return times, event[: len(birth)], event[len(birth) :], len(times)
 
 
-def change_points(curve: U64 | I64) -> tuple[I64, U64 | I64]:
-    """``(steps, values)``: the step at which each value of a step curve begins, repeats left out. For drawing."""
+def change_points(curve: U64 | I64, steps: I64 | None = None) -> tuple[I64, U64 | I64]:
+    """``(steps, values)``: the step at which each value of a step curve begins, repeats left out. For drawing.
+
+    ``steps`` are the beats of the curve where they are not all steps.
+    """
     if not len(curve):
         return np.zeros(0, np.int64), curve
     begins = np.concatenate([[0], np.flatnonzero(curve[1:] != curve[:-1]) + 1]).astype(np.int64)
-    return begins, curve[begins]
+    return (begins if steps is None else steps[begins]), curve[begins]
 
 
 # --- sizes of arenas ---------------------------------------------------------------------------------------------
@@ -294,6 +297,15 @@ def renewed_metrics(old: Plan, new: Plan) -> dict[str, Any]:
     return metrics | {key: now for key, (then, now) in changed.items() if metrics.get(key) == then}
 
 
+UNTOLD = ("allocation_time_ns",)
+"""Metrics that are never written, traced, hashed or compared: two runs of one problem write the same bytes."""
+
+
+def told_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """The metrics that are the same on every run."""
+    return {key: value for key, value in metrics.items() if key not in UNTOLD}
+
+
 def activation_retention(liveness: Liveness) -> tuple[int, int]:
     """``(bytes kept past the last forward use, bytes of all activations)``: ``activation_retention_ratio`` in parts.
 
@@ -416,11 +428,53 @@ def arena_number(plan: Plan, arena: str) -> int:
     raise KeyError(arena)
 
 
-def live_bytes(plan: Plan, arena: str, storages: PlanStorages | None = None) -> U64:
-    """Shape (max(T, 1),): bytes of the arena's storages alive at each step; without steps, of what is there to stay."""
+@dataclass(frozen=True, eq=False)
+class Beats:
+    """The steps at which curves of a plan are told, ascending from 0: each holds until the next.
+
+    They are all steps; where those are many more than rows (a plain instance may have 2^62), those at which something
+    begins or ends. So a curve is never longer than the rows make it.
+    """
+
+    steps: I64
+    birth: I64
+    """Per storage, the beat at which it is born."""
+    death: I64
+    """Per storage, the beat from which on it is gone; the number of beats where it lasts to the end."""
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def at(self, step: int) -> int:
+        """The number of the beat that holds a step."""
+        return max(0, int(np.searchsorted(self.steps, step, side="right")) - 1)
+
+
+def beats_of(plan: Plan, storages: PlanStorages | None = None) -> Beats:
+    """The beats of a plan."""
     s = storages or storages_of(plan)
+    end = moments(plan)
+    if end <= 8 * len(s) + 1024:
+        return Beats(np.arange(end, dtype=np.int64), s.birth, s.death)
+    steps = np.unique(np.concatenate([np.zeros(1, np.int64), s.birth, s.death]))
+    steps = steps[steps < end]
+    return Beats(steps, np.searchsorted(steps, s.birth), np.searchsorted(steps, s.death))
+
+
+def live_bytes(plan: Plan, arena: str, storages: PlanStorages | None = None, beats: Beats | None = None) -> U64:
+    """Bytes of the arena's storages alive at each beat; without steps, of what is there to stay."""
+    s = storages or storages_of(plan)
+    b = beats or beats_of(plan, s)
     here = s.arena == arena_number(plan, arena)
-    return live_bytes_of(s.birth[here], s.death[here], s.size[here], moments(plan))
+    return live_bytes_of(b.birth[here], b.death[here], s.size[here], len(b))
+
+
+def peak_step_of(plan: Plan, arena: str) -> tuple[int, int]:
+    """``(step, bytes)``: the first step at which the most bytes of the arena are alive."""
+    s = storages_of(plan)
+    beats = beats_of(plan, s)
+    beat, most = peak_of(live_bytes(plan, arena, s, beats))
+    return int(beats.steps[beat]), most
 
 
 @dataclass(frozen=True)
@@ -436,7 +490,7 @@ class Peak:
 
 def peak(plan: Plan, arena: str) -> Peak:
     """Where ``peak_live_bytes`` comes from."""
-    step, most = peak_of(live_bytes(plan, arena))
+    step, most = peak_step_of(plan, arena)
     return Peak(arena, step, most, tuple(alive_at(plan, step, arena).tolist()))
 
 
@@ -523,9 +577,9 @@ def slot_reports(plan: Plan, arena: str) -> tuple[SlotReport, ...]:
 
 @dataclass(frozen=True, eq=False)
 class ResourceLedger:
-    """Counters per step, over all arenas, columns of shape (T,).
+    """Counters at each beat (:class:`Beats`: each step, in all but plans of very many), over all arenas, as columns.
 
-    Row t tells the run up to and including step t, so the last row agrees with ``Plan.metrics``.
+    A row tells the run up to and including its step, so the last row agrees with ``Plan.metrics``.
     """
 
     bytes_allocated: U64
@@ -535,6 +589,8 @@ class ResourceLedger:
     peak_live_bytes: U64
     """Σ over arenas of the most bytes alive together so far."""
     allocation_failures: I64
+    steps: I64
+    """The step from which each row holds."""
 
     @property
     def internal_fragmentation_ratio(self) -> NDArray[np.float64]:
@@ -547,29 +603,32 @@ class ResourceLedger:
         return [
             {
                 "t": t,
-                "bytes_allocated": int(self.bytes_allocated[t]),
-                "peak_bytes": int(self.peak_bytes[t]),
-                "allocation_failures": int(self.allocation_failures[t]),
+                "bytes_allocated": int(self.bytes_allocated[k]),
+                "peak_bytes": int(self.peak_bytes[k]),
+                "allocation_failures": int(self.allocation_failures[k]),
                 "internal_fragmentation_ratio": fragmentation_ratio(
-                    int(self.peak_live_bytes[t]), int(self.peak_bytes[t])
+                    int(self.peak_live_bytes[k]), int(self.peak_bytes[k])
                 ),
             }
-            for t in range(len(self.bytes_allocated))
+            for k, t in enumerate(self.steps.tolist())
         ]
 
 
 def resource_ledger(plan: Plan) -> ResourceLedger:
     """Seed II.J's counters for each step of a plan that was made; a quota that is breached makes none (§4)."""
-    s, steps = storages_of(plan), moments(plan)
+    s = storages_of(plan)
+    beats = beats_of(plan, s)
+    steps = len(beats)
     peak_bytes, peak_live = np.zeros((2, steps), np.uint64)
     for number in range(len(plan.arenas)):
         here = s.arena == number
         if not here.any():
             continue
-        highest = np.zeros(steps, np.uint64)
-        np.maximum.at(highest, s.birth[here], s.offset[here] + s.backing[here])
-        peak_bytes += np.maximum.accumulate(highest)
-        live = live_bytes_of(s.birth[here], s.death[here], s.size[here], steps)
+        highest = np.zeros(steps + 1, np.uint64)  # one more: a damaged plan's storage may begin behind the end
+        np.maximum.at(highest, beats.birth[here], s.offset[here] + s.backing[here])
+        peak_bytes += np.maximum.accumulate(highest[:steps])
+        live = live_bytes_of(beats.birth[here], beats.death[here], s.size[here], steps)
         peak_live += np.maximum.accumulate(live)
     failures = np.full(steps, int(plan.metrics.get("allocation_failures", 0)), np.int64)
-    return ResourceLedger(live_bytes_of(s.birth, s.death, s.backing, steps), peak_bytes, peak_live, failures)
+    allocated = live_bytes_of(beats.birth, beats.death, s.backing, steps)
+    return ResourceLedger(allocated, peak_bytes, peak_live, failures, beats.steps)

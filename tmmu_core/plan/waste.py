@@ -29,11 +29,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tmmu_core.plan.metrics import (
+    Beats,
     PlanStorages,
     align_up,
     arena_number,
+    beats_of,
     live_bytes_of,
-    moments,
     slot_numbers,
     storages_of,
 )
@@ -53,7 +54,7 @@ Kind = Literal["live", "alignment_gaps", "slot_rounding", "holes", "tail"]
 
 @dataclass(frozen=True, eq=False)
 class WasteLedger:
-    """One arena's accounts over all steps: columns of shape (max(T, 1),), bytes."""
+    """One arena's accounts at each beat (``metrics.Beats``), which is each step but in plans of very many: columns."""
 
     arena: str
     extent: int
@@ -62,10 +63,13 @@ class WasteLedger:
     slot_rounding: U64
     holes: U64
     tail: U64
+    steps: I64
+    """The step from which each row holds."""
 
     def at(self, step: int) -> dict[str, int]:
         """The accounts at one step, by name, in the order of :data:`ACCOUNTS`."""
-        return {account: int(getattr(self, account)[step]) for account in ACCOUNTS}
+        beat = max(0, int(np.searchsorted(self.steps, step, side="right")) - 1)
+        return {account: int(getattr(self, account)[beat]) for account in ACCOUNTS}
 
 
 @dataclass(frozen=True)
@@ -114,10 +118,10 @@ def waste_ledger(plan: Plan, arena: str) -> WasteLedger:
     s, number = storages_of(plan), arena_number(plan, arena)
     here = np.flatnonzero(s.arena == number)
     extent = plan.arenas[number].extent_bytes
-    steps = moments(plan)
-    live = live_bytes_of(s.birth[here], s.death[here], s.size[here], steps)
-    occupied = live_bytes_of(s.birth[here], s.death[here], s.backing[here], steps)
-    gaps, top = _follow(s, here, steps)
+    beats = beats_of(plan, s)
+    live = live_bytes_of(beats.birth[here], beats.death[here], s.size[here], len(beats))
+    occupied = live_bytes_of(beats.birth[here], beats.death[here], s.backing[here], len(beats))
+    gaps, top = _follow(s, here, beats)
     used = occupied + gaps
     return WasteLedger(
         arena=arena,
@@ -127,11 +131,13 @@ def waste_ledger(plan: Plan, arena: str) -> WasteLedger:
         slot_rounding=occupied - live,
         holes=np.where(top > used, top - used, np.uint64(0)),
         tail=np.uint64(extent) - np.minimum(top, np.uint64(extent)),
+        steps=beats.steps,
     )
 
 
-def _follow(s: PlanStorages, here: I64, steps: int) -> tuple[U64, U64]:
-    """``(alignment gaps, end of the highest block)`` at each step for the storages ``here``."""
+def _follow(s: PlanStorages, here: I64, beats: Beats) -> tuple[U64, U64]:
+    """``(alignment gaps, end of the highest block)`` at each beat for the storages ``here``."""
+    steps, birth, death = len(beats), beats.birth[here], beats.death[here]
     if not len(here):
         return np.zeros(steps, np.uint64), np.zeros(steps, np.uint64)
     slot, n = slot_numbers(np.zeros(len(here), np.int64), s.slot[here])
@@ -141,7 +147,7 @@ def _follow(s: PlanStorages, here: I64, steps: int) -> tuple[U64, U64]:
     by_place = np.lexsort((np.arange(n), start))
     place = np.empty(n, np.int64)
     place[by_place] = np.arange(n)
-    born, gone = np.argsort(s.birth[here], kind="stable"), np.argsort(s.death[here], kind="stable")
+    born, gone = np.argsort(birth, kind="stable"), np.argsort(death, kind="stable")
     sweep = _compiled_sweep() if steps + 4 * len(here) > WORTH_COMPILING else _sweep
     result: tuple[U64, U64] = sweep(
         start[by_place],
@@ -149,9 +155,9 @@ def _follow(s: PlanStorages, here: I64, steps: int) -> tuple[U64, U64]:
         alignment[by_place],
         place[slot],
         born,
-        s.birth[here][born],
+        birth[born],
         gone,
-        s.death[here][gone],
+        death[gone],
         steps,
     )
     return result

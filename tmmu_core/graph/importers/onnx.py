@@ -40,6 +40,7 @@ from tmmu_core.errors import InvalidIrShapes, UnreadableInput
 from tmmu_core.graph import checks, dtypes
 from tmmu_core.graph.assumed import dims_text
 from tmmu_core.graph.importers import onnx_complete
+from tmmu_core.graph.importers.onnx_external import check_places, without_places
 from tmmu_core.graph.importers.onnx_functions import check_calls
 from tmmu_core.graph.importers.onnx_operators import (
     ELEMENTWISE,
@@ -174,7 +175,7 @@ def flattened(model: onnx.ModelProto, name: str = "") -> Flat:
 def _blame_the_model(data: bytes, name: str) -> None:
     """Raise ``UnreadableInput`` with what the onnx package's checker finds wrong; return if it finds nothing."""
     try:
-        onnx.checker.check_model(data)
+        onnx.checker.check_model(without_places(onnx.ModelProto.FromString(data)))  # it would look for the files
     except Exception as error:  # ValidationError for a rule, but damaged bytes fail in many ways
         raise UnreadableInput(
             f"the ONNX model is not valid: {first_line(error)}",
@@ -201,6 +202,7 @@ def _parse(data: bytes, name: str) -> onnx.ModelProto:
         raise UnreadableInput(
             "the ONNX model is damaged: a name in it is not UTF-8.", source=name, hint="Copy the file again."
         )
+    check_places(model, name)
     if not model.opset_import:
         raise UnreadableInput(
             "the ONNX model names no operator set (opset_import).", source=name, hint="Export the model again."

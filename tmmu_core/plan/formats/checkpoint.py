@@ -22,7 +22,7 @@ from tmmu_core.judge.finished import refuse_invalid
 from tmmu_core.liveness.model import Liveness
 from tmmu_core.plan.canonical import H, cbor_canonical, execution_order_hash, logical_address_table, plan_digests
 from tmmu_core.plan.formats.files import HeadDocument, RowDocument, build, head_document
-from tmmu_core.plan.formats.trace import told_metrics
+from tmmu_core.plan.metrics import told_metrics
 from tmmu_core.plan.model import Plan
 
 CHECKPOINT_SCHEMA = "tmmu_checkpoint/1"

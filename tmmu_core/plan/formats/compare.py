@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tmmu_core.plan.formats.held import Held, differing, held_by
-from tmmu_core.plan.formats.trace import METRIC_SCHEMA, TRACE_SCHEMA, Trace, told_metrics
-from tmmu_core.plan.metrics import exact_sum
+from tmmu_core.plan.formats.trace import METRIC_SCHEMA, TRACE_SCHEMA, Trace
+from tmmu_core.plan.metrics import exact_sum, told_metrics
 from tmmu_core.plan.model import ArenaSummary, Plan, TensorRow
 
 I64 = NDArray[np.int64]

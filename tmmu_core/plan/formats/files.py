@@ -30,9 +30,10 @@ import numpy as np
 
 from tmmu_core.errors import U64_MAX, InvalidIrShapes, UnreadableInput
 from tmmu_core.graph import document
+from tmmu_core.names import for_cell
 from tmmu_core.plan.formats.held import Held, changed_since, held_by
 from tmmu_core.plan.formats.places import Addresses, Placed, derived
-from tmmu_core.plan.metrics import arena_number, moments, peak_and_count, renewed_metrics, storages_of
+from tmmu_core.plan.metrics import arena_number, moments, peak_and_count, renewed_metrics, storages_of, told_metrics
 from tmmu_core.plan.model import CHANGED, I64, PLACES, PLAN_SCHEMA, UNSAID, ArenaSummary, Plan
 from tmmu_core.planners.instances import write_csv
 from tmmu_core.planners.problem import Problem
@@ -157,7 +158,7 @@ def head_document(plan: Plan) -> HeadDocument:
         execution_order=plan.execution_order,
         arenas={arena.name: arena_document(arena) for arena in plan.arenas},
         handoffs=handoff_documents(plan),
-        metrics=plan.metrics,
+        metrics=told_metrics(plan.metrics),
         has_inputs_step=plan.has_inputs_step,
         planner_options=plan.planner_options,
         notes=plan.notes,
@@ -237,7 +238,8 @@ def to_csv(plan: Plan) -> bytes:
     for row in row_documents(plan):
         values = msgspec.structs.asdict(row)
         values["shape"] = "x".join(map(str, row.shape))
-        writer.writerow(["" if values[field] is None else values[field] for field in fields])
+        cells = ["" if values[field] is None else values[field] for field in fields]
+        writer.writerow([for_cell(cell) if isinstance(cell, str) else cell for cell in cells])
     return out.getvalue().encode()
 
 

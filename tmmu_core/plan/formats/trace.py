@@ -17,7 +17,7 @@ said is held by its hashes: ``digests``, arena by arena (:mod:`.held`), ``layout
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,15 +35,12 @@ from tmmu_core.plan.formats.files import (
     handoff_documents,
 )
 from tmmu_core.plan.formats.held import Held, held_by
-from tmmu_core.plan.metrics import storages_of
+from tmmu_core.plan.metrics import storages_of, told_metrics
 from tmmu_core.plan.model import PLAN_SCHEMA, ArenaSummary, Plan
 
 TRACE_SCHEMA = "tmmu_trace/1"
 METRIC_SCHEMA = "tmmu_metrics/1"
 TOKEN_PREFIX_BYTES = 8
-UNTOLD = ("allocation_time_ns",)
-"""Metrics that are never traced, hashed or compared."""
-
 Record = dict[str, Any]
 
 
@@ -62,11 +59,6 @@ class Trace:
     """``replan`` records, in order."""
     digests: Held | None = None
     """Hashes of the rows, arena by arena; ``None`` in a trace of an older version."""
-
-
-def told_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
-    """The metrics that are the same on every run."""
-    return {key: value for key, value in metrics.items() if key not in UNTOLD}
 
 
 # --- writing -----------------------------------------------------------------------------------------------------

@@ -42,7 +42,6 @@ def _bound(problem: Problem, steps: int) -> tuple[int, tuple[str, ...], int]:
     if len(problem) <= DEAR_BOUNDS_UP_TO:
         best = lower_bound(problem)
         return best.bytes, tuple([problem.ids[i] for i in best.witness]), best.step
-    curve = metrics.live_bytes_of(problem.birth, problem.death, problem.size, steps)
-    step, most = metrics.peak_of(curve)
+    step, most = metrics.peak_together(problem.birth, problem.death, problem.size, steps)
     alive = np.flatnonzero((problem.birth <= step) & (problem.death > step))
     return most, tuple([problem.ids[i] for i in alive.tolist()]), step

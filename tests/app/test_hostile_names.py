@@ -1,0 +1,57 @@
+"""A graph whose every name is an image, a link, a script or a formula: names are text wherever they are shown."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import pytest
+
+from app.charts.live import live_curve
+from app.cli.main import run
+from tests.hostile import hostile_graph, hostile_names
+from tmmu_core import names
+from tmmu_core.graph import native
+from tmmu_core.plan.formats import files
+from tmmu_core.plan.making.engine import plan_graph
+
+IMAGE, LINK, SCRIPT, FORMULA, COLOURS = HOSTILE = hostile_names("http://127.0.0.1:9")
+ARENAS = {"activations": {}, IMAGE: {}}
+GRAPH = hostile_graph(HOSTILE)
+
+
+def test_markdown_shows_a_name_as_it_stands() -> None:
+    assert names.for_markdown("![x](a.b)") == r"\!\[x\]\(a\.b\)"
+
+
+@pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@a", "\t=1"])
+def test_a_cell_that_a_spreadsheet_would_compute_is_led_by_an_apostrophe(name: str) -> None:
+    assert names.for_cell(name) == f"'{name}"
+
+
+def test_the_csv_of_a_plan_computes_nothing() -> None:
+    plan = plan_graph(GRAPH, arenas=ARENAS).plan
+    cells = [cell for row in csv.reader(io.StringIO(files.to_csv(plan).decode())) for cell in row]
+    assert [cell for cell in cells if cell.startswith(("=", "+", "-", "@", "\t"))] == []
+    assert f"'{FORMULA}" in cells
+
+
+def test_a_terminal_is_told_no_command(tmp_path: object, capfd: pytest.CaptureFixture[str]) -> None:
+    file = f"{tmp_path}/hostile.json"
+    with open(file, "wb") as out:
+        out.write(native.encode_json(GRAPH))
+    run(["plan", file])
+    run(["plan", f"{tmp_path}/\x1b[31m.json"])
+    told = "".join(capfd.readouterr())
+    assert "\x1b" not in told
+    assert "\u202e" not in told
+
+
+def test_a_chart_holds_no_link_and_no_image() -> None:
+    plan = plan_graph(GRAPH, arenas=ARENAS).plan
+    figure = live_curve(plan, "activations", step=1)
+    for text in (figure.to_json(), str(figure.to_dict())):
+        assert "<a " not in text
+        assert "<img" not in text
+        assert "<script" not in text
+    assert "<b>peak" in str(figure.to_dict())

@@ -1,0 +1,78 @@
+"""Whatever things are called, no request leaves a page or a report because of it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from urllib.parse import parse_qs, urlparse
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from app.report.build import build_report
+from app.session.pages import PAGES
+from tests.browser.conftest import Visit, open_files, rest
+from tests.hostile import hostile_graph, hostile_names
+from tmmu_core.graph import native
+from tmmu_core.plan.making.engine import plan_graph
+
+
+@pytest.fixture
+def listener() -> Iterator[tuple[str, list[str]]]:
+    """An address, and what was asked of it."""
+    asked: list[str] = []
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_response(404)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Answer)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}", asked
+    server.shutdown()
+
+
+def test_a_hostile_graph_asks_for_nothing_on_any_page(
+    visit: Visit, listener: tuple[str, list[str]], tmp_path: Path
+) -> None:
+    address, asked = listener
+    names = hostile_names(address)
+    file = tmp_path / "![f](x).tmmu.json"
+    file.write_bytes(native.encode_json(hostile_graph(names)))
+    page = visit()
+    open_files(page, file)
+    declare = page.get_by_role("button", name="Declare the arenas")
+    expect(declare).to_be_visible()
+    declare.click()
+    expect(page.locator(".tm-claim h1")).to_contain_text("image.png")
+    rest(page)
+    query = {key: values[0] for key, values in parse_qs(urlparse(page.url).query).items()}
+    for name, _ in PAGES:
+        shown = visit(name, **query, selected=names[1])
+        shown.wait_for_timeout(300)
+        assert shown.locator(f"img[src^='{address}'], a[href^='{address}']").count() == 0, name
+        shown.close()
+    assert asked == []
+
+
+def test_a_report_of_a_hostile_graph_asks_for_nothing(
+    browser: Browser, listener: tuple[str, list[str]], tmp_path: Path
+) -> None:
+    address, asked = listener
+    names = hostile_names(address)
+    solution = plan_graph(hostile_graph(names), arenas={"activations": {}, names[0]: {}})
+    file = tmp_path / "report.html"
+    file.write_bytes(build_report(solution))
+    page = browser.new_page()
+    page.goto(file.as_uri())
+    page.wait_for_timeout(300)
+    assert page.locator("img, a[href^='http']").count() == 0
+    page.close()
+    assert asked == []

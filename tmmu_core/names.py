@@ -1,0 +1,33 @@
+"""Other people's names as text, whatever they look like: one function for each place that reads more than text.
+
+Names of tensors, nodes, arenas, dimensions, graphs and files are free text (contract §8). What shows them must not take
+them for its own language: HTML has its own escape (``app/say/markup.py``), the others are here.
+"""
+
+from __future__ import annotations
+
+import re
+
+_MARKDOWN = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~$:&=@/\"'^])")
+_INVISIBLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u200b-\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+
+
+def for_markdown(name: str) -> str:
+    """As it stands in Markdown: no image, no link, no emphasis, no formula, no icon; on one line."""
+    return _MARKDOWN.sub(r"\\\1", " ".join(visible(name).split()))
+
+
+def for_cell(name: str) -> str:
+    """As it stands in a CSV cell: what a spreadsheet would compute is led by an apostrophe."""
+    return f"'{name}" if name.startswith(_FORMULA) else name
+
+
+def visible(name: str) -> str:
+    """As it stands on a terminal or in a line: control characters, line ends and turns of direction are spelled out."""
+    return _INVISIBLE.sub(lambda found: _spelled(found[0]), name)
+
+
+def _spelled(character: str) -> str:
+    number = ord(character)
+    return f"\\x{number:02x}" if number < 256 else f"\\u{number:04x}"
