@@ -160,7 +160,7 @@ def test_a_search_is_stopped_from_outside() -> None:
 @settings(deadline=None, max_examples=30)
 @given(problems(most=25, steps=15))
 def test_it_is_never_worse_than_the_portfolio_nor_below_its_own_bound(p: Problem) -> None:
-    packing = exact(p, {"budget": 20_000})
+    packing = exact(p, {})
     assert faults(p, offsets(packing)) == []
     assert (packing.lower_bound or 0) <= extent(p, packing.offset) <= extent(p, portfolio(p, {}).offset)
 
@@ -240,7 +240,7 @@ def test_the_accelerator_instances_are_packed_at_their_bound_and_said_to_be(name
 
 def test_the_open_instance_fits_its_accelerator() -> None:
     p = problem_with(instance("D.1048576"), capacity=1048576)
-    packing = exact(p, {"budget": 20_000})
+    packing = exact(p, {})
     assert faults(p, offsets(packing)) == []
     assert extent(p, packing.offset) <= 1048576
 
