@@ -80,7 +80,9 @@ class RecomputeModel:
     expires: I64
     """Shape (positions,): position of the first node that overwrites what the node reads, ``NEVER`` for most."""
     fixed: I64
-    """Shape (arenas,): bytes of persistent storages."""
+    """Shape (arenas,): bytes of persistent storages on the grid."""
+    spare: I64
+    """Shape (arenas,): the most of them that need not be there: what lies last takes no more than its own bytes."""
 
     @property
     def timeline(self) -> Timeline:
@@ -176,12 +178,9 @@ def recompute_model(question: Question) -> RecomputeModel:
     fixed = np.bincount(
         storages.arena[storages.persistent], size[storages.persistent].astype(float), len(liveness.arenas)
     ).astype(np.int64)
-    # Whatever lies last in an arena takes no more than its own bytes.
-    last = np.zeros(len(liveness.arenas), np.int64)
-    np.maximum.at(
-        last, storages.arena[storages.persistent], (size - storages.size.astype(np.int64))[storages.persistent]
-    )
-    fixed -= last
+    spare = np.zeros(len(liveness.arenas), np.int64)
+    padding = size - storages.size.astype(np.int64)
+    np.maximum.at(spare, storages.arena[storages.persistent], padding[storages.persistent])
     pair_ptr, pair_idx = _takeovers(liveness, node_at, in_ptr, in_idx)
     return RecomputeModel(
         liveness=liveness,
@@ -206,6 +205,7 @@ def recompute_model(question: Question) -> RecomputeModel:
         at_start=at_start,
         expires=_expiries(liveness, node_at),
         fixed=fixed,
+        spare=spare,
     )
 
 

@@ -85,8 +85,9 @@ class Search:
         return Point(lambda: choice, run(self.model, choice))  # the caller lets go of ``choice``
 
     def excess(self, found: Run) -> int:
-        """By how many bytes a run is over what there is."""
-        return self.over(dict(zip(self.model.liveness.arenas, found.peaks.tolist(), strict=True)))
+        """By how many bytes a run is over what there is, at the least: planning anew says whether it fits."""
+        least = (found.peaks - self.model.spare).tolist()
+        return self.over(dict(zip(self.model.liveness.arenas, least, strict=True)))
 
     def dropping(self, nodes: Mask) -> Point:
         """What these nodes make is dropped across the boundary."""
