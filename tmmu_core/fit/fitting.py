@@ -22,7 +22,7 @@ from tmmu_core.fit.asking import Candidate, Question, ask, extents, extents_of
 from tmmu_core.fit.bounds import LowerBound, lower_bound, with_order
 from tmmu_core.fit.capacity import Capacity, bounds
 from tmmu_core.fit.inplace import all_missing, needed_of
-from tmmu_core.fit.moves import KINDS, Cost, Kind, Move
+from tmmu_core.fit.moves import FLOPS_PER_MOVED_BYTE, KINDS, Cost, Kind, Move
 from tmmu_core.fit.ordering import ENUMERATED_UP_TO, OrderMove, order_move, other_orders
 from tmmu_core.fit.proposing import PROPOSING
 from tmmu_core.fit.sizes import bisected, sized
@@ -298,7 +298,11 @@ class _Fitting:
         base = self.best
         kinds = [kind for kind in PAID if kind in self.allowed.kinds and PROPOSING[kind].there]
         lowest: dict[Kind, Candidate] = {}
+        # Whatever is moved away to come within the capacity is at least what today is over it.
+        moving = FLOPS_PER_MOVED_BYTE * self.capacity.over(extents(base.plan))
         for kind in kinds:
+            if kind == "offload" and self.fits(self.best) and self.best.cost.weight <= moving:
+                return
             lowest[kind] = self.lowered(base, kind)
             if self.watch.stopped:
                 return
