@@ -12,20 +12,36 @@ from app.say import words
 from tmmu_core.graph import native
 from tmmu_core.graph.assumed import assumed_at, told
 from tmmu_core.graph.model import Dim, Graph
+from tmmu_core.plan.formats import table
 from tmmu_core.plan.formats.reading import read_within
+from tmmu_core.planners import instances
+from tmmu_core.planners.problem import PlainInstance
 
 Envelopes = Annotated[
     str | None,
     typer.Option(metavar="B=1:8,T=512", help="Bounds for the named dimensions, both included, or one size."),
 ]
 
+Columns = Annotated[
+    str | None,
+    typer.Option(metavar="size=BYTES,lower=FROM", help="The file is a table, CSV or JSON, with these columns."),
+]
 
-def command(model: Source, output: Out = STREAM, dims: Envelopes = None, json: AsJson = False) -> int:
+
+def command(
+    model: Source, output: Out = STREAM, dims: Envelopes = None, columns: Columns = None, json: AsJson = False
+) -> int:
     """Convert a model (ONNX, node-centric, native) to a native graph file: .json or .cbor, .gz of either.
+
+    Lives without a graph (an allocator's snapshot, an XLA dump, with --columns any table) become an instance, .csv.
 
     A model's open sizes come without bounds and are assumed (batch 1 of 1 to 8, others 512): --dims gives them.
     """
+    if columns is not None:
+        return _write_instance(table.read(read_input(model), _columns(columns), model), output or STREAM)
     graph = open_any(model) if dims is None else read_within(read_input(model), _envelopes(dims), model)
+    if isinstance(graph, PlainInstance):
+        return _write_instance(graph, output or STREAM)
     if not isinstance(graph, Graph):
         raise UsageFault(f"{model} does not hold a graph.", 'Plans and traces are converted by "tmmu export".')
     name = output or STREAM
@@ -37,6 +53,22 @@ def command(model: Source, output: Out = STREAM, dims: Envelopes = None, json: A
         if graph.assumed:
             note(told(assumed_at(graph)))
     return FINE
+
+
+def _write_instance(found: PlainInstance, name: str) -> int:
+    offsets = None if found.packing is None else found.packing.offset
+    write_output(name, instances.write_csv(found.problem, offsets).encode(), "the instance")
+    for line in (*found.told, words.count(len(found.problem), "storage")) if name != STREAM else ():
+        note(line)
+    return FINE
+
+
+def _columns(text: str) -> dict[str, str]:
+    """``size=bytes,lower=from`` to the table's name of each field. Raises :class:`UsageFault`."""
+    pairs = [part.partition("=") for part in text.split(",") if part.strip()]
+    if not all(field.strip() and own.strip() for field, _, own in pairs):
+        raise UsageFault(f"{text!r} names no columns.", table.HINT)
+    return {field.strip(): own.strip() for field, _, own in pairs}
 
 
 def _envelopes(text: str) -> dict[str, Dim]:

@@ -34,6 +34,7 @@ COMMANDS = (
     "checkpoint",
     "restore",
     "apply",
+    "measure",
     "explore",
 )
 """In the order in which the help lists them; each is a module of this package with a function ``command``."""

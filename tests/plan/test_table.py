@@ -1,0 +1,74 @@
+"""Tables of other tools: whatever their columns are called, and what they leave out."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.cli.main import run
+from tmmu_core.errors import TmmuError, UnreadableInput
+from tmmu_core.plan.formats import table
+from tmmu_core.planners.problem import PlainInstance
+
+ROWS = [
+    {"Name": "a", "From": 0, "To": 2, "Bytes": 8, "At": "0x0"},
+    {"Name": "b", "From": 1, "To": 3, "Bytes": 4, "At": "0x8"},
+]
+COLUMNS = {"id": "Name", "lower": "From", "upper": "To", "size": "Bytes", "offset": "At"}
+TEXT = "Name,From,To,Bytes,At\na,0,2,8,0x0\nb,1,3,4,0x8\n"
+
+
+def told(found: PlainInstance) -> list[tuple[str, int, int, int]]:
+    p = found.problem
+    return [(p.ids[i], int(p.birth[i]), int(p.death[i]), int(p.size[i])) for i in range(len(p))]
+
+
+@pytest.mark.parametrize(
+    "data", [TEXT, TEXT.replace(",", ";"), TEXT.replace(",", "\t"), json.dumps(ROWS), json.dumps({"rows": ROWS})]
+)
+def test_columns_of_any_name_are_lives_with_places(data: str) -> None:
+    found = table.read(data.encode(), COLUMNS)
+    assert told(found) == [("a", 0, 2, 8), ("b", 1, 3, 4)]
+    assert found.packing is not None
+    assert found.packing.offset.tolist() == [0, 8]
+
+
+def test_what_is_left_out_is_said_by_default() -> None:
+    found = table.read(b"bytes\n8\n4\n", {"size": "bytes"})
+    assert told(found) == [("row 1", 0, 1, 8), ("row 2", 0, 1, 4)]
+    assert found.packing is None
+    assert "alive at once" in found.told[0]
+
+
+def test_rows_of_one_alias_are_one_life() -> None:
+    found = table.read(b"id,lower,upper,size,alias\na,0,2,8,s\nv,1,5,4,s\nb,0,1,2,\n", {})
+    assert told(found) == [("a", 0, 5, 8), ("b", 0, 1, 2)]
+
+
+@pytest.mark.parametrize("data", [b"", b"a,b\n1,2\n", b'{"x": 3}', b"[1]", b"\xff", b'size\n"', b"size\nx\n"])
+def test_what_is_no_such_table_is_refused_with_the_way_out(data: bytes) -> None:
+    with pytest.raises(UnreadableInput) as caught:
+        table.read(data, {})
+    assert caught.value.hint
+
+
+@settings(max_examples=100)
+@given(st.binary(max_size=80) | st.text(alphabet='size,id\n0x19;{}[]":', max_size=60).map(str.encode))
+def test_any_bytes_are_read_or_refused(data: bytes) -> None:
+    with contextlib.suppress(TmmuError):
+        table.read(data, {})
+
+
+def test_the_command_line_makes_an_instance_of_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    there, out = tmp_path / "table.csv", tmp_path / "instance.csv"
+    there.write_text(TEXT)
+    columns = ",".join(f"{field}={own}" for field, own in COLUMNS.items())
+    assert run(["convert", str(there), "--columns", columns, "-o", str(out)]) == 0
+    assert out.read_text() == "id,lower,upper,size,offset\na,0,2,8,0\nb,1,3,4,8\n"
+    assert run(["plan", str(out)]) == 0
+    assert "given" in capsys.readouterr().out

@@ -1,0 +1,131 @@
+"""A table of whatever tool, CSV or JSON, as an instance: its columns are named by whoever opens it.
+
+``lower`` and ``upper`` (half-open), ``size`` and the rest stand under any names: ``columns`` says which. What is not
+there is said by default: without lives all rows are alive at once, without offsets it is a problem to plan, without ids
+rows are called by their number. Rows of one ``alias`` are the same bytes: one life, from the first to the last.
+
+JSON is a list of objects, or an object of which one field is such a list.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from tmmu_core.errors import UnreadableInput
+from tmmu_core.planners import instances
+from tmmu_core.planners.problem import Packing, PlainInstance
+
+FIELDS = ("id", "lower", "upper", "size", "alignment", "offset", "alias")
+HINT = "Say which column is which: --columns size=BYTES,lower=FROM,upper=TO,offset=AT,id=NAME,alias=SAME."
+MOST_ROWS = 1 << 22
+
+
+def read(data: bytes, columns: Mapping[str, str], name: str = "") -> PlainInstance:
+    """The instance in a table. ``columns``: field → the table's own name for it. Raises ``UnreadableInput``."""
+    wrong = next((field for field in columns if field not in FIELDS), None)
+    if wrong is not None:
+        raise UnreadableInput(f'there is no field "{wrong}".', source=name, hint=f"The fields are {', '.join(FIELDS)}.")
+    rows = list(_rows(data, name))
+    named = {field: columns.get(field, field) for field in FIELDS}
+    there = set(rows[0]) if rows else set()
+    missing = next(
+        (own for field, own in named.items() if own not in there and (field in columns or field == "size")), ""
+    )
+    if missing or not rows:
+        what = (
+            f'the table has no column "{missing}": it has {", ".join(sorted(there))[:400]}'
+            if rows
+            else "there is no row"
+        )
+        raise UnreadableInput(f"{what}.", source=name, hint=HINT)
+    cells = [_fields(row, named, there, k) for k, row in enumerate(rows)]
+    merged = _merged(cells, name)
+    keep = [field for field in FIELDS[:-1] if field in ("id", "lower", "upper", "size") or named[field] in there]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(keep)
+    writer.writerows([[cell[field] for field in keep] for cell in merged])
+    found = instances.read_csv(text.getvalue(), source=name)
+    packing = None if found.offset is None else Packing(offset=found.offset)
+    told = list(found.notes)
+    if len(merged) < len(rows):
+        told.append(f"{len(rows) - len(merged):,} rows are the same bytes as others, by their alias")
+    if named["lower"] not in there or named["upper"] not in there:
+        told.append("the table says no lives: all rows are alive at once")
+    stem = name.replace("\\", "/").rpartition("/")[2].removesuffix(".gz")
+    return PlainInstance(stem.rpartition(".")[0] or stem or "table", found.problem, packing, tuple(told))
+
+
+def _rows(data: bytes, name: str) -> Iterable[dict[str, Any]]:
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        place = f"byte {error.start}"
+        raise UnreadableInput("the table is not UTF-8.", source=name, place=place, hint="Save it as UTF-8.") from error
+    if text.lstrip()[:1] in ("[", "{"):
+        yield from _objects(text, name)
+        return
+    first = text.lstrip().partition("\n")[0]
+    delimiter = max(",;\t|", key=first.count)
+    try:
+        for k, row in enumerate(csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)):
+            if k >= MOST_ROWS:
+                raise UnreadableInput(f"the table has more than {MOST_ROWS:,} rows.", source=name, hint="Cut it.")
+            yield {str(key).strip(): value for key, value in row.items() if key is not None}
+    except csv.Error as error:
+        raise UnreadableInput(f"no CSV: {error}.", source=name, hint="Close the quotes.") from error
+
+
+def _objects(text: str, name: str) -> list[dict[str, Any]]:
+    try:
+        found = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise UnreadableInput(
+            f"the table is not JSON: {error}.", source=name, hint="Write a list of objects."
+        ) from error
+    if isinstance(found, dict):
+        found = next((value for value in found.values() if isinstance(value, list)), None)
+    if not isinstance(found, list) or not all(isinstance(row, dict) for row in found):
+        raise UnreadableInput("the JSON holds no list of objects.", source=name, hint="Write a list of objects.")
+    return found
+
+
+def _fields(row: Mapping[str, Any], named: Mapping[str, str], there: set[str], k: int) -> dict[str, str]:
+    """One row under the fields' names, as text; what the table does not have by default."""
+    usual = {"id": f"row {k + 1}", "lower": "0", "upper": "1"}
+    told = {}
+    for field, own in named.items():
+        value = row.get(own) if own in there else usual.get(field, "")
+        text = "" if value is None else str(value).strip()
+        told[field] = str(int(text, 16)) if text.lower().startswith("0x") and _is_hex(text) else text
+    return told
+
+
+def _is_hex(text: str) -> bool:
+    return 2 < len(text) <= 40 and all(letter in "0123456789abcdef" for letter in text[2:].lower())
+
+
+def _merged(cells: list[dict[str, str]], name: str) -> list[dict[str, str]]:
+    """The rows, those of one alias as one: alive from the first to the last, as large as the largest."""
+    first: dict[str, dict[str, str]] = {}
+    kept = []
+    for cell in cells:
+        same = cell["alias"] and first.setdefault(cell["alias"], cell)
+        if not same or same is cell:
+            kept.append(cell)
+            continue
+        try:
+            same["lower"] = str(min(int(same["lower"]), int(cell["lower"])))
+            for field in ("upper", "size"):
+                same[field] = str(max(int(same[field]), int(cell[field])))
+        except ValueError as error:
+            alias = cell["alias"][:80]
+            raise UnreadableInput(
+                f'the rows of the alias "{alias}" hold what is no whole number.', source=name, hint="Write digits only."
+            ) from error
+    return kept
