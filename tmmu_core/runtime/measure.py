@@ -21,9 +21,6 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from onnx import TensorProto, helper
-
 from tmmu_core.errors import UnreadableInput
 from tmmu_core.graph.model import Graph
 from tmmu_core.plan.formats.reading import read_at, read_graph
@@ -89,15 +86,7 @@ def measure(data: bytes, name: str, dims: dict[str, int] | None = None) -> Measu
 
 def _inputs(graph: Graph, point: dict[str, int]) -> list[list[Any]]:
     tensors = {tensor.id: tensor for tensor in graph.tensors}
-    return [
-        [name, _numpy(tensors[name].dtype), [point.get(str(d), d) for d in tensors[name].shape]]
-        for name in graph.inputs
-    ]
-
-
-def _numpy(dtype: str) -> str:
-    known = {"bool": TensorProto.BOOL}.get(dtype)
-    return np.dtype(helper.tensor_dtype_to_np_dtype(known)).name if known else dtype
+    return [[name, tensors[name].dtype, [point.get(str(d), d) for d in tensors[name].shape]] for name in graph.inputs]
 
 
 def _grown(data: bytes, name: str, inputs: list[list[Any]], *, arena: bool) -> list[int]:
