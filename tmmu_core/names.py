@@ -9,13 +9,16 @@ from __future__ import annotations
 import re
 
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~$:&=@/\"'^])")
+_ADDRESS = re.compile(r"(https?:|ftp:|mailto:|xmpp:|www|@)", re.I)
+"""How what Markdown makes a link of by itself begins, escapes or not: a joiner without width stands behind it."""
 _INVISIBLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u200b-\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 def for_markdown(name: str) -> str:
     """As it stands in Markdown: no image, no link, no emphasis, no formula, no icon; on one line."""
-    return _MARKDOWN.sub(r"\\\1", " ".join(visible(name).split()))
+    parted = _ADDRESS.sub("\\1\u2060", " ".join(visible(name).split()))
+    return _MARKDOWN.sub(r"\\\1", parted)
 
 
 def for_cell(name: str) -> str:
