@@ -6,12 +6,13 @@ from hypothesis import strategies as st
 
 from tests.plan.examples import ledger_plan, problem_of, solved
 from tests.strategies import Case, plannable_cases
+from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.plan import waste
 from tmmu_core.plan.making.instance import plan_problem
 from tmmu_core.plan.metrics import storages_of
 from tmmu_core.plan.model import Plan
 from tmmu_core.plan.waste import ACCOUNTS, Region, regions_at, waste_at, waste_ledger
-from tmmu_core.planners import PLANNERS
+from tmmu_core.planners import ARENA_PLANNERS, PLANNERS
 
 
 def by_bytes(plan: Plan, arena: int, step: int) -> dict[str, int]:
@@ -57,6 +58,21 @@ def test_regions_lie_one_behind_the_other() -> None:
 def test_a_zero_size_tensor_is_backed_by_one_byte_of_rounding() -> None:
     plan = plan_problem(problem_of(("z", 0, 1, 0)))
     assert waste_at(plan, "arena", 0) == {"live": 0, "alignment_gaps": 0, "slot_rounding": 1, "holes": 0, "tail": 0}
+
+
+def test_a_zero_size_tensor_takes_no_byte_where_bytes_are_placed() -> None:
+    plan = plan_problem(problem_of(("z", 0, 2, 0), ("a", 1, 3, 64)), planner="greedy")
+    assert plan.arenas[0].extent_bytes == 64
+    assert plan.row(plan.row_of["z"]).offset_bytes == 0
+    assert sum(waste_at(plan, "arena", 0).values()) == 64
+    assert verify_plan(plan).ok
+
+
+@pytest.mark.parametrize("planner", sorted(set(ARENA_PLANNERS) - {"slots", "naive"}))
+def test_an_arena_of_nothing_is_empty(planner: str) -> None:
+    plan = plan_problem(problem_of(("y", 0, 2, 0), ("z", 1, 3, 0)), planner=planner)
+    assert (plan.arenas[0].extent_bytes, plan.arenas[0].bound_bytes) == (0, 0)
+    assert verify_plan(plan).ok
 
 
 def test_sizes_beyond_63_bits_are_counted() -> None:

@@ -116,7 +116,7 @@ class PlanFacts:
             arena=self.arena[order][first].astype(np.int64),
             number=self.slot[order][first],
             start=np.minimum.reduceat(self.start[order], first),
-            backing=np.maximum(np.maximum.reduceat(self.size[order], first), np.uint64(1)),
+            backing=np.maximum(np.maximum.reduceat(self.size[order], first), np.uint64(self.plan.places != "bytes")),
             tenants=np.diff(np.append(first, self.storages)),
         )
 

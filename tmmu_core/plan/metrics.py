@@ -389,7 +389,7 @@ def storages_of(plan: Plan) -> PlanStorages:
     death = np.clip(death, birth, moments(plan))
     arena, slot = plan.arena[head], plan.logical_slot[head]
     slot_of, slots = slot_numbers(arena, slot)
-    backing = np.ones(slots, np.uint64)
+    backing = np.full(slots, plan.places != "bytes", np.uint64)  # a slot has a byte at least
     np.maximum.at(backing, slot_of, end - offset)
     slot_alignment = np.ones(slots, np.uint64)
     np.maximum.at(slot_alignment, slot_of, alignment)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Any
 
+import numpy as np
+
 from tmmu_core.errors import InvalidIrShapes
-from tmmu_core.planners.problem import ArenaPlanner, Packing, Problem, Progress
+from tmmu_core.planners.problem import ArenaPlanner, Packing, Problem, Progress, without_empty
 
 
 @dataclass(frozen=True)
@@ -50,8 +52,20 @@ class ArenaPlannerEntry(PlannerEntry):
 
     @property
     def pack(self) -> ArenaPlanner:
-        """The planner itself."""
-        return self.call
+        """The planner itself; one that places bytes is asked only for storages that have some."""
+        return self.call if self.has_slots else self._pack_bytes
+
+    def _pack_bytes(self, problem: Problem, options: Mapping[str, Any], progress: Progress | None = None) -> Packing:
+        rest, kept = without_empty(problem)
+        packing: Packing = self.call(rest, options, progress)
+        if rest is problem:
+            return packing
+        offset = np.zeros(len(problem), np.uint64)
+        offset[kept] = packing.offset
+        if problem.fixed is not None:
+            given = (problem.fixed >= 0) & (problem.size == 0)
+            offset[given] = problem.fixed[given].astype(np.uint64)
+        return replace(packing, offset=offset)
 
 
 @dataclass(frozen=True)

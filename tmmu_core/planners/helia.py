@@ -261,12 +261,14 @@ class _Placing:
                 node_id="",
                 hint="Let all constants of one memory come from one other.",
             )
-        size = max(int(self.problem.size[i]), 1)
+        size = int(self.problem.size[i])
         floor = memory.arena_alignment or 1
         alignment = max(
             self.platform.min_alignment, floor, int(self.problem.alignment[i]), self.facts[i].dtype_alignment
         )
-        if role == "scratch":
+        if not size:  # it takes no byte, wherever it is said to lie
+            offset, end = 0, region.used if region else 0
+        elif role == "scratch":
             blocks = self.blocks.setdefault(name, _FreeBlocks())
             blocks.expire(int(self.problem.birth[i]))
             offset = blocks.first_fit(size, alignment)
@@ -278,7 +280,7 @@ class _Placing:
         taken = sum(r.used for (_, where), r in self.regions.items() if where == name and r is not region)
         if memory.max_size is not None and taken + end > memory.max_size:
             return f"{name} has {max(memory.max_size - taken, 0):,} B for {role}, {end:,} B would be needed"
-        if role == "scratch":
+        if role == "scratch" and size:
             self.blocks[name].take(offset, size, NEVER if i in self.apart else int(self.problem.death[i]))
         if region is None:
             region = self.regions[role, name] = Region(role, name, source, max(BASE_ALIGNMENT, floor))

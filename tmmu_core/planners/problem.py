@@ -7,7 +7,7 @@ A planner never sees a graph. It sees storages as half-open ranges in time, size
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -41,7 +41,7 @@ class Problem:
     death: I64
     """Step after the last one."""
     size: U64
-    """Bytes; 0 is allowed and is backed by 1 byte."""
+    """Bytes. 0 is allowed: it takes no byte where bytes are placed, and a slot of 1 byte where slots are."""
     alignment: U64
     """Bytes, powers of two, the arena's floor already applied."""
     capacity: int = UNLIMITED
@@ -76,6 +76,33 @@ class Packing:
     """Whether a progress callback or a budget ended the search early."""
     notes: Mapping[str, Any] = field(default_factory=dict)
     """What the planner tells about its run: scalars only, deterministic (nodes, restarts, order and fit chosen …)."""
+
+
+def without_empty(problem: Problem) -> tuple[Problem, I64]:
+    """``(problem, kept)``: the storages that have bytes, and which they are (shape (m,), ascending).
+
+    Who has none is in nobody's way and lies at offset 0 (contract §11: a zero-byte tensor takes no byte).
+    """
+    kept = np.flatnonzero(problem.size > 0)
+    if len(kept) == len(problem):
+        return problem, kept
+    place = np.full(len(problem) + 1, -1, np.int64)  # the last one is nobody's: −1 stays −1
+    place[kept] = np.arange(len(kept))
+    pairs = None if problem.must_not_alias is None else place[problem.must_not_alias].reshape(-1, 2)
+    rest = replace(
+        problem,
+        ids=tuple([problem.ids[i] for i in kept.tolist()]),
+        birth=problem.birth[kept],
+        death=problem.death[kept],
+        size=problem.size[kept],
+        alignment=problem.alignment[kept],
+        handoff_from=None if problem.handoff_from is None else place[problem.handoff_from[kept]],
+        must_not_alias=None if pairs is None else pairs[(pairs >= 0).all(axis=1)],
+        fixed=None if problem.fixed is None else problem.fixed[kept],
+        gaps=None if problem.gaps is None else tuple([problem.gaps[i] for i in kept.tolist()]),
+        roles=tuple([problem.roles[i] for i in kept.tolist()]) if problem.roles else (),
+    )
+    return rest, kept
 
 
 GIVEN = "given"

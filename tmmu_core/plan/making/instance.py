@@ -51,7 +51,7 @@ def plan_problem(
     else:
         planner = GIVEN
     slot = packing.slot if packing.slot is not None else numbered_by_offset(problem, packing)
-    sizes = slot_sizes(problem, slot)[0][slot] if packing.slot is not None else np.maximum(problem.size, np.uint64(1))
+    sizes = slot_sizes(problem, slot)[0][slot] if packing.slot is not None else problem.size
     extent = int((packing.offset + sizes).max()) if len(problem) else 0
 
     handoffs, taken, ends = _handoffs(problem, packing)

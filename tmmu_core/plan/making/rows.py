@@ -55,7 +55,7 @@ def as_used(liveness: Liveness, problems: Sequence[Problem], packings: Sequence[
         offset[rows] = packing.offset
         slot[rows] = numbered = packing.slot if packing.slot is not None else numbered_by_offset(problem, packing)
         backing = slot_sizes(problem, numbered)[0] if packing.slot is not None else None
-        sizes = backing[numbered] if backing is not None else np.maximum(problem.size, np.uint64(1))
+        sizes = backing[numbered] if backing is not None else problem.size
         extent[problem.arena] = int((packing.offset + sizes).max()) if len(rows) else 0
         if packing.slot is None and problem.handoff_from is not None:
             takers = np.flatnonzero(problem.handoff_from >= 0)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from tmmu_core.errors import AllocationFailure, ArenaTooSmall
 from tmmu_core.graph.model import Arena
 from tmmu_core.liveness.model import I64
@@ -86,7 +84,7 @@ def _who_fits(problem: Problem, bound: int, capacity: int) -> str:
         return "no"
     if len(problem) <= TRIED_UP_TO:
         packing = ARENA_PLANNERS[TRIED].pack(problem, {}, None)
-        extent = int((packing.offset + np.maximum(problem.size, np.uint64(1))).max(initial=0))
+        extent = int((packing.offset + problem.size).max(initial=0))
         if extent <= capacity:
             return TRIED
     return "unknown"
