@@ -59,6 +59,6 @@ def test_no_packing_is_below_the_bound(p: Problem) -> None:
 
 @given(problems(odd=False))
 def test_max_live_is_what_counting_step_by_step_gives(p: Problem) -> None:
-    sizes = [max(int(x), 1) for x in p.size]
+    sizes = [int(x) for x in p.size]
     most = max((sum(sizes[i] for i in range(len(p)) if t in live_steps(p, i)) for t in range(10)), default=0)
     assert lower_bound(p).max_live == most

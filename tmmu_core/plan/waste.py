@@ -86,7 +86,7 @@ class Region:
 def regions_at(plan: Plan, arena: str, step: int) -> tuple[Region, ...]:
     """``[0, extent)`` cut into regions at ``step``, bottom up; empty ones are left out."""
     s, number = storages_of(plan), arena_number(plan, arena)
-    alive = np.flatnonzero((s.arena == number) & (s.birth <= step) & (step < s.death))
+    alive = np.flatnonzero((s.arena == number) & (s.backing > 0) & (s.birth <= step) & (step < s.death))
     alive = alive[np.lexsort((s.slot[alive], s.offset[alive]))]
     regions: list[Region] = []
     top = 0
@@ -116,7 +116,7 @@ def waste_at(plan: Plan, arena: str, step: int) -> dict[str, int]:
 def waste_ledger(plan: Plan, arena: str) -> WasteLedger:
     """The accounts at every step. O(n log n) for n storages: a segment tree over the slots follows the free space."""
     s, number = storages_of(plan), arena_number(plan, arena)
-    here = np.flatnonzero(s.arena == number)
+    here = np.flatnonzero((s.arena == number) & (s.backing > 0))
     extent = plan.arenas[number].extent_bytes
     beats = beats_of(plan, s)
     live = live_bytes_of(beats.birth[here], beats.death[here], s.size[here], len(beats))

@@ -12,10 +12,10 @@ All are cliques of the conflict graph weighed by bytes; the first alone is linea
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tmmu_core.planners.columns import NEVER, Columns, align_up, columns
-from tmmu_core.planners.problem import Problem
+from tmmu_core.planners.problem import Problem, without_empty
 
 WHERE_TRIED = 64
 """Moments, fullest first, at which the dearer bounds are worked out."""
@@ -36,8 +36,13 @@ class Bound:
 
 
 def lower_bound(problem: Problem) -> Bound:
-    """The best of the bounds above for a problem. Raises as :func:`columns` does for given offsets that collide."""
-    return bound_of(columns(problem))
+    """The best of the bounds above for a problem. Raises as :func:`columns` does for given offsets that collide.
+
+    Storages without bytes take none, and make no bound.
+    """
+    rest, kept = without_empty(problem)
+    found = bound_of(columns(rest))
+    return found if rest is problem else replace(found, witness=tuple(kept[list(found.witness)].tolist()))
 
 
 def bound_of(cols: Columns) -> Bound:

@@ -8,7 +8,7 @@ import numpy as np
 
 from tmmu_core.plan import metrics
 from tmmu_core.planners.bounds import lower_bound
-from tmmu_core.planners.problem import Packing, Problem, without_empty
+from tmmu_core.planners.problem import Packing, Problem
 
 DEAR_BOUNDS_UP_TO = 100_000
 """Storages up to which every bound is tried; above, max live bytes alone, in one linear pass."""
@@ -39,7 +39,6 @@ def certify(problem: Problem, packing: Packing, extent: int, steps: int) -> Cert
 
 
 def _bound(problem: Problem, steps: int) -> tuple[int, tuple[str, ...], int]:
-    problem, _ = without_empty(problem)
     if len(problem) <= DEAR_BOUNDS_UP_TO:
         best = lower_bound(problem)
         return best.bytes, tuple([problem.ids[i] for i in best.witness]), best.step

@@ -100,7 +100,8 @@ def _needed_of(error: ArenaTooSmall, graph: Graph, request: PlanRequest, ir_hash
         unlimited[missing] = {}
         try:
             plan = _planned(graph, said.but(arenas=unlimited, budget=None), ir_hash, None).plan
-            return plan.arena_of[wanted].extent_bytes
+            of_it = [a.extent_bytes for a in plan.arenas if a.name == wanted or a.name.endswith(f"@{wanted}")]
+            return sum(of_it) if of_it else error.diagnostics["required"]
         except ArenaTooSmall as more:
             missing = str(more.diagnostics.get("arena", ""))
         except ContractError:
