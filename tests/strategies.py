@@ -14,7 +14,7 @@ import msgspec
 from hypothesis import strategies as st
 
 from tmmu_core.graph.dtypes import itemsize, tensor_bytes
-from tmmu_core.graph.model import MODES, PRESETS, Dim, Graph, Mode, Node, Preset, Tensor, View
+from tmmu_core.graph.model import MODES, PERSISTENT_ROLES, PRESETS, Dim, Graph, Mode, Node, Preset, Tensor, View
 
 OPERATORS = ("MATMUL", "ADD", "Relu", "softmax", "MaxPool", "", "LAYERNORM")
 DTYPES = ("float32", "float32", "float32", "float16", "int64", "int4", "bool", "complex64", "float8_e4m3fn")
@@ -273,9 +273,13 @@ def plannable_cases(draw: st.DrawFn, max_nodes: int = 9) -> Case:
     graph = case.graph
     storage_words = {t.id for t in graph.tensors if t.alias_group_id or t.view is not None}
     based_on = {t.view.base_tensor_uid for t in graph.tensors if t.view is not None}
+    written = {name for n in graph.nodes for name in n.outputs}
+    there = written | set(graph.inputs) | {t.id for t in graph.tensors if t.role in PERSISTENT_ROLES}
     tensors = tuple(
         msgspec.structs.replace(
             t,
+            # A view that a node writes needs a base that is there.
+            view=None if t.view is not None and t.id in written and t.view.base_tensor_uid not in there else t.view,
             arena=None,
             alignment=t.alignment if t.view is None else None,
             must_not_alias=()

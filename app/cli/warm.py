@@ -8,10 +8,15 @@ from __future__ import annotations
 
 import numpy as np
 
+from tmmu_core.fit.asking import question_of
+from tmmu_core.fit.capacity import Capacity
 from tmmu_core.fit.order.model import order_model
 from tmmu_core.fit.order.searching import best_order
+from tmmu_core.fit.recompute import lower
+from tmmu_core.fit.recompute.cut import minimum_cut
 from tmmu_core.graph.model import Graph, Node, Tensor
 from tmmu_core.plan.making.engine import plan_graph
+from tmmu_core.plan.making.request import PlanRequest
 from tmmu_core.plan.waste import waste_ledger
 from tmmu_core.planners import ARENA_PLANNERS
 from tmmu_core.planners.problem import Problem
@@ -52,6 +57,9 @@ def main() -> None:
     model = order_model(plan_graph(chain(9)).liveness)
     assert model is not None
     best_order(model)
+    start = question_of(chain(9), PlanRequest(mode="backward"))
+    next(iter(lower(start.question, start.solution, Capacity(1), None)), None)
+    minimum_cut(2, *(np.array([n], dtype=np.int64) for n in (0, 1, 1)))
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ names = st.text(st.characters(exclude_categories=("Cs",), exclude_characters=",=
 sizes = st.integers(0, 2**64 - 1)
 trimmed = names.map(str.strip).filter(bool)
 pairs = st.dictionaries(trimmed, sizes, max_size=3)
-objects = st.dictionaries(names, st.integers() | st.text(), max_size=3)
+objects = st.dictionaries(names, st.integers(-(2**63), 2**64 - 1) | st.text(), max_size=3)
 choices = st.builds(
     Choice,
     source=names.map(lambda n: f"sample:{n}"),

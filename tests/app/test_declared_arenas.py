@@ -23,10 +23,10 @@ OWN = json.dumps(
         "ir_schema": "uml_model_ir/1",
         "name": "own",
         "tensors": [
-            {"id": "x", "shape": [64], "role": "input"},
-            {"id": "h", "shape": [64], "arena": "sram"},
-            {"id": "w", "shape": [16], "role": "parameter", "arena": "flash"},
-            {"id": "y", "shape": [64], "role": "output"},
+            {"id": "x", "shape": [64], "dtype": "float32", "role": "input"},
+            {"id": "h", "shape": [64], "dtype": "float32", "arena": "sram"},
+            {"id": "w", "shape": [16], "dtype": "float32", "role": "parameter", "arena": "flash"},
+            {"id": "y", "shape": [64], "dtype": "float32", "role": "output"},
         ],
         "nodes": [
             {"node_id": "a", "instr": "MUL", "inputs": ["x", "w"], "outputs": ["h"], "inplace": "none"},

@@ -73,6 +73,10 @@ def test_a_click_reaches_python_and_every_view_without_losing_the_zoom(server: s
     at = charts.first.evaluate("(e, id) => e.tmmuPixelOf(id)", tensor)
     page.mouse.move(at["x"], at["y"])
     page.mouse.wheel(0, -200)
+    page.wait_for_function(
+        "() => { const [low, high] = document.querySelector('.tmmu-canvas').dataset.window.split(',');"
+        " return high - low < 56; }"
+    )
     page.mouse.click(at["x"], at["y"])
     page.get_by_text(f"selected {tensor}", exact=True).wait_for()
     page.locator(f'.tmmu-canvas[data-selected="{tensor}"]').nth(1).wait_for()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -20,6 +21,8 @@ from tmmu_core.planners import ARENA_PLANNERS, PLANNERS
 from tmmu_core.planners.problem import Problem
 from tmmu_core.runtime.shadow import shadow_replay
 
+EXAMPLES = int(os.environ.get("TMMU_EXAMPLES", "250"))
+"""Random instances for each planner; ``make fuzz`` asks for thousands."""
 OF_ONE_ARENA = sorted(ARENA_PLANNERS)
 SMALL = [file for file in sample_files() if (SAMPLES / file).stat().st_size < 25_000]
 OPTIONS = {
@@ -35,8 +38,8 @@ OPTIONS = {
 
 
 @pytest.mark.parametrize("planner", [name for name in OF_ONE_ARENA if name not in ("slots", "naive")])
-def test_a_thousand_random_instances_are_packed_rightly(planner: str) -> None:
-    @settings(max_examples=1000, deadline=None)
+def test_random_instances_are_packed_rightly(planner: str) -> None:
+    @settings(max_examples=EXAMPLES, deadline=None)
     @given(problems(odd=False), OPTIONS.get(planner, st.just({})))
     def holds(problem: Problem, options: dict[str, object]) -> None:
         plan = plan_problem(problem, planner=planner, options=options)
@@ -47,9 +50,9 @@ def test_a_thousand_random_instances_are_packed_rightly(planner: str) -> None:
 
 
 @pytest.mark.parametrize("planner", ["slots", "naive"])
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(problem=problems(odd=False))
-def test_a_thousand_random_instances_are_coloured_rightly(planner: str, problem: Problem) -> None:
+def test_random_instances_are_coloured_rightly(planner: str, problem: Problem) -> None:
     plan = plan_problem(problem, planner=planner)
     assert shadow_replay(plan).findings == ()
     assert [f for f in verify_plan(plan).findings if f.severity != "warning"] == []

@@ -32,8 +32,8 @@ def meet(a: TensorRow, b: TensorRow, plan: Plan) -> bool:
     """
     if a.arena != b.arena and plan.places != "sparse":
         return False
-    bytes_meet = a.offset_bytes < b.offset_bytes + b.size_bytes and b.offset_bytes < a.offset_bytes + a.size_bytes
-    if not bytes_meet:
+    end = min(a.offset_bytes + a.size_bytes, b.offset_bytes + b.size_bytes)
+    if end <= max(a.offset_bytes, b.offset_bytes):
         return False
     if a.birth < b.death and b.birth < a.death:
         return True
