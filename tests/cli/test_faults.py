@@ -188,7 +188,7 @@ def test_a_fault_of_ours_is_told_apart_from_every_verdict(told: Any, monkeypatch
     def broken(*_: object, **__: object) -> None:
         raise AssertionError("ours")
 
-    monkeypatch.setattr("app.cli.plan.resolve", broken)
+    monkeypatch.setattr("app.cli.plan.resolve_opened", broken)
     code, _, err = told("plan", CHAIN)
     assert code == 70
     assert "fault of the program" in err

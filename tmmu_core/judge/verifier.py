@@ -353,6 +353,8 @@ def _unlinked(plan: Plan, rows: list[int]) -> Iterator[Finding]:
         name, base, group = plan.tensor_ids[i], plan.base_tensor_uids[i], plan.alias_group_ids[i]
         if base is not None:
             groups.join(f"t:{name}", f"t:{base}")
+            if base not in plan.row_of:  # a view that the mode does not write: what it lies in, the rows do not tell
+                groups.join(f"t:{name}", f"t:{names[0]}")
         if group is not None:
             groups.join(f"t:{name}", f"t:{first_of_group.setdefault(group, name)}")
         by_place.setdefault((int(plan.death[i]), int(plan.offset[i])), name)
