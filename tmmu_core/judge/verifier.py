@@ -346,6 +346,8 @@ def _unlinked(plan: Plan, rows: list[int]) -> Iterator[Finding]:
     names = [plan.tensor_ids[i] for i in rows]
     named = {base for i in rows if (base := plan.base_tensor_uids[i]) is not None}
     groups = Groups([*(f"t:{name}" for name in dict.fromkeys((*names, *sorted(named))))])
+    sure = (plan.tensor_ids[i] for i in rows if (base := plan.base_tensor_uids[i]) is None or base in plan.row_of)
+    anchor = next(sure, names[0])
     first_of_group: dict[str, str] = {}
     by_place: dict[tuple[int, int], str] = {}
     resident: dict[int, str] = {}
@@ -354,7 +356,7 @@ def _unlinked(plan: Plan, rows: list[int]) -> Iterator[Finding]:
         if base is not None:
             groups.join(f"t:{name}", f"t:{base}")
             if base not in plan.row_of:  # a view that the mode does not write: what it lies in, the rows do not tell
-                groups.join(f"t:{name}", f"t:{names[0]}")
+                groups.join(f"t:{name}", f"t:{anchor}")
         if group is not None:
             groups.join(f"t:{name}", f"t:{first_of_group.setdefault(group, name)}")
         by_place.setdefault((int(plan.death[i]), int(plan.offset[i])), name)
