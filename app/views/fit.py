@@ -17,6 +17,7 @@ from tmmu_core.fit.capacity import live_here
 from tmmu_core.fit.fitting import ALLOWED, Fitted
 from tmmu_core.fit.moves import Kind
 from tmmu_core.graph.quantities import parse_bytes
+from tmmu_core.plan.metrics import totals
 
 KINDS: dict[Kind, str] = {
     "planner": "another planner",
@@ -36,7 +37,7 @@ def page() -> None:
         st.html(markup.empty("What is moved are a graph's nodes", "Open the graph that this was made from."))
         return
     asked = state.choice()
-    needed = sum(arena.extent_bytes for arena in shown.plan.arenas)
+    needed = totals(shown.plan).extent_bytes
     capacity = asked.fit if asked.fit is not None else _limit(shown)
     if capacity is None:
         st.html(markup.claim(f"{frame.name_of(shown)} needs {words.short_bytes(needed)} over all arenas"))
@@ -144,7 +145,8 @@ def _so_far(search: Search, capacity: int) -> str:
 
 def body(shown: Shown, fitted: Fitted, capacity: int) -> None:
     """What was found: the memory under its line, the moves, the curve of bytes and cost."""
-    best = _picked(fitted)
+    key = f"fit-curve.{shown.key}.{capacity}.{state.choice().fit_kinds}"
+    best = _picked(fitted, key)
     _drawn(shown, best, capacity)
     _open(shown, best, capacity)
     left, right = st.columns([0.56, 0.44], gap="medium")
@@ -159,7 +161,6 @@ def body(shown: Shown, fitted: Fitted, capacity: int) -> None:
             _needs(fitted)
     with right:
         st.html(markup.heading("Bytes against what they cost", "a point is a plan: click one to look at it"))
-        key = f"fit-curve.{shown.key}.{capacity}.{len(fitted.curve)}"
         st.plotly_chart(
             charts.trade(fitted.curve, fitted.flops, capacity, _index(fitted, best)),
             key=key,
@@ -170,9 +171,10 @@ def body(shown: Shown, fitted: Fitted, capacity: int) -> None:
     _sizes(shown, capacity)
 
 
-def _picked(fitted: Fitted) -> Candidate:
-    point = state.raw("fit.point")
-    return fitted.curve[point] if isinstance(point, int) and 0 <= point < len(fitted.curve) else fitted.best
+def _picked(fitted: Fitted, key: str) -> Candidate:
+    """The point of this very curve that was clicked, else the best: another search's point is nobody's here."""
+    of, point = state.raw("fit.point") or ("", -1)
+    return fitted.curve[point] if of == key and 0 <= point < len(fitted.curve) else fitted.best
 
 
 def _index(fitted: Fitted, best: Candidate) -> int | None:
@@ -183,7 +185,7 @@ def _pick(key: str) -> None:
     event = state.raw(key)
     points = event["selection"]["points"] if event else []
     if points:
-        state.put("fit.point", int(points[0]["point_index"]))
+        state.put("fit.point", (key, int(points[0]["point_index"])))
 
 
 def _drawn(shown: Shown, best: Candidate | None, capacity: int) -> None:
