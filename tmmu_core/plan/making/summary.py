@@ -62,8 +62,8 @@ def check_capacity(problem: Problem, summary: ArenaSummary) -> None:
     bound = max(summary.bound_bytes, summary.proven_bytes or 0)
     other = _who_fits(problem, bound, summary.capacity_bytes)
     if other == "no":
-        way = f"No planner can fit: {bound:,} B is proven to be the least. Enlarge the arena, or change the order, the "
-        way += "batch or the retention."
+        way = f"No planner can fit: {bound:,} B is proven to be the least. Enlarge the arena, or let "
+        way += "tmmu fit change what is alive: order, recomputing, offloading, sizes."
     elif other == "unknown":
         way = f"The least that is proven to be needed is {bound:,} B: a search may fit, try --planner exact."
     else:
@@ -101,5 +101,6 @@ def check_budget(summaries: Sequence[ArenaSummary], budget: int | None) -> None:
             peak_required_bytes=needed,
             memory_bytes_budget=budget,
             allocation_failures=1,
-            hint=f"The largest arena is {largest.name!r} with {largest.extent_bytes:,} B.",
+            hint=f"The largest arena is {largest.name!r} with {largest.extent_bytes:,} B. "
+            f"tmmu fit FILE --capacity {budget} looks for a graph that fits.",
         )
