@@ -78,6 +78,7 @@ def trade(curve: Sequence[Candidate], flops: int, capacity: int, chosen: int | N
             x=x,
             y=y,
             mode="lines+markers",
+            cliponaxis=False,  # today's plan costs nothing: it stands on the axis
             line={"shape": "hv", "width": 1.2, "color": LINE},
             marker={
                 "size": [15 if k == chosen else 10 for k in range(len(y))],

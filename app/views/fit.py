@@ -153,7 +153,7 @@ def body(shown: Shown, fitted: Fitted, capacity: int) -> None:
     with left:
         st.html(
             markup.heading(
-                f"{words.count(len(best.moves), 'move')}, in their order", "bytes: off the whole, after planning anew"
+                f"{words.count(len(best.moves), 'move')}, in order", "bytes: off the whole, after planning anew"
             )
         )
         _moves(best)
