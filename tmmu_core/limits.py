@@ -52,8 +52,8 @@ def ceiling(limit: Limit) -> int:
     by_caller = _raised.get() or {}
     if limit.name in by_caller:
         return by_caller[limit.name]
-    told = os.environ.get(limit.variable, "")
-    return whole_number(told, limit.variable) if told else limit.default
+    text = os.environ.get(limit.variable, "")
+    return whole_number(text, limit.variable) if text else limit.default
 
 
 def whole_number(text: str, source: str) -> int:

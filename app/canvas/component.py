@@ -129,7 +129,7 @@ def plan_canvas(
     listen("colour", on_colour, lambda v: v or None)
     listen("arena", on_arena, lambda v: v or None)
     listen("zoom", on_zoom, lambda v: v)
-    told = {
+    description = {
         "plan": plan.token,
         "plan_index": 1 if draw_baseline_itself and plan.baseline is not None else 0,
         "view": view,
@@ -153,7 +153,7 @@ def plan_canvas(
         "events": sorted(listeners),
     }
     callbacks = {f"on_{event}_change": _callback(key, event, tell) for event, tell in listeners.items()}
-    _component()(key=key, data=told, height="content", **callbacks)
+    _component()(key=key, data=description, height="content", **callbacks)
 
 
 def _callback(key: str, event: str, tell: Callable[[Any], None]) -> Callable[[], None]:

@@ -101,11 +101,14 @@ def pack_plan(
     plans = [_pack_one(arrays, plan, operators, extra or {})]
     if baseline is not None:
         plans.append(_pack_one(arrays, baseline, None, {}))
-        told = compare(baseline, plan)
-        for spec, mine, other in ((plans[0], told.right_row, told.left_row), (plans[1], told.left_row, told.right_row)):
+        comparison = compare(baseline, plan)
+        for spec, mine, other in (
+            (plans[0], comparison.right_row, comparison.left_row),
+            (plans[1], comparison.left_row, comparison.right_row),
+        ):
             here = mine >= 0
             twin, kinds = np.zeros(spec["rows"], np.int64), np.zeros(spec["rows"], np.uint8)
-            twin[mine[here]], kinds[mine[here]] = other[here] + 1, told.kinds[here]
+            twin[mine[here]], kinds[mine[here]] = other[here] + 1, comparison.kinds[here]
             spec["twin"], spec["changes"] = arrays.add(twin), arrays.add(kinds)
     body = b"".join(arrays.chunks)
     header: dict[str, Any] = {"kinds": KINDS, "plans": plans}

@@ -52,8 +52,8 @@ def areas(
             for (row, size), inner in zip(members, squarified([s for _, s in members], room), strict=True)
         ]
     if rest:
-        told = f"{len(rest):,} smaller ones"
-        boxes.append(_Box(outer[-1], PERSISTENT_COLOUR, told, ("", told, words.full_bytes(left), "")))
+        label = f"{len(rest):,} smaller ones"
+        boxes.append(_Box(outer[-1], PERSISTENT_COLOUR, label, ("", label, words.full_bytes(left), "")))
     _draw(fig, boxes)
     fig.update_layout(title=None, meta=title, margin={"l": 0, "r": 0, "t": 0, "b": 0}, clickmode="event+select")
     fig.update_layout(bargap=0, hovermode="closest", dragmode=False, uniformtext={"minsize": 9, "mode": "hide"})

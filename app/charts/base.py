@@ -46,8 +46,8 @@ class TextFigure(go.Figure):
 
     def to_dict(self) -> dict[str, Any]:
         """The figure as it goes to the page."""
-        told: dict[str, Any] = _as_text(super().to_dict())
-        return told
+        document: dict[str, Any] = _as_text(super().to_dict())
+        return document
 
     def to_plotly_json(self) -> dict[str, Any]:
         """The same."""

@@ -43,20 +43,20 @@ def dot(graph: Graph, index: GraphIndex, node: int, selected: str, place: Mappin
     shown = {end for edge in edges for end in edge} | {f"n{node}"}
     for k in nodes:
         if f"n{k}" in shown:
-            told = graph.nodes[k]
-            label = f"{words.shortened(told.node_id, 26)}\\n{told.instr}" if told.instr else told.node_id
+            here = graph.nodes[k]
+            label = f"{words.shortened(here.node_id, 26)}\\n{here.instr}" if here.instr else here.node_id
             width = 2.4 if k == node else 1
             lines.append(
                 f"n{k} [shape=box label={_quoted(label).replace(chr(92) * 2 + 'n', chr(92) + 'n')} penwidth={width}]"
             )
     for i in drawn:
         if f"t{i}" in shown:
-            told_tensor = graph.tensors[i]
-            colour = ROLE_COLOURS.get(told_tensor.role, PERSISTENT_COLOUR)
-            text = f"{words.shortened(told_tensor.id, 26)}\\n{words.short_bytes(int(index.nbytes[i]))}"
-            where = place.get(told_tensor.id, "")
+            tensor_here = graph.tensors[i]
+            colour = ROLE_COLOURS.get(tensor_here.role, PERSISTENT_COLOUR)
+            text = f"{words.shortened(tensor_here.id, 26)}\\n{words.short_bytes(int(index.nbytes[i]))}"
+            where = place.get(tensor_here.id, "")
             label = _quoted(f"{text}\\n{where}" if where else text).replace(chr(92) * 2 + "n", chr(92) + "n")
-            width = 2.4 if told_tensor.id == selected else 0.6
+            width = 2.4 if tensor_here.id == selected else 0.6
             lines.append(
                 f't{i} [shape=box style="rounded,filled" fillcolor="{colour}" fontcolor=white '
                 f"label={label} penwidth={width}]"

@@ -79,10 +79,10 @@ def heat_map(ranks: RankPlans, places: Sequence[str], *, look: int | None, relat
         most, least = int(column.max()), int(column.min())
         z = np.full((lie.rows, lie.columns), np.nan)
         z[y, x] = column.astype(np.float64) / max(1, most if relative else top)
-        told = None
+        texts = None
         if world <= MOST_TOLD:
-            told = np.full((lie.rows, lie.columns), "", object)
-            told[y, x] = [words.short_bytes(int(n)) for n in column]
+            texts = np.full((lie.rows, lie.columns), "", object)
+            texts[y, x] = [words.short_bytes(int(n)) for n in column]
         low = float(np.nanmin(z)) if relative and least < most else 0.0
         fig.add_trace(
             go.Heatmap(
@@ -93,8 +93,8 @@ def heat_map(ranks: RankPlans, places: Sequence[str], *, look: int | None, relat
                 showscale=False,
                 xgap=1 if lie.columns <= 256 else 0,
                 ygap=1 if cell > 7 else 0,
-                text=told,
-                texttemplate="%{text}" if told is not None else None,
+                text=texts,
+                texttemplate="%{text}" if texts is not None else None,
                 hoverinfo="skip",
             ),
             row=band_number + 1,

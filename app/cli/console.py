@@ -128,9 +128,9 @@ def in_words(error: TmmuError) -> str:
     if not isinstance(error, ContractError):
         return str(error)
     place = str(error.diagnostics.get("path", ""))
-    told = error.message.rstrip(".")
-    where = f" (at {place})" if place and place not in told else ""
-    return f"{error.code_id} ({error.numeric_code}): {told}{where}." + (f" {error.hint}" if error.hint else "")
+    sentence = error.message.rstrip(".")
+    where = f" (at {place})" if place and place not in sentence else ""
+    return f"{error.code_id} ({error.numeric_code}): {sentence}{where}." + (f" {error.hint}" if error.hint else "")
 
 
 def _unreadable(error: UnreadableInput) -> str:

@@ -10,7 +10,7 @@ from app.cli.console import FINE, STREAM, UsageFault, note, read_input, write_ou
 from app.cli.options import AsJson, Out, Source, open_any
 from app.say import words
 from tmmu_core.graph import native
-from tmmu_core.graph.assumed import assumed_at, told
+from tmmu_core.graph.assumed import assumed_at, in_words
 from tmmu_core.graph.model import Dim, Graph
 from tmmu_core.plan.formats import table
 from tmmu_core.plan.formats.reading import read_within
@@ -51,14 +51,14 @@ def command(
     if name != STREAM:
         note(counts)
         if graph.assumed:
-            note(told(assumed_at(graph)))
+            note(in_words(assumed_at(graph)))
     return FINE
 
 
 def _write_instance(found: PlainInstance, name: str) -> int:
     offsets = None if found.packing is None else found.packing.offset
     write_output(name, instances.write_csv(found.problem, offsets).encode(), "the instance")
-    for line in (*found.told, words.count(len(found.problem), "storage")) if name != STREAM else ():
+    for line in (*found.notes, words.count(len(found.problem), "storage")) if name != STREAM else ():
         note(line)
     return FINE
 

@@ -30,8 +30,8 @@ EXPORTERS: dict[str, Callable[[Plan], bytes]] = {
 
 
 def _residency(plan: Plan) -> bytes:
-    told = residency(build_render_plan(plan, module_prefix=_prefix(plan)))
-    return msgspec.json.format(msgspec.json.encode(told), indent=2) + b"\n"
+    residence = residency(build_render_plan(plan, module_prefix=_prefix(plan)))
+    return msgspec.json.format(msgspec.json.encode(residence), indent=2) + b"\n"
 
 
 def _prefix(plan: Plan) -> str:

@@ -101,9 +101,9 @@ def command(
     green = all(check.ok for check in checks)
     if json:
         findings = [asdict(finding) for side in invalid for finding in side.findings[:FIRST_FINDINGS]]
-        told = {"ok": green, "valid": not invalid, "tmmu_plan_hash": found.tmmu_plan_hash.hex()}
-        told["totals"] = asdict(totals(found))
-        say_json({**told, "findings": findings, "checks": [asdict(c) for c in checks]})
+        record = {"ok": green, "valid": not invalid, "tmmu_plan_hash": found.tmmu_plan_hash.hex()}
+        record["totals"] = asdict(totals(found))
+        say_json({**record, "findings": findings, "checks": [asdict(c) for c in checks]})
     else:
         exceeded = words.count(sum(not c.ok for c in checks), "limit") + " exceeded"
         why = f"{invalid[0].name} is an invalid plan: {invalid[0].findings[0].message}" if invalid else exceeded

@@ -84,8 +84,15 @@ def replayed(found: Resolved, graph: Graph | None, request: PlanRequest) -> Shad
 def replay_findings(verdict: ShadowVerdict) -> list[Finding]:
     """The shadow replay's findings in the judge's form."""
     return [
-        Finding(f"replay_{told.kind}", "error", told.message, tensor=told.tensor, other=told.culprit, step=told.step)
-        for told in verdict.findings
+        Finding(
+            f"replay_{finding.kind}",
+            "error",
+            finding.message,
+            tensor=finding.tensor,
+            other=finding.culprit,
+            step=finding.step,
+        )
+        for finding in verdict.findings
     ]
 
 

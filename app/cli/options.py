@@ -184,9 +184,9 @@ def open_any(name: str, dims: Mapping[str, int] | None = None) -> Opened:
     companion = xla.companion(name)
     if companion is not None and Path(companion).exists():
         data += b"\n" + read_input(companion)  # two files of one dump are one finished plan
-    told = "standard input" if name == STREAM else name
-    found = read_any(data, told)
-    return read_at(found, dims, data, told) if isinstance(found, Graph) and dims else found
+    source = "standard input" if name == STREAM else name
+    found = read_any(data, source)
+    return read_at(found, dims, data, source) if isinstance(found, Graph) and dims else found
 
 
 def resolve(name: str, request: PlanRequest, *, plans_too: bool = True) -> Resolved:
@@ -232,7 +232,7 @@ def judged_against(found: Resolved, graph: Graph, request: PlanRequest) -> Resol
 
 def _about_instance(instance: PlainInstance, request: PlanRequest) -> None:
     """Tell what its reader has to say, and refuse options that only a graph has."""
-    for line in instance.told:
+    for line in instance.notes:
         note(f"{instance.name}: {line}")
     idle = next((name for name in written(request) if SAID[name].of_graphs), None)
     if idle is not None:

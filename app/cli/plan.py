@@ -9,7 +9,7 @@ from app.cli.options import AsJson, Out, Source, open_any, planning, resolve_ope
 from app.cli.show import plan_in_words
 from app.say import words
 from tmmu_core.graph import document
-from tmmu_core.graph.assumed import assumed_at, told
+from tmmu_core.graph.assumed import assumed_at, in_words
 from tmmu_core.plan.formats import files
 from tmmu_core.plan.making.make import make_plan
 from tmmu_core.plan.making.request import PlanRequest
@@ -47,7 +47,7 @@ def command(graph: Source, request: PlanRequest, output: Out = None, json: AsJso
     opened = open_any(graph, request.dims)
     found = resolve_opened(opened, graph, request, plans_too=False)
     plan = sound(found, "export") if output is not None or json else found.plan
-    assumed = told(assumed_at(found.graph, request.dims)) if found.graph is not None else ""
+    assumed = in_words(assumed_at(found.graph, request.dims)) if found.graph is not None else ""
     if output is not None:
         write_plan(plan, output)
     if assumed and (json or output == STREAM):

@@ -122,8 +122,8 @@ def _rows(
                         plans = (
                             _every_rank(opened, asked) if ranks else [({}, resolve_opened(opened, name, asked).plan)]
                         )
-                        for told, plan in plans:
-                            yield {**row, **told, **_figures(plan), "error": None}
+                        for ranks_planned, plan in plans:
+                            yield {**row, **ranks_planned, **_figures(plan), "error": None}
                     except ContractError as error:
                         whom = {"ranks": None} if ranks else {}
                         yield {**row, **whom, **dict.fromkeys(_FIGURES), "error": error.record()}

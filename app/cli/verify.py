@@ -29,9 +29,9 @@ def command(
     headline = f"{verdict}; {checked} checked: {', '.join(verdict.checked)}"
     if verdict.left_out:
         headline += "\nnot checked: " + "; ".join(f"{rule} ({why})" for rule, why in verdict.left_out)
-    told = {"checked": list(verdict.checked), "not_checked": dict(verdict.left_out)}
+    record = {"checked": list(verdict.checked), "not_checked": dict(verdict.left_out)}
     if not replay:
-        return tell(verdict.findings, headline, json, **told)
+        return tell(verdict.findings, headline, json, **record)
     run = replayed(found, against, request)
     findings = [*verdict.findings, *replay_findings(run)]
-    return tell(findings, f"{headline}\n{run}", json, **told, replay=replay_record(run))
+    return tell(findings, f"{headline}\n{run}", json, **record, replay=replay_record(run))

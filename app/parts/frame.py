@@ -14,7 +14,7 @@ from app.session.jobs import Job
 from app.session.opening import Opened
 from app.session.planning import Shown
 from tmmu_core.errors import TmmuError
-from tmmu_core.graph.assumed import assumed_at, told
+from tmmu_core.graph.assumed import assumed_at, in_words
 from tmmu_core.names import for_markdown
 from tmmu_core.plan.making.over import over_limits
 from tmmu_core.plan.making.request import DEFAULT_PLANNER
@@ -91,7 +91,7 @@ def digest_card(side: Shown) -> str:
 def _assumed(answer: Shown) -> None:
     """At which sizes the plan was made that nobody gave."""
     graph = answer.opened.graph
-    said = "" if graph is None else told(assumed_at(graph, answer.choice.dims))
+    said = "" if graph is None else in_words(assumed_at(graph, answer.choice.dims))
     if said:
         st.html(f'<div class="tm soft" id="assumed">Sizes {markup.esc(said)}. Change them under Arenas.</div>')
 

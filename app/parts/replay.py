@@ -48,17 +48,17 @@ def findings(shown: Shown) -> None:
     verdict = job.answer()
     if verdict.ok:
         return
-    told = verdict.findings
-    with st.expander(f"{words.of(len(told), verdict.found, 'finding')} of the shadow replay", expanded=True):
+    listed = verdict.findings
+    with st.expander(f"{words.of(len(listed), verdict.found, 'finding')} of the shadow replay", expanded=True):
         st.dataframe(
             pd.DataFrame(
                 [
                     {"kind": f.kind, "step": f.step, "says": f.message, "tensor": f.tensor, "found instead": f.culprit}
-                    for f in told
+                    for f in listed
                 ]
             ),
             hide_index=True,
-            height=min(280, 38 + 28 * len(told)),
+            height=min(280, 38 + 28 * len(listed)),
             row_height=28,
         )
 

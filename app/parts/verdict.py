@@ -31,8 +31,8 @@ def chips(shown: Shown) -> list[str]:
 
 def _planner(shown: Shown) -> str:
     arena = focus.arena(shown)
-    told = details.planner_tells(shown.plan, arena)
-    return f'<abbr title="{markup.esc(told)}">by {markup.esc(details.planner_of(shown.plan, arena))}</abbr>'
+    summary = details.planner_tells(shown.plan, arena)
+    return f'<abbr title="{markup.esc(summary)}">by {markup.esc(details.planner_of(shown.plan, arena))}</abbr>'
 
 
 def _verdict(shown: Shown) -> list[str]:
@@ -65,20 +65,20 @@ def findings(shown: Shown) -> None:
         _await(job)
         return
     judged = job.answer()
-    told = [("verifier", f) for f in judged.verified.findings] + [("lint", f) for f in judged.lint.findings]
-    if not told:
+    listed = [("verifier", f) for f in judged.verified.findings] + [("lint", f) for f in judged.lint.findings]
+    if not listed:
         return
     bad = not (judged.verified.ok and judged.lint.ok)
-    with st.expander(f"{words.count(len(told), 'finding')} of the judge", expanded=bad):
+    with st.expander(f"{words.count(len(listed), 'finding')} of the judge", expanded=bad):
         st.dataframe(
             pd.DataFrame(
                 [
                     {"severity": f.severity, "rule": f.rule, "says": f.message, "tensor": f.tensor, "other": f.other}
-                    for _, f in told
+                    for _, f in listed
                 ]
             ),
             hide_index=True,
-            height=min(280, 38 + 28 * len(told)),
+            height=min(280, 38 + 28 * len(listed)),
             row_height=28,
         )
 

@@ -22,7 +22,7 @@ from app.canvas.script import canvas_script
 from app.report.figures import ACCOUNT_LOOKS, ledger_figure, patterns
 from app.report.still import map_figure
 from app.say import glossary, totals, words
-from tmmu_core.graph.assumed import assumed_at, told
+from tmmu_core.graph.assumed import assumed_at, in_words
 from tmmu_core.judge.finding import Verdict
 from tmmu_core.judge.finished import believed
 from tmmu_core.judge.lint import lint_verdict
@@ -70,7 +70,7 @@ def build_report(
     text = template.render(
         title=title or f"{plan.ir_name or 'a graph'}: {plan.mode}, planned by {plan.planner}",
         plan=plan,
-        assumed="" if graph is None else told(assumed_at(graph, given)),
+        assumed="" if graph is None else in_words(assumed_at(graph, given)),
         words=words,
         arenas=[_arena(plan, summary) for summary in plan.arenas],
         judged=[_judged("verifier", verified), _judged("lint", linted)],
@@ -197,27 +197,36 @@ def _judged(who: str, verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def _comparison(told: Comparison) -> dict[str, Any]:
+def _comparison(comparison: Comparison) -> dict[str, Any]:
     def figure(arena: ArenaSummary | None, field: str) -> str:
         return "—" if arena is None else words.short_bytes(getattr(arena, field))
 
-    changed = [change for change, _ in zip(told.changes(), range(CHANGED), strict=False)]
-    number = int((told.kinds != 0).sum())
+    changed = [change for change, _ in zip(comparison.changes(), range(CHANGED), strict=False)]
+    number = int((comparison.kinds != 0).sum())
     return {
-        "verdict": "not comparable" if not told.comparable else "identical" if told.identical else "diverged",
-        "why": [(d.path, _said(d.left), _said(d.right)) for d in told.incomparable],
-        "first": None if told.first is None else (told.first.path, _said(told.first.left), _said(told.first.right)),
-        "context": [(d.path, _said(d.left), _said(d.right)) for d in told.context],
-        "left": f"{told.left.ir_name or 'a graph'} by {told.left.planner}",
-        "right": f"{told.right.ir_name or 'a graph'} by {told.right.planner}",
+        "verdict": "not comparable"
+        if not comparison.comparable
+        else "identical"
+        if comparison.identical
+        else "diverged",
+        "why": [(d.path, _said(d.left), _said(d.right)) for d in comparison.incomparable],
+        "first": None
+        if comparison.first is None
+        else (comparison.first.path, _said(comparison.first.left), _said(comparison.first.right)),
+        "context": [(d.path, _said(d.left), _said(d.right)) for d in comparison.context],
+        "left": f"{comparison.left.ir_name or 'a graph'} by {comparison.left.planner}",
+        "right": f"{comparison.right.ir_name or 'a graph'} by {comparison.right.planner}",
         "arenas": [
-            (a.name, *(words.change(figure(a.left, f), figure(a.right, f)) for f in _COMPARED)) for a in told.arenas
+            (a.name, *(words.change(figure(a.left, f), figure(a.right, f)) for f in _COMPARED))
+            for a in comparison.arenas
         ],
         "sums": [
             (name, words.change(before, after))
-            for (name, before), (_, after) in zip(totals.rows(told.left), totals.rows(told.right), strict=True)
+            for (name, before), (_, after) in zip(
+                totals.rows(comparison.left), totals.rows(comparison.right), strict=True
+            )
         ],
-        "totals": [(kind.replace("_", " "), *told.totals[kind]) for kind in KINDS if told.totals[kind][0]],
+        "totals": [(kind.replace("_", " "), *comparison.totals[kind]) for kind in KINDS if comparison.totals[kind][0]],
         "changed": [(c.tensor_id, ", ".join(c.kinds).replace("_", " "), *_moved(c.left, c.right)) for c in changed],
         "changed_told": words.of(len(changed), number, "changed tensor"),
     }
@@ -227,13 +236,13 @@ _COMPARED = ("peak_live_bytes", "extent_bytes", "committed_bytes")
 
 
 def _moved(left: TensorRow | None, right: TensorRow | None) -> tuple[str, str, str]:
-    def told(say: Any) -> str:
+    def both(say: Any) -> str:
         return words.change("—" if left is None else say(left), "—" if right is None else say(right))
 
     return (
-        told(lambda row: f"{row.arena} {words.offset(row.offset_bytes)}, slot {row.logical_slot}"),
-        told(lambda row: words.short_bytes(row.size_bytes)),
-        told(lambda row: words.live_range(row.birth, row.death)),
+        both(lambda row: f"{row.arena} {words.offset(row.offset_bytes)}, slot {row.logical_slot}"),
+        both(lambda row: words.short_bytes(row.size_bytes)),
+        both(lambda row: words.live_range(row.birth, row.death)),
     )
 
 

@@ -48,10 +48,10 @@ def map_figure(plan: Plan, arena: str, *, width: int = WIDTH, height: int = HEIG
         left, ceiling = x(int(s.birth[k])), y(offset + size)
         w, h = x(int(s.death[k])) - left, y(offset) - ceiling
         colour, name = ROLE_COLOURS.get(plan.roles[head], PERSISTENT_COLOUR), plan.tensor_ids[head]
-        told = f"{name}, {words.short_bytes(size)}, {words.live_range(int(s.birth[k]), int(s.death[k]))}"
+        tip = f"{name}, {words.short_bytes(size)}, {words.live_range(int(s.birth[k]), int(s.death[k]))}"
         parts.append(
             f'<rect x="{left:.2f}" y="{ceiling:.2f}" width="{max(0.3, w - 0.5):.2f}" height="{max(0.3, h - 0.5):.2f}" '
-            f'fill="{colour}"><title>{escape(told)}</title></rect>'
+            f'fill="{colour}"><title>{escape(tip)}</title></rect>'
         )
         if w >= NAMED[0] and h >= NAMED[1]:
             label, ink = words.shortened(name, int((w - 8) / LETTER)), _ink(colour)

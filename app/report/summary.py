@@ -36,9 +36,9 @@ def _largest(plan: Plan, arena: str) -> list[str]:
     number = [a.name for a in plan.arenas].index(arena)
     alive = [k for k in range(len(s.head)) if int(s.arena[k]) == number and int(s.birth[k]) <= step < int(s.death[k])]
     alive.sort(key=lambda k: (-int(s.size[k]), words.natural(plan.tensor_ids[int(s.head[k])])))
-    told = words.of(min(LARGEST, len(alive)), len(alive), "storage")
+    count = words.of(min(LARGEST, len(alive)), len(alive), "storage")
     lines = [
-        f"Peak of {code(arena)}: {words.full_bytes(most)} at {code(words.step(step, plan.node_at(step)))}; {told}:"
+        f"Peak of {code(arena)}: {words.full_bytes(most)} at {code(words.step(step, plan.node_at(step)))}; {count}:"
     ]
     lines += ["", "| storage | bytes | held |", "|---|--:|---|"]
     for k in alive[:LARGEST]:

@@ -118,12 +118,12 @@ def largest(plan: Plan, arena: str, step: int, storages: Sequence[tuple[int, int
 def certificate(plan: Plan, arena: str) -> str:
     """How low any plan of an arena could be, what makes it so, what the plan claims, and what its planner says."""
     summary = plan.arena_of[arena]
-    told = planner_tells(plan, arena)
+    remark = planner_tells(plan, arena)
     return (
         f'<div class="tm tm-card" data-certificate="{esc(arena)}"><h3>Certificate: '
         f'<span class="{esc(summary.status)}">{esc(summary.status)}</span></h3><div class="kind">{esc(arena)}</div>'
         f'<p class="hint">{esc(claimed(summary))}</p><p class="hint">{esc(held(plan, summary))}</p>'
-        f"{f'<p class=hint>{esc(told)}</p>' if told else ''}</div>"
+        f"{f'<p class=hint>{esc(remark)}</p>' if remark else ''}</div>"
     )
 
 

@@ -169,12 +169,12 @@ def _folded(card: Mapping[str, Any], rest: Sequence[tuple[str, str]]) -> str:
     if not rest and not record:
         return ""
     asked = sum(readers.count(",") + 1 for readers, _ in rest)
-    told = [words.count(asked, "other reader") + " asked"] if rest else []
-    told += ["the error record"] if record else []
+    parts = [words.count(asked, "other reader") + " asked"] if rest else []
+    parts += ["the error record"] if record else []
     lines = "".join(f"<li><b>{esc(readers)}</b>: {esc(reason)}</li>" for readers, reason in rest)
     listed = f"<ul>{lines}</ul>" if lines else ""
     text = f"<pre>{esc(json.dumps(record, indent=2, ensure_ascii=False))}</pre>" if record else ""
-    summary = " · ".join(told)
+    summary = " · ".join(parts)
     return f"<details><summary>{esc(summary[:1].upper() + summary[1:])}</summary>{listed}{text}</details>"
 
 

@@ -11,21 +11,21 @@ PEAK, EXTENT, BOUND, GAP = "peak over all arenas", "sum of extents", "sum of low
 
 def rows(plan: Plan) -> tuple[tuple[str, str], ...]:
     """``(name, figure)`` of each total, bytes in full."""
-    told = totals(plan)
+    sums = totals(plan)
     return (
-        (PEAK, f"{words.full_bytes(told.peak_live_bytes)} at {peak_at(plan)}"),
-        (EXTENT, words.full_bytes(told.extent_bytes)),
-        (BOUND, words.full_bytes(told.lower_bound_bytes)),
-        (GAP, words.over_bound(*told.gap)),
+        (PEAK, f"{words.full_bytes(sums.peak_live_bytes)} at {peak_at(plan)}"),
+        (EXTENT, words.full_bytes(sums.extent_bytes)),
+        (BOUND, words.full_bytes(sums.lower_bound_bytes)),
+        (GAP, words.over_bound(*sums.gap)),
     )
 
 
 def chips(plan: Plan) -> list[str]:
     """The two that are looked for first, in short: what is in use at most, and what must be reserved."""
-    told = totals(plan)
+    sums = totals(plan)
     return [
-        f"{PEAK} {words.short_bytes(told.peak_live_bytes)} at {words.step(told.peak_step)}",
-        f"{EXTENT} {words.short_bytes(told.extent_bytes)}",
+        f"{PEAK} {words.short_bytes(sums.peak_live_bytes)} at {words.step(sums.peak_step)}",
+        f"{EXTENT} {words.short_bytes(sums.extent_bytes)}",
     ]
 
 

@@ -55,11 +55,11 @@ def judge_politely(
         return judge(plan, graph, dims, cut_from)
     asked = (plan, graph if file is None else file, dims, cut_from)
     question = pickle.dumps(asked, protocol=pickle.HIGHEST_PROTOCOL)
-    told = subprocess.run(
+    ended = subprocess.run(
         [sys.executable, "-m", "app.session.judging"], input=question, capture_output=True, check=False
     )
-    assert told.returncode == 0, told.stderr.decode(errors="replace")
-    answer = pickle.loads(told.stdout)
+    assert ended.returncode == 0, ended.stderr.decode(errors="replace")
+    answer = pickle.loads(ended.stdout)
     assert isinstance(answer, Judgement)
     return answer
 

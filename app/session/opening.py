@@ -49,7 +49,7 @@ class Opened:
     packing: Packing | None = None
     """Offsets that came with a plain problem."""
     trace: Trace | None = None
-    told: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     """What the reader has to say about the file."""
 
 
@@ -102,7 +102,7 @@ def read_bytes(data: bytes, name: str, source: str) -> Opened:
         return Opened(source, name, "trace", plan=thing.plan, trace=thing)
     if isinstance(thing, Plan):
         return Opened(source, thing.ir_name or name, "plan", plan=thing)
-    return Opened(source, thing.name, "problem", problem=thing.problem, packing=thing.packing, told=thing.told)
+    return Opened(source, thing.name, "problem", problem=thing.problem, packing=thing.packing, notes=thing.notes)
 
 
 # --- the samples -------------------------------------------------------------------------------------------------

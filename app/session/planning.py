@@ -99,7 +99,7 @@ def take(files: list[tuple[str, bytes]]) -> tuple[list[Opened], list[dict[str, A
 def asked_of(opened: Opened) -> Graph | PlainInstance:
     """What is planned where something is: a graph, or an instance."""
     if opened.problem is not None:
-        return PlainInstance(opened.name, opened.problem, opened.packing, opened.told)
+        return PlainInstance(opened.name, opened.problem, opened.packing, opened.notes)
     assert opened.graph is not None
     return opened.graph
 

@@ -23,19 +23,19 @@ def command(shown: Shown) -> str:
     file = file_of(shown)
     if shown.opened.plan is not None:
         return shlex.join(["tmmu", "verify", file])
-    told = ["tmmu", "plan", file]
+    parts = ["tmmu", "plan", file]
     request = _asked(shown)
     for name, text in written(request).items():
         said = SAID[name]
         if name == "options":
             for key, value in request.options.items():
-                told += [said.option, f"{key}={_option(value)}"]
+                parts += [said.option, f"{key}={_option(value)}"]
         elif name == "capacities":
             for part in text.split(","):
-                told += [said.option, part]
+                parts += [said.option, part]
         else:
-            told += [said.option, FILES.get(name, text)]
-    return shlex.join([*told, "-o", f"{file_stem(shown.opened.name)}.plan.json"])
+            parts += [said.option, FILES.get(name, text)]
+    return shlex.join([*parts, "-o", f"{file_stem(shown.opened.name)}.plan.json"])
 
 
 def files(shown: Shown) -> dict[str, bytes]:

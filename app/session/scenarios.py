@@ -42,13 +42,13 @@ def all_ranks(choice: Choice) -> Job[RankPlans]:
                 "Plan single ranks by tmmu plan --shard FILE --rank R, or make the mesh smaller.",
             )
 
-        def told(doing: str, done: int, of: int) -> bool:
+        def heard(doing: str, done: int, of: int) -> bool:
             if not progress(doing, done, of):
                 raise NotPlanned("planning the ranks was stopped.", "Start it again, or choose another spec.")
             return True
 
         graph, request = _graph_and_request(choice.of_whole())
-        ranks = plan_ranks(graph, request.but(shard_spec=spec), told)
+        ranks = plan_ranks(graph, request.but(shard_spec=spec), heard)
         _ = ranks.plan_hashes  # a thousand hashes are work too: not when the page is drawn
         return ranks
 

@@ -150,6 +150,6 @@ def runs(ranks: Sequence[int], most: int = 4) -> str:
             found[-1][1] = rank
         else:
             found.append([rank, rank])
-    told = [f"{a}" if a == b else f"{a}–{b}" for a, b in found[:most]]
+    parts = [f"{a}" if a == b else f"{a}–{b}" for a, b in found[:most]]
     rest = sum(b - a + 1 for a, b in found[most:])
-    return ", ".join(told) + (f" and {rest:,} more" if rest else "")
+    return ", ".join(parts) + (f" and {rest:,} more" if rest else "")

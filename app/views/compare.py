@@ -45,9 +45,9 @@ def page() -> None:
     st.html(markup.claim(claim(left, right, found), [*invalid(left, right), verdict(found)]))
     _pick(options, chosen.baseline)
     st.html(arenas(found, left.plan, right.plan))
-    told = reasons(found)
-    if told:
-        st.html(told)
+    why = reasons(found)
+    if why:
+        st.html(why)
     if not found.complete:
         st.html(frame.digest_card(left if frame.is_digest(left) else right))
         return

@@ -48,7 +48,7 @@ def _without(shown: Shown) -> None:
     st.html(markup.claim(f"{shown.opened.name} came without its graph"))
     what = "A plan tells where tensors lie" if shown.opened.plan is not None else "An instance tells ranges and sizes"
     st.html(markup.empty(f"{what}, not what makes and reads them", "Open the graph that it was made from."))
-    for line in shown.opened.told:
+    for line in shown.opened.notes:
         st.caption(for_markdown(line))
 
 
@@ -93,12 +93,12 @@ def nodes(key: str, _shown: Shown) -> pd.DataFrame:
             loaded = list(timeline.graph.inputs)
             rows.append(_row(step, INPUTS_STEP, "", "forward", [], loaded, "", liveness))
             continue
-        told = timeline.graph.nodes[node]
-        permitted = "undeclared" if told.inplace is None else told.inplace
+        node_run = timeline.graph.nodes[node]
+        permitted = "undeclared" if node_run.inplace is None else node_run.inplace
         words_ = permitted if isinstance(permitted, str) else ", ".join(f"{i}→{o}" for i, o in permitted)
         reads = [index.tensor_ids[i] for i in index.inputs_of(node)]
         writes = [index.tensor_ids[i] for i in index.outputs_of(node)]
-        rows.append(_row(step, told.node_id, told.instr, told.phase, reads, writes, words_, liveness))
+        rows.append(_row(step, node_run.node_id, node_run.instr, node_run.phase, reads, writes, words_, liveness))
     return pd.DataFrame(rows)
 
 

@@ -36,8 +36,8 @@ def came_with_the_file(shown: Shown) -> None:
             said = "The file has offsets of its own."
             again = st.button(f"Compare given → {shown.choice.planner}", key="again")
             target = shown.choice.planner or shown.plan.planner
-        told = markup.esc("; ".join(shown.opened.told))
-        st.html(f'<div class="tm">{said} <span class="soft">{told}</span></div>')
+        notes = markup.esc("; ".join(shown.opened.notes))
+        st.html(f'<div class="tm">{said} <span class="soft">{notes}</span></div>')
     if again:
         state.choose(planner=target, options=shown.choice.options if target == shown.choice.planner else {})
         state.choose(baseline=f"planner:{GIVEN}", swapped=False)

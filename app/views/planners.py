@@ -107,10 +107,10 @@ def _table(runs: list[Run], answers: dict[str, Shown], arena: str, remarked: dic
     for run in sorted(runs, key=lambda run: (run.extent, run.nanoseconds, run.planner)):
         plan = answers[run.planner].plan
         summary = PLANNERS[run.planner].summary if run.planner in PLANNERS else "offsets that came with the file"
-        told = details.planner_tells(plan, arena) or summary
+        about = details.planner_tells(plan, arena) or summary
         rows.append(
             [
-                f'<abbr title="{markup.esc(told)}">{markup.esc(details.planner_of(plan, arena))}</abbr>',
+                f'<abbr title="{markup.esc(about)}">{markup.esc(details.planner_of(plan, arena))}</abbr>',
                 f'<span title="{words.exact_bytes(run.extent)}">{words.short_bytes(run.extent)}</span>',
                 markup.esc(words.short_bytes(run.extent - run.bound)),
                 markup.esc(words.gap(run.extent, run.bound)),
@@ -130,13 +130,13 @@ def _table(runs: list[Run], answers: dict[str, Shown], arena: str, remarked: dic
 
 def remarks(shown: Shown, answers: dict[str, Shown], refusals: dict[str, TmmuError], arena: str) -> dict[str, str]:
     """What stands in the place of figures: planners with arenas of their own, and planners that gave no plan."""
-    told = {name: elsewhere(answer, arena) for name, answer in answers.items() if arena not in answer.plan.arena_of}
+    notes = {name: elsewhere(answer, arena) for name, answer in answers.items() if arena not in answer.plan.arena_of}
     for name, error in refusals.items():
         if shown.opened.problem is not None and isinstance(PLANNERS.get(name), MemoryPlannerEntry):
-            told[name] = "needs a graph: it spreads tensors over memories by their roles"
+            notes[name] = "needs a graph: it spreads tensors over memories by their roles"
         else:
-            told[name] = " ".join(filter(None, (f"gave no plan: {getattr(error, 'message', error)}", error.hint)))
-    return told
+            notes[name] = " ".join(filter(None, (f"gave no plan: {getattr(error, 'message', error)}", error.hint)))
+    return notes
 
 
 def _use(shown: Shown, names: list[str]) -> None:

@@ -121,13 +121,13 @@ def claim(asked: Choice, found: RankPlans) -> str:
     most, least = int(totals.max()), int(totals.min())
     alike = words.short_bytes(most) == words.short_bytes(least)
     who = "each" if alike else f"rank {int(totals.argmax()):,} is the largest and"
-    told = f"{found.graph.name or 'the graph'} over {words.count(found.world_size, 'rank')}: "
-    told += f"{who} needs {words.short_bytes(most)}"
+    sentence = f"{found.graph.name or 'the graph'} over {words.count(found.world_size, 'rank')}: "
+    sentence += f"{who} needs {words.short_bytes(most)}"
     job = planning.plan_job(asked)
     if job.wait(planning.PATIENCE) and job.worked:
         whole = sum(arena.extent_bytes for arena in job.answer().plan.arenas)
-        told += f", {words.percent(most, whole)} of the whole graph's {words.short_bytes(whole)}"
-    return told
+        sentence += f", {words.percent(most, whole)} of the whole graph's {words.short_bytes(whole)}"
+    return sentence
 
 
 def chips(found: RankPlans) -> list[str]:
@@ -314,7 +314,7 @@ def body(asked: Choice, mine: Shown, handle: PlanHandle) -> None:
 
 
 def _shares(rows: list[tuple[str, int, int]]) -> str:
-    told = [
+    cells = [
         [
             markup.esc(name),
             f"{words.short_bytes(whole)} → {words.short_bytes(rank)}",
@@ -322,7 +322,7 @@ def _shares(rows: list[tuple[str, int, int]]) -> str:
         ]
         for name, whole, rank in rows
     ]
-    return markup.table(["arena", "whole → rank", "share"], told, numbers=(1, 2))
+    return markup.table(["arena", "whole → rank", "share"], cells, numbers=(1, 2))
 
 
 page()

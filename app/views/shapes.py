@@ -104,14 +104,14 @@ def envelope(shown: Shown, graph: Graph, dim: str, curve: DimCurve) -> None:
         error = curve.refused[0][1]
         st.html(markup.error_card(opening.card_of(error, f"No size of {dim} could be planned", shown.opened.name)))
         return
-    told = words.of(planned, bounds.max - bounds.min + 1, "size")
+    count = words.of(planned, bounds.max - bounds.min + 1, "size")
     places = st.columns([0.64, 0.36] if len(drawn) == 1 else len(drawn), gap="medium")
     for name, column in zip(drawn, places, strict=False):
         capacity = shown.plan.arena_of[name].capacity_bytes if name in shown.plan.arena_of else words.UNLIMITED
         with column:
             st.html(
                 markup.heading(
-                    f"{name} over {dim}", f"{told} planned; line: extent, filled: peak; a click chooses the size"
+                    f"{name} over {dim}", f"{count} planned; line: extent, filled: peak; a click chooses the size"
                 )
             )
             key = f"dim.{dim}.{name}.{shown.key}.{now}"
@@ -213,8 +213,8 @@ def table(curve: DimCurve, now: int) -> str:
     if curve.refused:
         refused = [value for value, _ in curve.refused]
         which = f"{refused[0]:,}" if len(refused) == 1 else f"{refused[0]:,} … {refused[-1]:,}"
-        told = f"{words.count(len(refused), 'size')} refused ({curve.dim} = {which}): {curve.refused[0][1].message}"
-        more = f'<div class="tm"><span class="bad">✗</span> {markup.esc(told)}</div>'
+        sentence = f"{words.count(len(refused), 'size')} refused ({curve.dim} = {which}): {curve.refused[0][1].message}"
+        more = f'<div class="tm"><span class="bad">✗</span> {markup.esc(sentence)}</div>'
     else:
         more = ""
     return markup.table(head, rows, numbers=range(1, 1 + len(at))) + more
@@ -250,7 +250,7 @@ def session(shown: Shown, graph: Graph, dim: str) -> None:
         card = opening.card_of(log.aborted, f"The session ended after {words.count(len(log.iterations), 'iteration')}")
         st.html(markup.error_card(card))
     if log.iterations:
-        told(shown, log, dim, len(shapes))
+        log_line(shown, log, dim, len(shapes))
 
 
 def controls(
@@ -301,7 +301,7 @@ def _sequence(offered: dict[str, str]) -> None:
         state.choose(shapes=offered[name])
 
 
-def told(shown: Shown, log: ReplanLog, dim: str, wanted: int) -> None:
+def log_line(shown: Shown, log: ReplanLog, dim: str, wanted: int) -> None:
     """The session's claim, its chart, its log and its trace."""
     arena = _session_arena(log, shown)
     st.html(markup.heading(session_claim(log, wanted), f"{arena}: extent in force; below, the size that came"))

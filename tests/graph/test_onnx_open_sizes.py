@@ -14,7 +14,7 @@ from app.cli.main import run
 from tests.graph.test_onnx import FLOAT, model, op, read, tensors, value
 from tmmu_core.errors import InvalidIrShapes
 from tmmu_core.graph import native
-from tmmu_core.graph.assumed import assumed_at, measured, told
+from tmmu_core.graph.assumed import assumed_at, in_words, measured
 from tmmu_core.graph.importers import onnx_complete
 from tmmu_core.graph.model import Dim
 from tmmu_core.judge.verifier import verify_plan
@@ -60,9 +60,9 @@ def test_what_is_given_is_not_assumed() -> None:
 
 def test_the_sentence_holds_the_option_that_changes_it() -> None:
     graph = read(relu(["N", "T"]))
-    assert told(assumed_at(graph)).endswith("--dims N=1,T=512")
+    assert in_words(assumed_at(graph)).endswith("--dims N=1,T=512")
     assert assumed_at(graph, {"T": 9}) == {"N": 1}
-    assert told({}) == ""
+    assert in_words({}) == ""
 
 
 def test_a_converted_graph_is_planned_at_the_same_sizes() -> None:

@@ -95,7 +95,7 @@ def test_values_that_are_one_buffer_for_longer_are_one_storage() -> None:
 def test_called_computations_are_left_out_and_told() -> None:
     read_dump = read((ASSIGNMENT + LIVE_RANGE).encode())
     assert read_dump.extent == 64 + 16 + 4 + 48
-    assert "1 allocations of called computations (4 bytes) are left out" in read_dump.told
+    assert "1 allocations of called computations (4 bytes) are left out" in read_dump.notes
 
 
 def test_the_order_of_the_two_texts_does_not_matter() -> None:

@@ -42,7 +42,7 @@ def test_what_is_left_out_is_said_by_default() -> None:
     found = table.read(b"bytes\n8\n4\n", {"size": "bytes"})
     assert told(found) == [("row 1", 0, 1, 8), ("row 2", 0, 1, 4)]
     assert found.packing is None
-    assert "alive at once" in found.told[0]
+    assert "alive at once" in found.notes[0]
 
 
 def test_rows_of_one_alias_are_one_life() -> None:

@@ -97,7 +97,7 @@ def test_what_was_there_before_the_trace_lives_from_its_start() -> None:
         {"segments": [segment(0, 2048, (512, "inactive"), (512, "active_allocated"))], "device_traces": [traced]}
     )
     assert rows(found) == [("unknown line #1", 0, 2, 512, 512), ("unknown line #0", 0, 1, 256, 0)]
-    assert any("1 allocations began before the trace" in line for line in found.told)
+    assert any("1 allocations began before the trace" in line for line in found.notes)
 
 
 def test_without_a_trace_it_is_one_moment() -> None:
@@ -105,7 +105,7 @@ def test_without_a_trace_it_is_one_moment() -> None:
         {"segments": [segment(0, 2048, (512, "active_allocated"), (512, "inactive"), (8, "active_allocated"))]}
     )
     assert [row[1:] for row in rows(found)] == [(0, 1, 512, 0), (0, 1, 8, 1024)]
-    assert any("no trace" in line for line in found.told)
+    assert any("no trace" in line for line in found.notes)
 
 
 def test_segments_far_apart_are_laid_one_behind_the_other() -> None:
@@ -118,11 +118,11 @@ def test_the_device_with_the_highest_peak_is_shown_and_the_others_are_told() -> 
     small, large = event("alloc", 0, 8), event("alloc", 0, 512)
     found = opened({"segments": [], "device_traces": [[small], [large]]})
     assert [row[3] for row in rows(found)] == [512]
-    assert found.told[0] == "device 1 is shown; the snapshot holds device 0 too"
+    assert found.notes[0] == "device 1 is shown; the snapshot holds device 0 too"
 
 
 def test_the_lines_that_hold_most_at_the_peak_are_told() -> None:
-    told = opened(SNAPSHOT).told[-1]
+    told = opened(SNAPSHOT).notes[-1]
     assert told == "of the 1,536 bytes at the peak (step 1), by line: train.py:17 forward 1,024; at::empty 512"
 
 

@@ -47,10 +47,14 @@ def test_a_smaller_output_takes_its_inputs_very_place() -> None:
     assert offsets(greedy(p, {})) == [0, 0]
 
 
-def test_a_larger_output_keeps_off_its_input() -> None:
+def test_a_larger_output_takes_its_inputs_place_where_the_bytes_after_it_are_free() -> None:
     p = problem((0, 2, 6), (2, 4, 8), handoff_from=np.array([-1, 0]))
-    low, high = sorted(zip(offsets(greedy(p, {})), (6, 8), strict=True))
-    assert high[0] == low[0] + low[1]
+    assert offsets(greedy(p, {})) == [0, 0]
+
+
+def test_a_larger_output_keeps_off_its_input_where_they_are_not() -> None:
+    p = problem((0, 2, 6), (0, 4, 2), (2, 4, 8), handoff_from=np.array([-1, -1, 0]), fixed=np.array([0, 6, -1]))
+    assert offsets(greedy(p, {})) == [0, 6, 8]
 
 
 def test_must_not_alias_holds_across_time() -> None:

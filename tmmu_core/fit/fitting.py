@@ -398,10 +398,10 @@ def made_of(base: Candidate, moves: tuple[Move, ...]) -> Candidate:
     solution: Solution = ask(question) if moves else base.solution
     after = sum(extents(solution.plan).values())
     *earlier, last = moves or (None,)
-    told = [move for move in earlier if move is not None]
+    made = [move for move in earlier if move is not None]
     if last is not None:
-        told.append(replace(last, bytes=base.extent_bytes - sum(move.bytes for move in told) - after))
-    return Candidate(question, (*base.moves, *told), solution)
+        made.append(replace(last, bytes=base.extent_bytes - sum(move.bytes for move in made) - after))
+    return Candidate(question, (*base.moves, *made), solution)
 
 
 def planner_move(question: Question) -> Move:

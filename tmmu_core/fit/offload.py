@@ -71,17 +71,17 @@ def lower(
     base = run(model, begun)
     go_on = go_on_of(report, "offload")
     choice, found = begun, base
-    told = base.total
+    total = base.total
     for share in TIGHTER:
         over = scaled(goal, share)
         choice, found = _down(model, choice, over, go_on)
         if not _excess(model, found, over):
             lean, leaner = _leaner(model, begun, choice, over)
-            if leaner.total < told:
-                told = leaner.total
+            if leaner.total < total:
+                total = leaner.total
                 yield _moves(model, begun, lean)
             continue
-        if share == TIGHTER[0] and found.total < told:
+        if share == TIGHTER[0] and found.total < total:
             yield _moves(model, begun, choice)
         return
 

@@ -31,7 +31,7 @@ def dims_text(sizes: Mapping[str, int]) -> str:
     return ",".join(f"{name}={size}" for name, size in sorted(sizes.items()))
 
 
-def told(sizes: Mapping[str, int]) -> str:
+def in_words(sizes: Mapping[str, int]) -> str:
     """A sentence of what was assumed, with the option that changes it; ``""`` where nothing was."""
     if not sizes:
         return ""

@@ -156,10 +156,10 @@ def _decode_json(data: bytes, shape: Any, source: str) -> Any:
         raise
     except msgspec.DecodeError as error:
         message = str(error)
-        told = re.search(r"\(byte (\d+)\)", message)
-        at = int(told.group(1)) if told else len(text)
+        place = re.search(r"\(byte (\d+)\)", message)
+        at = int(place.group(1)) if place else len(text)
         what = message.split(" (byte")[0].removeprefix("JSON is malformed: ")
-        if not told:
+        if not place:
             what = "the text ends in the middle of a value" if text.strip() else "the file is empty"
         raise UnreadableInput(
             f"this is not JSON: {what}.", source=source, place=_place(text, at), hint="Mend the file at that place."
@@ -202,8 +202,8 @@ def refuse_long_numbers(text: bytes, source: str) -> None:
 
 def _long_numbers(value: Any, path: str) -> Iterator[tuple[str, str]]:
     if isinstance(value, int) and not -(1 << 63) <= value <= U64_MAX:
-        told = str(value)
-        yield path, told if len(told) <= 40 else f"{told[:20]}… ({len(told)} digits)"
+        digits = str(value)
+        yield path, digits if len(digits) <= 40 else f"{digits[:20]}… ({len(digits)} digits)"
     elif isinstance(value, dict):
         for key, inner in value.items():
             yield from _long_numbers(inner, f"{path}.{key}")
@@ -300,23 +300,23 @@ def _wrong_field(error: msgspec.ValidationError, data: bytes, source: str, noun:
     for field, words in _WORDS.items():
         if reason == "unknown_value" and path.endswith(field):
             hint = f"Use one of {', '.join(words)}."
-    told = InvalidIrShapes(f"{path}: {what}.", hint=hint, reason=reason, path=path)
+    refusal = InvalidIrShapes(f"{path}: {what}.", hint=hint, reason=reason, path=path)
     if source:
-        told.fill(source=source)
-    told.fill(document=noun)
+        refusal.fill(source=source)
+    refusal.fill(document=noun)
     element = re.match(r"\$\.(tensors|nodes)\[(\d+)\]", path)
     if element:
         field, number = element.group(1), int(element.group(2))
         try:
             whole = _load_cbor(data, source) if kind(data) == "cbor" else _decode_json(data, dict[str, Any], source)
         except msgspec.ValidationError:
-            return told  # a second fault further on: the place must do without a name
+            return refusal  # a second fault further on: the place must do without a name
         row = whole[field][number]
         name = row.get("id" if field == "tensors" else "node_id") if isinstance(row, dict) else None
         if isinstance(name, str):
             if field == "tensors":
-                told.fill(tensor=name)
+                refusal.fill(tensor=name)
             else:
-                told.fill(node_id=name)
-            told.message = f'{path} (the {field[:-1]} "{name}"): {what}.'
-    return told
+                refusal.fill(node_id=name)
+            refusal.message = f'{path} (the {field[:-1]} "{name}"): {what}.'
+    return refusal

@@ -146,8 +146,8 @@ def _mesh(given: Any) -> tuple[tuple[str, int], ...]:
     for _, size in axes:
         ranks *= size
         if ranks > most:
-            told = limits.past(limits.RANKS, "the mesh")
-            raise _bad(told.message, "$.mesh", told.hint, reason="shard_mesh")
+            refusal = limits.past(limits.RANKS, "the mesh")
+            raise _bad(refusal.message, "$.mesh", refusal.hint, reason="shard_mesh")
     return tuple(axes)
 
 
@@ -331,8 +331,8 @@ def _places_to_try(sharding: Sharding, base: int, followers: Sequence[int]) -> l
     names = [mesh for _, mesh in split]
     steps = [sorted({0, *(d % sharding.parts(mesh) for d in rows)}) for mesh in names]
     if prod(map(len, steps)) > limits.ceiling(limits.SHARES):
-        told = limits.past(limits.SHARES, f"the tensor {sharding.graph.tensors[base].id!r} and its views")
-        raise _bad(told.message, "$", told.hint, reason="shard_view", tensor=sharding.graph.tensors[base].id)
+        refusal = limits.past(limits.SHARES, f"the tensor {sharding.graph.tensors[base].id!r} and its views")
+        raise _bad(refusal.message, "$", refusal.hint, reason="shard_view", tensor=sharding.graph.tensors[base].id)
     return [{**nowhere, **dict(zip(names, at, strict=True))} for at in product(*steps)]
 
 

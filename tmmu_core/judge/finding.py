@@ -62,15 +62,15 @@ class Verdict:
 
 def shortened(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """The first :data:`TOLD_PER_RULE` of every rule, and one more saying how many there were."""
-    told: list[Finding] = []
+    kept: list[Finding] = []
     seen: Counter[str] = Counter()
     severity: dict[str, Severity] = {}
     for finding in findings:
         seen[finding.rule] += 1
         severity.setdefault(finding.rule, finding.severity)
         if seen[finding.rule] <= TOLD_PER_RULE:
-            told.append(finding)
+            kept.append(finding)
     for rule, count in seen.items():
         if count > TOLD_PER_RULE:
-            told.append(Finding(rule, severity[rule], f"… and {count - TOLD_PER_RULE:,} more findings of this rule."))
-    return tuple(told)
+            kept.append(Finding(rule, severity[rule], f"… and {count - TOLD_PER_RULE:,} more findings of this rule."))
+    return tuple(kept)

@@ -368,9 +368,9 @@ def _of_user_value(value: Callable[[], Any], what: str) -> bytes:
     try:
         return H(value())
     except (NotCanonical, RecursionError) as error:
-        told = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        why = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise InvalidIrShapes(
-            f"{what} cannot be hashed: {told}.",
+            f"{what} cannot be hashed: {why}.",
             reason="not_canonical",
             hint="Use text keys, texts, booleans, 64-bit integers and floats.",
         ) from error

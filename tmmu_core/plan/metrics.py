@@ -281,11 +281,11 @@ def plan_metrics(
 
 
 def renewed_metrics(old: Plan, new: Plan) -> dict[str, Any]:
-    """The metrics of ``old``, a plan from before totals were told, as ``new`` with today's peaks has them."""
+    """The metrics of ``old``, a plan from before totals were counted, as ``new`` with today's peaks has them."""
     before, after = (sum(arena.peak_live_bytes for arena in plan.arenas) for plan in (old, new))
-    extent, told = sum(arena.extent_bytes for arena in new.arenas), counted_totals(new)
+    extent, counted = sum(arena.extent_bytes for arena in new.arenas), counted_totals(new)
     changed: dict[str, tuple[Any, Any]] = {
-        "peak_live_bytes": (before, told.peak_live_bytes),
+        "peak_live_bytes": (before, counted.peak_live_bytes),
         "max_live": (sum(a.max_live for a in old.arenas), sum(a.max_live for a in new.arenas)),
         "peak_tmmu_usage_per_arena": (
             {a.name: a.peak_live_bytes for a in old.arenas},
@@ -293,7 +293,7 @@ def renewed_metrics(old: Plan, new: Plan) -> dict[str, Any]:
         ),
         "internal_fragmentation_ratio": (fragmentation_ratio(before, extent), fragmentation_ratio(after, extent)),
     }
-    metrics = {**old.metrics, "totals": asdict(told)}
+    metrics = {**old.metrics, "totals": asdict(counted)}
     return metrics | {key: now for key, (then, now) in changed.items() if metrics.get(key) == then}
 
 

@@ -238,9 +238,9 @@ def taken_of(plan: Plan) -> tuple[bool, ...]:
     starts: dict[int, int] = {}
     for storage, offset in zip(plan.storage.tolist(), plan.offset.tolist(), strict=True):
         starts[storage] = min(offset, starts.get(storage, offset))
-    told = []
+    flags = []
     for _, source, target in plan.handoffs:
         i, j = plan.row_of.get(source, -1), plan.row_of.get(target, -1)
         here = i >= 0 and j >= 0 and plan.arena[i] == plan.arena[j]
-        told.append(bool(here and starts[int(plan.storage[i])] == starts[int(plan.storage[j])]))
-    return tuple(told)
+        flags.append(bool(here and starts[int(plan.storage[i])] == starts[int(plan.storage[j])]))
+    return tuple(flags)

@@ -122,8 +122,8 @@ def read_csv(
     windowed = [row.id for row in rows if row.windowed]
     if not windowed:
         return Instance(problem, offset)
-    told = f"{len(windowed)} buffers have a gap with a window of bytes ({windowed[0]!r} first); it is read as no gap."
-    return Instance(problem, offset, (told,))
+    notes = f"{len(windowed)} buffers have a gap with a window of bytes ({windowed[0]!r} first); it is read as no gap."
+    return Instance(problem, offset, (notes,))
 
 
 def write_csv(problem: Problem, offset: U64 | Sequence[int] | None = None) -> str:
@@ -217,8 +217,8 @@ def _row(line: int, cells: list[str], where: dict[str, int], inclusive: bool, so
             raise _fault(source, line, name, f"{text!r} is no whole number", "Write digits only, 0 or more.")
         digits = text.lstrip("0") or "0"
         if len(digits) > len(str(most)) or int(digits) > most:  # Python itself refuses to read thousands of digits
-            told = text if len(text) <= 40 else f"{text[:20]}… ({len(text)} digits)"
-            raise _fault(source, line, name, f"{told} is over {most}", "Use smaller numbers.")
+            shown = text if len(text) <= 40 else f"{text[:20]}… ({len(text)} digits)"
+            raise _fault(source, line, name, f"{shown} is over {most}", "Use smaller numbers.")
         return int(digits)
 
     lower, upper = whole("lower", LAST_STEP), whole("upper", LAST_STEP) + inclusive

@@ -39,8 +39,8 @@ class Best:
 
     def notes(self, cols: Columns) -> dict[str, Any]:
         """What is told of the run."""
-        told: dict[str, Any] = {"order": self.order, "fit": self.fit, "runs": self.runs}
-        return told if self.crown < 0 else {**told, "last": cols.problem.ids[self.crown]}
+        found: dict[str, Any] = {"order": self.order, "fit": self.fit, "runs": self.runs}
+        return found if self.crown < 0 else {**found, "last": cols.problem.ids[self.crown]}
 
 
 def portfolio(problem: Problem, options: Mapping[str, Any], progress: Progress | None = None) -> Packing:

@@ -116,7 +116,7 @@ class PlainInstance:
     name: str
     problem: Problem
     packing: Packing | None = None
-    told: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     """What the reader has to say about the file."""
 
 

@@ -131,16 +131,16 @@ class Applied:
         return {tensor_id: self._bound(row) for row, tensor_id in enumerate(self.plan.tensor_ids)}
 
     def _bound(self, row: int) -> Bound:
-        told = self.plan.row(row)
+        tensor = self.plan.row(row)
         return Bound(
-            tensor_id=told.tensor_id,
-            arena=told.arena,
-            logical_slot=told.logical_slot,
-            logical_address=(told.arena, told.offset_bytes),
-            size=told.size_bytes,
-            alignment=told.alignment,
-            lifetime=(told.birth, told.death),
-            address=self.arenas[told.arena].base_ptr + int(self.placed.offset[row]),
+            tensor_id=tensor.tensor_id,
+            arena=tensor.arena,
+            logical_slot=tensor.logical_slot,
+            logical_address=(tensor.arena, tensor.offset_bytes),
+            size=tensor.size_bytes,
+            alignment=tensor.alignment,
+            lifetime=(tensor.birth, tensor.death),
+            address=self.arenas[tensor.arena].base_ptr + int(self.placed.offset[row]),
         )
 
     def _row(self, tensor_id: str) -> int:

@@ -112,9 +112,9 @@ def shadow_replay(subject: Plan | Solved, timeline: Timeline | None = None) -> S
     faults = list(check(scene))
     replay = _Replay(scene)
     faults += replay.faults()
-    told = sorted(faults, key=lambda fault: (fault.step, fault.row, fault.kind, fault.reader))[:TOLD]
+    first = sorted(faults, key=lambda fault: (fault.step, fault.row, fault.kind, fault.reader))[:TOLD]
     return ShadowVerdict(
-        findings=tuple([_in_words(scene, fault) for fault in told]),
+        findings=tuple([_in_words(scene, fault) for fault in first]),
         found=len(faults),
         steps=scene.steps,
         reads=replay.reads,

@@ -48,15 +48,15 @@ def check(scene: Scene) -> Iterator[Fault]:
         yield from _overwritten_in_place(scene, scene.timeline, scene.declared)
 
 
-def _agreement(scene: Scene, timeline: Timeline, told: Declared) -> Iterator[Fault]:
+def _agreement(scene: Scene, timeline: Timeline, declared: Declared) -> Iterator[Fault]:
     """The plan is of this graph: the same steps, the same tensors, the same sizes."""
     plan, index = scene.plan, timeline.index
     if plan.steps != timeline.steps or plan.execution_order != timeline.order:
         yield Fault("timeline", -1, -1, message="the plan's steps are not those of the graph's timeline.")
-    held = np.zeros(len(told.planned), np.bool_)
+    held = np.zeros(len(declared.planned), np.bool_)
     held[scene.tensor] = True
-    for i in np.flatnonzero(told.planned & ~held).tolist():
-        step = max(int(told.written[i]), 0)
+    for i in np.flatnonzero(declared.planned & ~held).tolist():
+        step = max(int(declared.written[i]), 0)
         yield Fault("missing", step, -1, message=f"tensor {index.tensor_ids[i]!r} is in no row of the plan.")
     known = np.zeros(len(plan), np.bool_)
     known[scene.plan_row] = True
@@ -143,8 +143,8 @@ def _ranges(scene: Scene) -> Iterator[Fault]:
     inside |= (node == AT_END) & (step >= scene.steps) & (scene.death[row] >= scene.steps)
     for at in np.flatnonzero(~inside).tolist():
         yield _dead(scene, int(row[at]), int(step[at]), int(node[at]), "read")
-    told = scene.declared
-    first = scene.birth if told is None else np.maximum(told.written[scene.tensor], 0)
+    declared = scene.declared
+    first = scene.birth if declared is None else np.maximum(declared.written[scene.tensor], 0)
     wrong = (scene.birth > first) | (scene.death <= first) | (scene.birth < 0) | (scene.death > scene.steps)
     for r in np.flatnonzero(wrong).tolist():
         yield _dead(scene, r, int(first[r]), BY_LOADING if scene.timeline is None else _writer(scene, r), "written")
@@ -166,13 +166,13 @@ def _dead(scene: Scene, row: int, step: int, node: int, verb: str) -> Fault:
 def _apart(scene: Scene, timeline: Timeline) -> Iterator[Fault]:
     """``must_not_alias``: never a common byte, even when disjoint in time."""
     row_of = dict(zip(scene.tensor.tolist(), range(len(scene.tensor)), strict=True))
-    told: set[tuple[int, int]] = set()
+    seen: set[tuple[int, int]] = set()
     for i, tensor in enumerate(timeline.graph.tensors):
         for other in tensor.must_not_alias:
             a, b = row_of.get(i), row_of.get(timeline.index.tensor_of[other])
-            if a is None or b is None or (min(a, b), max(a, b)) in told:
+            if a is None or b is None or (min(a, b), max(a, b)) in seen:
                 continue
-            told.add((min(a, b), max(a, b)))
+            seen.add((min(a, b), max(a, b)))
             if scene.storage[a] == scene.storage[b] or _meet(scene, a, b):
                 message = f"tensors {scene.name(a)!r} and {scene.name(b)!r} must not alias, yet share bytes."
                 yield Fault("must_not_alias", int(scene.birth[b]), a, culprit=b, message=message)
@@ -187,9 +187,9 @@ def _meet(scene: Scene, a: int, b: int) -> bool:
     return low < high + int(scene.block_size[t]) and high < low + int(scene.block_size[s])
 
 
-def _overwritten_in_place(scene: Scene, timeline: Timeline, told: Declared) -> Iterator[Fault]:
+def _overwritten_in_place(scene: Scene, timeline: Timeline, declared: Declared) -> Iterator[Fault]:
     """What an in-place write went over is gone: whoever reads it later reads something else."""
-    if not told.in_place:
+    if not declared.in_place:
         return
     row_of = dict(zip(scene.tensor.tolist(), range(len(scene.tensor)), strict=True))
     members: dict[int, list[int]] = {}
@@ -199,9 +199,9 @@ def _overwritten_in_place(scene: Scene, timeline: Timeline, told: Declared) -> I
     for row, step, node in zip(
         scene.read_row.tolist(), scene.read_step.tolist(), scene.read_node.tolist(), strict=True
     ):
-        if not (node == AT_END and told.resident[scene.tensor[row]]):
+        if not (node == AT_END and declared.resident[scene.tensor[row]]):
             reads.setdefault(row, []).append((step, node))
-    for write in told.in_place:
+    for write in declared.in_place:
         if write.target not in row_of or write.source not in row_of:
             continue
         y = row_of[write.target]
@@ -210,7 +210,7 @@ def _overwritten_in_place(scene: Scene, timeline: Timeline, told: Declared) -> I
             message = f"step {write.step}: {scene.name(y)!r} is written in place of the constant {scene.name(x)!r}."
             yield Fault("constant_written", write.step, x, write.node, y, message=message)
         for m in _meeting(scene, members[int(scene.storage[y])], y):
-            loaded, made = int(told.written[scene.tensor[m]]), int(told.made[scene.tensor[m]])
+            loaded, made = int(declared.written[scene.tensor[m]]), int(declared.made[scene.tensor[m]])
             for step, node in reads.get(m, ()):
                 # The version that is read: what its producer wrote, or before that what was loaded.
                 version = made if loaded <= made < step else loaded

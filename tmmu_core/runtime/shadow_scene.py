@@ -131,33 +131,33 @@ def _blocks(storage: I64, rank: I64, plan: Plan, rows: I64, offset: U64, size: U
 
 
 def _with_graph(plan: Plan, timeline: Timeline) -> Scene:
-    index, told = timeline.index, declared(timeline)
+    index, said = timeline.index, declared(timeline)
     tensor_of = index.tensor_of
     known = np.array([tensor_of.get(tensor_id, -1) for tensor_id in plan.tensor_ids], np.int64).reshape(-1)
-    rows = np.flatnonzero(told.planned[known] & (known >= 0)) if len(told.planned) else np.zeros(0, np.int64)
+    rows = np.flatnonzero(said.planned[known] & (known >= 0)) if len(said.planned) else np.zeros(0, np.int64)
     tensor = known[rows]
-    row_of = np.full(len(told.planned), -1, np.int64)
+    row_of = np.full(len(said.planned), -1, np.int64)
     row_of[tensor] = np.arange(len(rows))
     steps = max(timeline.steps, 1)
 
-    written = told.written[tensor]
+    written = said.written[tensor]
     by_birth = np.lexsort((np.arange(len(rows)), index.base[tensor] >= 0, written))
     rank = np.empty(len(rows), np.int64)
     rank[by_birth] = np.arange(len(rows))
-    offset, size = told.offset[tensor], told.size[tensor]
-    blocks = _blocks(told.storage[tensor], rank, plan, rows, offset, size, written)
+    offset, size = said.offset[tensor], said.size[tensor]
+    blocks = _blocks(said.storage[tensor], rank, plan, rows, offset, size, written)
 
-    write_step, write_row, write_node, poisons = _writes(timeline, told, row_of)
-    read_step, read_row, read_node = _reads(timeline, told, row_of, steps)
+    write_step, write_row, write_node, poisons = _writes(timeline, said, row_of)
+    read_step, read_row, read_node = _reads(timeline, said, row_of, steps)
     look_step, look_row = _looks(blocks.storage, plan.birth[rows], plan.death[rows], write_step, write_row)
     taken_from, consumed, denied = _handoffs(plan, timeline, row_of, blocks)
-    for write in told.in_place:
+    for write in said.in_place:
         if row_of[write.source] >= 0:
             consumed[row_of[write.source]] = write.step
     return Scene(
         plan=plan,
         timeline=timeline,
-        declared=told,
+        declared=said,
         steps=steps,
         plan_row=rows,
         tensor=tensor,
@@ -250,33 +250,33 @@ def _looks(storage: I64, birth: I64, death: I64, write_step: I64, write_row: I64
     return table[:, 0], table[:, 1]
 
 
-def _reads(timeline: Timeline, told: Declared, row_of: I64, steps: int) -> tuple[I64, I64, I64]:
+def _reads(timeline: Timeline, facts: Declared, row_of: I64, steps: int) -> tuple[I64, I64, I64]:
     """(step, row, node): what the nodes read, then what is read after the last step."""
     index = timeline.index
     node = np.repeat(np.arange(len(index.node_ids), dtype=np.int64), np.diff(index.in_ptr))
     inside = (timeline.step_of[node] >= 0) & (row_of[index.in_idx] >= 0)
     node, tensor = node[inside], index.in_idx[inside]
-    last = np.flatnonzero((told.held | told.resident) & (row_of >= 0))
+    last = np.flatnonzero((facts.held | facts.resident) & (row_of >= 0))
     step = np.concatenate([timeline.step_of[node], np.full(len(last), steps)])
     return step, row_of[np.concatenate([tensor, last])], np.concatenate([node, np.full(len(last), AT_END)])
 
 
-def _writes(timeline: Timeline, told: Declared, row_of: I64) -> tuple[I64, I64, I64, Mask]:
+def _writes(timeline: Timeline, facts: Declared, row_of: I64) -> tuple[I64, I64, I64, Mask]:
     """(step, row, node, poisons): loading, ``@inputs``, then what the nodes write.
 
     A view whose producer reads from the same storage (a reshape, a slice) writes nothing: the bytes are there.
     """
     index = timeline.index
-    loaded = np.flatnonzero(told.resident & ~(told.resident[told.root] & (index.base >= 0)) & (row_of >= 0))
-    fed = np.flatnonzero(index.is_input & ~told.resident & (row_of >= 0))
+    loaded = np.flatnonzero(facts.resident & ~(facts.resident[facts.root] & (index.base >= 0)) & (row_of >= 0))
+    fed = np.flatnonzero(index.is_input & ~facts.resident & (row_of >= 0))
     node = np.repeat(np.arange(len(index.node_ids), dtype=np.int64), np.diff(index.out_ptr))
     inside = (timeline.step_of[node] >= 0) & (row_of[index.out_idx] >= 0)
     node, tensor = node[inside], index.out_idx[inside]
 
     reader = np.repeat(np.arange(len(index.node_ids), dtype=np.int64), np.diff(index.in_ptr))
-    count = len(told.storage) + 1
-    reads_own = np.isin(node * count + told.storage[tensor], reader * count + told.storage[index.in_idx])
-    demanded = {write.target for write in told.in_place}
+    count = len(facts.storage) + 1
+    reads_own = np.isin(node * count + facts.storage[tensor], reader * count + facts.storage[index.in_idx])
+    demanded = {write.target for write in facts.in_place}
     is_view = index.base[tensor] >= 0
     alias = reads_own & is_view & ~np.fromiter((t in demanded for t in tensor.tolist()), np.bool_, len(tensor))
     node, tensor, reads_own = node[~alias], tensor[~alias], reads_own[~alias]

@@ -168,12 +168,12 @@ def _move(model: RecomputeModel, now: Choice, more: Choice, nodes: list[int], ru
     storages = dict.fromkeys(s for n in nodes for s in model.out_idx[model.out_ptr[n] : model.out_ptr[n + 1]].tolist())
     tensors = tuple(model.name_of(s) for s in storages if model.droppable[s])
     operators = Counter(model.timeline.graph.nodes[int(model.node_at[n])].instr for n in nodes)
-    told = ", ".join(f"{count} × {name}" if count > 1 else name for name, count in operators.most_common(4))
+    named = ", ".join(f"{count} × {name}" if count > 1 else name for name, count in operators.most_common(4))
     rest = ", …" if len(operators) > 4 else ""
     many = f"{tensors[0]!r} and {len(tensors) - 1} more" if len(tensors) > 1 else repr(tensors[0])
     return Move(
         kind="recompute",
-        what=f"recompute {many} ({told}{rest})",
+        what=f"recompute {many} ({named}{rest})",
         why=WHY,
         tensors=tensors,
         nodes=tuple(map(model.node_id, nodes)),

@@ -228,11 +228,11 @@ class _Writer:
         copy = self.current[s]
         self.name[view, copy] = self.tensors[view].id
         base = self._name(int(self.index.base[view]), k)
-        told = self.tensors[view].view
-        assert told is not None
-        if told.base_tensor_uid != base:
+        window = self.tensors[view].view
+        assert window is not None
+        if window.base_tensor_uid != base:
             self.tensors[view] = msgspec.structs.replace(
-                self.tensors[view], view=msgspec.structs.replace(told, base_tensor_uid=base)
+                self.tensors[view], view=msgspec.structs.replace(window, base_tensor_uid=base)
             )
 
     def _inputs(self, n: int, k: int) -> tuple[str, ...]:
@@ -266,13 +266,13 @@ class _Writer:
         tensor = self.tensors[i]
         if not copy:
             return tensor.id
-        told = tensor.view
-        assert told is not None
+        window = tensor.view
+        assert window is not None
         made = msgspec.structs.replace(
             tensor,
             id=tensor.id + copy,
             saved_for_backward=False,
-            view=msgspec.structs.replace(told, base_tensor_uid=self._name(int(self.index.base[i]), k)),
+            view=msgspec.structs.replace(window, base_tensor_uid=self._name(int(self.index.base[i]), k)),
         )
         self.new_tensors.append(made)
         self.name[i, copy] = made.id

@@ -59,8 +59,8 @@ def main() -> None:
 
         graph = import_rebuilt(rebuilt(read_program(sys.stdin.buffer.read(), name)), name)
     except Exception as error:  # PyTorch promises no error types; whatever it is, the caller reads the program itself
-        told = next(iter(str(error).strip().splitlines()), "")
-        out.write(f"{type(error).__name__}: {told}"[:500].encode())
+        line = next(iter(str(error).strip().splitlines()), "")
+        out.write(f"{type(error).__name__}: {line}"[:500].encode())
         return
     out.write(FINE + native.encode_cbor(graph))
 

@@ -88,9 +88,9 @@ class Rebuilt(torch.nn.Module):
         self._run(body, values)
         returned = []
         for left in self.program.module.signature.output_specs:
-            told = left.user_output or left.loss_output
-            if told is not None:
-                arg = told["arg"]
+            output = left.user_output or left.loss_output
+            if output is not None:
+                arg = output["arg"]
                 named = arg.get("as_tensor", arg if "name" in arg else None)
                 if named is not None:
                     returned.append(values[named["name"]])
@@ -109,8 +109,8 @@ class Rebuilt(torch.nn.Module):
     def is_loss(self) -> bool:
         """Whether all it returns is a floating-point scalar, and there is a parameter to learn."""
         left = [each for each in self.program.module.signature.output_specs if each.user_output or each.loss_output]
-        told = (left[0].user_output or left[0].loss_output) if len(left) == 1 else None
-        arg = told["arg"] if told else {}
+        output = (left[0].user_output or left[0].loss_output) if len(left) == 1 else None
+        arg = output["arg"] if output else {}
         named = arg.get("as_tensor", arg if "name" in arg else None)
         if named is None or not any(parameter.requires_grad for parameter in self.parameters()):
             return False
@@ -228,8 +228,8 @@ def rebuilt(program: Program) -> Rebuilt:
 
 def _kind(spec: Any, name: str) -> tuple[str, str]:
     for kind, key in (("parameter", "parameter_name"), ("buffer", "buffer_name")):
-        if spec is not None and (told := getattr(spec, kind)) is not None:
-            return kind, told[key]
+        if spec is not None and (value := getattr(spec, kind)) is not None:
+            return kind, value[key]
     if spec is not None and spec.tensor_constant is not None:
         return "constant", spec.tensor_constant["tensor_constant_name"]
     return "input", name

@@ -142,8 +142,8 @@ def _as_run(flat: Flat, run: onnx_complete.Run, sizes: Sizes, name: str) -> Grap
     except InvalidIrShapes as error:
         raise _with_dims(error, sizes) from None
     count = len(conditions)
-    told = f"{graph.name} ({count} branch{'es'[: 2 * (count > 1)]} as one run took {'them' if count > 1 else 'it'})"
-    return msgspec.structs.replace(graph, name=told)
+    note = f"{graph.name} ({count} branch{'es'[: 2 * (count > 1)]} as one run took {'them' if count > 1 else 'it'})"
+    return msgspec.structs.replace(graph, name=note)
 
 
 def _held(graph: Graph, sizes: Sizes) -> Graph:

@@ -108,8 +108,8 @@ def _events(profile: str) -> list[list[Any]]:
     events: list[list[Any]] = []
     for event in json.loads(Path(profile).read_text(encoding="utf-8")):
         if event.get("cat") == "Node" and str(event.get("name", "")).endswith("_kernel_time"):
-            told = event.get("args", {}).get("output_type_shape", [])
-            shapes = [list(next(iter(each.items()))) for each in told if each]
+            sizes = event.get("args", {}).get("output_type_shape", [])
+            shapes = [list(next(iter(each.items()))) for each in sizes if each]
             events.append([event["name"].removesuffix("_kernel_time"), shapes])
     return events
 
@@ -120,13 +120,13 @@ def symbols(model: bytes) -> dict[str, Any]:
     from onnxruntime.tools.symbolic_shape_infer import SymbolicShapeInference
 
     inferred = SymbolicShapeInference.infer_shapes(onnx.ModelProto.FromString(model), auto_merge=True)
-    told: dict[str, Any] = {}
+    found: dict[str, Any] = {}
     for value in (*inferred.graph.value_info, *inferred.graph.output):
         tensor = value.type.tensor_type
         sizes = [dim.dim_value if dim.HasField("dim_value") else -1 for dim in tensor.shape.dim]
         if tensor.elem_type and tensor.HasField("shape") and min(sizes, default=0) >= 0:
-            told[value.name] = [tensor.elem_type, sizes]
-    return {"symbols": told}
+            found[value.name] = [tensor.elem_type, sizes]
+    return {"symbols": found}
 
 
 def main() -> None:

@@ -22,11 +22,11 @@ Values = Mapping[str, np.ndarray[Any, Any]]
 
 def scope_shapes(model: onnx.ModelProto, known: Mapping[str, Found], values: Values) -> dict[str, Found]:
     """What ``known`` and the ``values`` of constants tell of the values that scope nodes write, where it is news."""
-    told: dict[str, Found] = {}
+    news: dict[str, Found] = {}
     weights = {weight.name: (weight.data_type, list(weight.dims)) for weight in model.graph.initializer}
 
     def find(name: str) -> Found | None:
-        return told.get(name) or known.get(name) or weights.get(name)
+        return news.get(name) or known.get(name) or weights.get(name)
 
     rules = {"If.close": _if_close, "Loop.open": _open, "Scan.open": _open, "Scan.next": _next}
     rules |= {"Loop.close": _loop_close, "Scan.close": _scan_close}
@@ -36,8 +36,8 @@ def scope_shapes(model: onnx.ModelProto, known: Mapping[str, Found], values: Val
         for name, found in rules[node.op_type](node, find, values):
             before = find(name)
             if name and found is not None and (before is None or _unknown(found) < _unknown(before)):
-                told[name] = found
-    return told
+                news[name] = found
+    return news
 
 
 def _unknown(found: Found) -> int:

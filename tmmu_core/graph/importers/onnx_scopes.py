@@ -100,7 +100,7 @@ def flatten(model: onnx.ModelProto, source: str = "") -> Flat:
     del flat.graph.node[:]
     flat.graph.node.extend(flattening.nodes)
     flat.graph.initializer.extend(flattening.weights)
-    flat.graph.value_info.extend(flattening.told)
+    flat.graph.value_info.extend(flattening.infos)
     flat.opset_import.append(helper.make_opsetid(SCOPE, 1))
     return Flat(flat, tuple(flattening.origins))
 
@@ -121,7 +121,7 @@ class _Flattening:
         self.nodes: list[onnx.NodeProto] = []
         self.origins: list[Origin] = []
         self.weights: list[onnx.TensorProto] = []
-        self.told: list[onnx.ValueInfoProto] = []
+        self.infos: list[onnx.ValueInfoProto] = []
         self.inside: tuple[str, ...] = ()
         self.branches = 0
 
@@ -244,7 +244,7 @@ class _Flattening:
                 flat = onnx.ValueInfoProto()
                 flat.CopyFrom(value)
                 flat.name = _known(inner, value.name)
-                self.told.append(flat)
+                self.infos.append(flat)
 
     def _results(self, body: onnx.GraphProto, inner: Names) -> list[str]:
         return [_known(inner, value.name) for value in body.output]

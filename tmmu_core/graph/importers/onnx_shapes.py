@@ -106,8 +106,8 @@ def named_dims(model: onnx.ModelProto, envelopes: Mapping[str, Dim]) -> Sizes:
         sizes.dims[name] = envelopes.get(name) or (BATCH_ENVELOPE if counts else LENGTH_ENVELOPE)
         if name not in envelopes:
             sizes.assumed[name] = sizes.dims[name].min if counts else sizes.dims[name].max
-    told = [dim.dim_param for _, dim in _told_sizes(model)]
-    sizes.dims |= {name: envelopes[name] for name in dict.fromkeys(told) if name in envelopes}
+    names = [dim.dim_param for _, dim in _told_sizes(model)]
+    sizes.dims |= {name: envelopes[name] for name in dict.fromkeys(names) if name in envelopes}
     return sizes
 
 
@@ -276,27 +276,27 @@ def _inferred_with_values(model: onnx.ModelProto, name: str) -> tuple[Known, onn
         fixed = {value: shape for value, found in known.items() if (shape := _fixed(found)) is not None}
         fixed |= {weight.name: tuple(weight.dims) for weight in model.graph.initializer}
         smaller = with_values(model, fixed)
-        told = scope_shapes(smaller or model, known, written_values(smaller or model)) if scopes else {}
-        if smaller is None and not told:
+        inner = scope_shapes(smaller or model, known, written_values(smaller or model)) if scopes else {}
+        if smaller is None and not inner:
             break
-        model = _telling(smaller or model, told)
+        model = _telling(smaller or model, inner)
         known = known | told_by(model)
         known = known | _once(model, name, propagate=not _long_vectors(known))
         known |= {weight.name: (weight.data_type, list(weight.dims)) for weight in model.graph.initializer}
     return known, model
 
 
-def _telling(model: onnx.ModelProto, told: Mapping[str, Found]) -> onnx.ModelProto:
+def _telling(model: onnx.ModelProto, shapes: Mapping[str, Found]) -> onnx.ModelProto:
     """The model with these shapes written where inference reads them."""
-    if not told:
+    if not shapes:
         return model
     telling = onnx.ModelProto()
     telling.CopyFrom(model)
-    rest = [info for info in telling.graph.value_info if info.name not in told]
+    rest = [info for info in telling.graph.value_info if info.name not in shapes]
     given = {value.name: value for value in telling.graph.output}
     del telling.graph.value_info[:]
     telling.graph.value_info.extend(rest)
-    for name, (element, shape) in told.items():
+    for name, (element, shape) in shapes.items():
         info = helper.make_tensor_value_info(name, element, shape)
         if name in given:
             given[name].CopyFrom(info)

@@ -69,9 +69,9 @@ def with_values(model: onnx.ModelProto, shapes: dict[str, tuple[int, ...]]) -> o
     del smaller.graph.node[:]
     smaller.graph.node.extend(kept)
     smaller.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in made.items())
-    told = [info for info in smaller.graph.value_info if info.name not in made] + counted
+    infos = [info for info in smaller.graph.value_info if info.name not in made] + counted
     del smaller.graph.value_info[:]
-    smaller.graph.value_info.extend(told)
+    smaller.graph.value_info.extend(infos)
     return smaller
 
 
@@ -122,9 +122,9 @@ def _measured(node: onnx.NodeProto, shapes: dict[str, tuple[int, ...]]) -> dict[
 
 def _grows(node: onnx.NodeProto, operands: dict[str, Array], shapes: dict[str, tuple[int, ...]]) -> bool:
     """Whether the result may have more than ``KEPT_ELEMENTS`` elements, as far as is known beforehand."""
-    told = [shapes[name] for name in node.output if name in shapes]
-    if len(told) == len([name for name in node.output if name]):
-        return any(prod(shape) > KEPT_ELEMENTS for shape in told)
+    written = [shapes[name] for name in node.output if name in shapes]
+    if len(written) == len([name for name in node.output if name]):
+        return any(prod(shape) > KEPT_ELEMENTS for shape in written)
     if node.op_type == "Range":
         return _count(node, operands) > KEPT_ELEMENTS
     return node.op_type not in ("Constant", "NonZero", "Unique", "Compress")

@@ -118,8 +118,8 @@ class _Reading:
     def _given(self, name: str, spec: Any) -> None:
         called, role = name, _INPUT
         for kind, key, its_role in SPEC_NAMES:
-            if spec is not None and (told := getattr(spec, kind)) is not None:
-                called, role = str(told.get(key, name)), its_role
+            if spec is not None and (named := getattr(spec, kind)) is not None:
+                called, role = str(named.get(key, name)), its_role
         meta = self._meta(name)
         lies = self._lies(name, meta)
         self.own_name[called] = name
@@ -133,9 +133,9 @@ class _Reading:
         self.by_member.setdefault((member, lies), name)
 
     def _left(self, left: Any) -> None:
-        told = left.user_output or left.loss_output
-        if told is not None:
-            arg = told.get("arg")
+        output = left.user_output or left.loss_output
+        if output is not None:
+            arg = output.get("arg")
             given = arg.get("as_tensor") if isinstance(arg, dict) and "as_tensor" in arg else arg
             name = given.get("name") if isinstance(given, dict) else None
             if name in self.values and not self.tensors[self.values[name].storage].persistent:
@@ -146,9 +146,9 @@ class _Reading:
             ("parameter_mutation", "parameter_name"),
             ("user_input_mutation", "user_input_name"),
         ):
-            told = getattr(left, field_name)
-            if told is not None:
-                self._copied_back(self._name(told.get("arg")), str(told.get(key)))
+            output = getattr(left, field_name)
+            if output is not None:
+                self._copied_back(self._name(output.get("arg")), str(output.get(key)))
 
     def _copied_back(self, new: str, called: str) -> None:
         """A new value is written over an old one when all is done."""

@@ -199,9 +199,9 @@ def read_program(data: bytes, source: str = "") -> Program:
     models = [name for name in models if name.endswith(".json")]
     own = [name for name in models if name.endswith(("models/model.json", OLDER))] or models
     if len(own) != 1:
-        told = "no program" if not own else f"{len(own)} programs"
+        what = "no program" if not own else f"{len(own)} programs"
         raise UnreadableInput(
-            f"the archive holds {told} under models/.", source=source, hint="Save one program with torch.export.save."
+            f"the archive holds {what} under models/.", source=source, hint="Save one program with torch.export.save."
         )
     document = _decoded(_member(archive, own[0], source), Document, own[0], source)
     weights = next((name for name in names if name.endswith(WEIGHTS)), None)

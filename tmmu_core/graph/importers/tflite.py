@@ -155,10 +155,10 @@ class _Reading:
     def _told(self) -> str:
         """What of the file is not planned, for the graph's name."""
         count = self.model.SubgraphsLength()
-        told = [f"subgraph 1 of {count}; the others are not planned"] if count > 1 else []
+        notes = [f"subgraph 1 of {count}; the others are not planned"] if count > 1 else []
         if any(self.model.Metadata(k).Name() == OFFLINE_PLAN for k in range(_length(self.model, "Metadata"))):
-            told.append("the offline plan in the file is not used")
-        return f" ({'; '.join(told)})" if told else ""
+            notes.append("the offline plan in the file is not used")
+        return f" ({'; '.join(notes)})" if notes else ""
 
     def graph(self) -> Graph:
         nodes = tuple(self._node(k, operator) for k, operator in enumerate(self.operators))

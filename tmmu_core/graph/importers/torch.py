@@ -233,8 +233,8 @@ def _trace(
 
 
 def _not_traceable(error: Exception, name: str) -> UnreadableInput:
-    told = next(iter(str(error).strip().splitlines()), "")
-    words = f"{type(error).__name__}{': ' if told else ''}{told}"
+    line = next(iter(str(error).strip().splitlines()), "")
+    words = f"{type(error).__name__}{': ' if line else ''}{line}"
     for mark, hint in _WAYS_OUT:
         if mark in words:
             return UnreadableInput(f"the module cannot be traced without data: {words}.", source=name, hint=hint)

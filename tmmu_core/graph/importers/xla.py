@@ -62,7 +62,7 @@ class Dump:
     """Bytes of all allocations that hold a buffer."""
     within: int
     """The same, were the temporaries laid anew within their own allocation as well as can be: its peak."""
-    told: tuple[str, ...]
+    notes: tuple[str, ...]
 
 
 @dataclass
@@ -130,14 +130,14 @@ def read(data: bytes, name: str = "") -> Dump:
         within += _peak(settled) if allocation.has("preallocated-temp") else allocation.size
     if not rows:
         raise UnreadableInput("no value of the dump's buffer assignment has a live range.", source=name, hint=HINT)
-    told = ["the dump does not say alignments: buffers are planned at any byte, allocations one behind the other"]
+    notes = ["the dump does not say alignments: buffers are planned at any byte, allocations one behind the other"]
     if left_out:
-        told.append(f"{left_out} allocations of called computations ({left_bytes} bytes) are left out")
+        notes.append(f"{left_out} allocations of called computations ({left_bytes} bytes) are left out")
     merged = [row.id for row in rows if "+" in row.id]
     if merged:
-        told.append(f"{len(merged)} buffers hold several values at once, as loops and updates in place do")
+        notes.append(f"{len(merged)} buffers hold several values at once, as loops and updates in place do")
     ordered = sorted(rows, key=lambda row: (row.birth, -row.size, row.id.encode()))
-    return Dump(tuple(Buffer(**vars(row)) for row in ordered), base, within, tuple(told))
+    return Dump(tuple(Buffer(**vars(row)) for row in ordered), base, within, tuple(notes))
 
 
 def _number(digits: str, line: int, name: str) -> int:

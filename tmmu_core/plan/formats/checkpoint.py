@@ -137,9 +137,9 @@ def restore(data: bytes, source: str = "", *, token: bytes | None = None) -> Pla
         ("digest", whole.get("digest"), digest),
     ):
         if stored != found:
-            told = stored.hex() if isinstance(stored, bytes) else repr(stored)
+            shown = stored.hex() if isinstance(stored, bytes) else repr(stored)
             raise UnreadableInput(
-                f"the checkpoint does not restore: it says {name} {told}, its content gives {found.hex()}.",
+                f"the checkpoint does not restore: it says {name} {shown}, its content gives {found.hex()}.",
                 source=source,
                 place=f"$.{name}",
                 hint="It was changed after it was written; use another copy, or plan again.",

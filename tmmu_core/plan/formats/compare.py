@@ -330,14 +330,14 @@ def _kinds(left: Plan, right: Plan, left_row: I64, right_row: I64) -> NDArray[np
         x, y = getattr(left, name), getattr(right, name)
         if x != y:
             described |= np.array([x[i] != y[j] for i, j in zip(a.tolist(), b.tolist(), strict=True)], np.bool_)
-    told = {
+    masks = {
         "moved": place & ~other_arena,
         "resized": left.size[a] != right.size[b],
         "retimed": (left.birth[a] != right.birth[b]) | (left.death[a] != right.death[b]),
         "other_arena": other_arena,
         "redescribed": described,
     }
-    for kind, mask in told.items():
+    for kind, mask in masks.items():
         kinds[both[mask]] |= np.uint8(1 << KINDS.index(kind))
     kinds[left_row < 0] |= np.uint8(1 << KINDS.index("added"))
     kinds[right_row < 0] |= np.uint8(1 << KINDS.index("removed"))

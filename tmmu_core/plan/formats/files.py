@@ -175,9 +175,9 @@ def handoff_documents(plan: Plan) -> tuple[HandoffDocument, ...]:
 
 def arena_document(arena: ArenaSummary) -> ArenaDocument:
     """One arena's figures as they are written."""
-    told = {field.name: getattr(arena, field.name) for field in msgspec.structs.fields(ArenaDocument)}
+    fields_of = {field.name: getattr(arena, field.name) for field in msgspec.structs.fields(ArenaDocument)}
     return ArenaDocument(
-        **{**told, "proven_bytes": msgspec.UNSET if arena.proven_bytes is None else arena.proven_bytes}
+        **{**fields_of, "proven_bytes": msgspec.UNSET if arena.proven_bytes is None else arena.proven_bytes}
     )
 
 
@@ -491,8 +491,8 @@ def _placed(head: HeadDocument, rows: Addresses, source: str) -> Placed:
 
 def _taken(head: HeadDocument) -> tuple[bool, ...]:
     """What the file says of its hand-offs; nothing, and they are worked out, where it leaves one open."""
-    told = [handoff.taken for handoff in head.handoffs if handoff.taken is not None]
-    return tuple(told) if len(told) == len(head.handoffs) else ()
+    flags = [handoff.taken for handoff in head.handoffs if handoff.taken is not None]
+    return tuple(flags) if len(flags) == len(head.handoffs) else ()
 
 
 def _has_inputs_step(head: HeadDocument) -> bool:
@@ -543,8 +543,8 @@ def _arena(name: str, told: ArenaDocument, source: str) -> ArenaSummary:
 
 def _within(value: int, field: str, source: str, most: int = U64_MAX) -> int:
     if not 0 <= value <= most:
-        told = "2^64 − 1" if most == U64_MAX else "2^63 − 1"
-        raise UnreadableInput(f"{value} is not between 0 and {told}.", source=source, place=f"$.{field}")
+        limit = "2^64 − 1" if most == U64_MAX else "2^63 − 1"
+        raise UnreadableInput(f"{value} is not between 0 and {limit}.", source=source, place=f"$.{field}")
     return value
 
 

@@ -35,8 +35,8 @@ class Addresses(NamedTuple):
 
 def derived(planner: str, notes: Mapping[str, Any], rows: Addresses) -> Placed:
     """What a file without the key ``places`` places."""
-    told = notes.get("addressing")
-    if isinstance(told, dict) and told.get("kind") == "blake3_sparse":
+    addressing = notes.get("addressing")
+    if isinstance(addressing, dict) and addressing.get("kind") == "blake3_sparse":
         return Placed("sparse", False, "its addresses are hashed")
     if planner in PLANNERS:
         entry, why = PLANNERS[planner], f"{planner} does so"

@@ -87,7 +87,7 @@ def _read_xla(data: bytes, name: str) -> PlainInstance:
         roles=tuple([buffer.role for buffer in dump.buffers]),
     )
     packing = Packing(offset=np.array(column("offset"), np.uint64))
-    return PlainInstance(_stem(name).removesuffix(".txt"), problem, packing, dump.told)
+    return PlainInstance(_stem(name).removesuffix(".txt"), problem, packing, dump.notes)
 
 
 _GRAPH = (".json", ".cbor", ".gz")

@@ -113,9 +113,9 @@ def records(plan: Plan, *, digest: bool = False, replans: Iterable[Record] = ())
 
 def _arena(arena: ArenaSummary) -> Record:
     """An arena as configured and as filled; its witness, which may name thousands, is the plan file's to tell."""
-    told: Record = msgspec.to_builtins(arena_document(arena))
-    del told["witness"], told["witness_step"]
-    return told
+    record: Record = msgspec.to_builtins(arena_document(arena))
+    del record["witness"], record["witness_step"]
+    return record
 
 
 def _tensor_records(plan: Plan) -> Iterator[Record]:
