@@ -19,13 +19,13 @@ def panel(shown: Shown) -> None:
         arena = focus.arena(shown)
         if arena and plan.arena_of[arena].peak_live_bytes:
             step = focus.peak(plan, shown.key, arena)[0]
-            st.html(details.largest(plan, arena, step, placed.storages_alive(shown, step, arena)))
+            st.html(state.linked(details.largest(plan, arena, step, placed.storages_alive(shown, step, arena))))
         certificate.panel(shown)
         return
     if name not in plan.row_of:
         st.html(markup.empty("Not in this plan", f"{words.shortened(name)} is no tensor of this plan."))
         return
-    st.html(details.details(plan, shown.solution, name))
+    st.html(state.linked(details.details(plan, shown.solution, name)))
     near, slots = details.neighbours(plan, name), plan.has_slots
     with st.container(horizontal=True, gap="small"):
         ends = (

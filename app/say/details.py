@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from urllib.parse import quote
 
 import numpy as np
 
 from app.say import words
-from app.say.markup import PERSISTENT_COLOUR, ROLE_COLOURS, definition_list, esc
+from app.say.markup import PERSISTENT_COLOUR, ROLE_COLOURS, definition_list, esc, link_to
 from tmmu_core.liveness.why import REFUSAL_WORDS, Event, Explanation, explain
 from tmmu_core.plan.making.engine import Solution
 from tmmu_core.plan.model import ArenaSummary, Plan
@@ -209,9 +208,7 @@ def _name(tensor_id: str | None, width: int = 10_000) -> str:
     """A tensor's name as a link that selects it."""
     if tensor_id is None:
         return '<span class="soft">unknown</span>'
-    href = f"?tensor={quote(tensor_id, safe='', errors='replace')}"
-    said = esc(words.shortened(tensor_id, width))
-    return f'<a href="{esc(href)}" data-go="{esc(tensor_id)}" title="select {esc(tensor_id)}"><code>{said}</code></a>'
+    return link_to(tensor_id, f"<code>{esc(words.shortened(tensor_id, width))}</code>")
 
 
 def _storage(plan: Plan, solution: Solution | None, row: int) -> list[tuple[str, str] | None]:

@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
+from urllib.parse import quote, urlencode
 
 from app.say import words
 from app.say.refused import nearest, others
@@ -32,6 +33,21 @@ PERSISTENT_COLOUR = "#8A8F98"
 def esc(text: object) -> str:
     """Text as HTML text."""
     return escape(str(text), quote=True)
+
+
+def link_to(tensor_id: str, text: str) -> str:
+    """``text`` (HTML) as a link that selects a tensor; :func:`complete_links` says on which screen."""
+    href = f"{_LINK}{quote(tensor_id, safe='', errors='replace')}"
+    return f'<a href="{esc(href)}" data-go="{esc(tensor_id)}" title="select {esc(tensor_id)}">{text}</a>'
+
+
+def complete_links(html: str, query: Mapping[str, str]) -> str:
+    """The same HTML, links to tensors with the rest of ``query``: they open the same screen, that tensor selected."""
+    rest = urlencode({key: value for key, value in query.items() if key != "tensor"}, errors="replace")
+    return html.replace(f'href="{_LINK}', f'href="?{esc(rest)}&amp;tensor=') if rest else html
+
+
+_LINK = "?tensor="
 
 
 def help_on(label: str, definition: str) -> str:

@@ -97,9 +97,13 @@ def open_files(page: Page, *files: Path) -> None:
 
 
 def pixel_of(page: Page, tensor: str) -> tuple[float, float]:
-    """Where a tensor's box is on the page, once it is painted."""
+    """Where a tensor's box is on the page, once it is painted and what stands above it has come to rest."""
     canvas = page.locator(".tmmu-canvas[data-paintings]").first
     expect(canvas).to_be_visible()
-    at = canvas.evaluate("(root, id) => root.tmmuPixelOf(id)", tensor)
+    rest(page)
+    before, at = None, canvas.evaluate("(root, id) => root.tmmuPixelOf(id)", tensor)
+    while before != at:
+        page.wait_for_timeout(150)
+        before, at = at, canvas.evaluate("(root, id) => root.tmmuPixelOf(id)", tensor)
     assert at is not None, f"{tensor} cannot be seen"
     return at["x"], at["y"]

@@ -31,7 +31,7 @@ def test_a_click_on_a_row_selects_and_the_table_stays_where_it_is(visit: Visit) 
 
 def test_a_click_on_the_curve_of_the_peak_chooses_that_step(visit: Visit) -> None:
     page = visit("peak")
-    curve = page.locator(".js-plotly-plot .draglayer .nsewdrag").first
+    curve = page.locator("[class*=st-key-peak-curve] .draglayer .nsewdrag").first
     expect(curve).to_be_visible()
     box = curve.bounding_box()
     assert box is not None
@@ -58,6 +58,8 @@ def test_a_card_speaks_of_the_storage_and_its_names_select(visit: Visit) -> None
     expect(card).to_contain_text("held by")
     other = card.locator("dd li a[data-go]").first
     name = other.get_attribute("data-go") or ""
+    # Before the page listens, and in another tab, the link is followed as it is written.
+    assert re.search("graph=sample.*views.*tensor=", other.get_attribute("href") or "")
     other.click()
     expect(page.locator(f'.tm-card[data-tensor="{name}"]')).to_be_visible()
     expect(page).to_have_url(re.compile("graph=sample.*tensor="))

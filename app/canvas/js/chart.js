@@ -60,6 +60,7 @@ export class Chart {
     this.state = { ...DEFAULTS };
     this.asked = {}; // what the page asked for last, by name
     this.sent = []; // selections told to the page that it has not answered yet
+    this.toldZooms = []; // likewise
     this.selected = this.compared = this.hovered = -1;
     this.step = null;
     this.overview = new Overview();
@@ -96,6 +97,7 @@ export class Chart {
       if (JSON.stringify(this.asked[name]) === JSON.stringify(value)) continue;
       this.asked[name] = value;
       if (name === "selected" && this.answersAnOlderClick(value)) continue;
+      if (name === "zoom" && this.answersAZoom(value)) continue;
       fresh[name] = value;
     }
     const before = this.selected;
@@ -110,6 +112,13 @@ export class Chart {
     const k = this.sent.indexOf(selected), older = k >= 0 && k < this.sent.length - 1;
     this.sent = older ? this.sent.slice(k + 1) : [];
     return older;
+  }
+
+  /** A zoom that the page says after this chart told it is no news; what it says again and again never is. */
+  answersAZoom(zoom) {
+    const k = this.toldZooms.indexOf(JSON.stringify(zoom));
+    this.toldZooms = this.toldZooms.slice(k + 1);
+    return k >= 0;
   }
 
   setPack(pack) {
@@ -254,7 +263,8 @@ export class Chart {
     const { win: w } = this;
     const zoom = this.zoomed ? [w.t0, w.t1, w.v0, w.v1].map(toThousandths) : null;
     if (JSON.stringify(zoom) === JSON.stringify(this.state.zoom)) return;
-    this.state.zoom = this.asked.zoom = zoom;
+    this.state.zoom = zoom;
+    this.toldZooms = [...this.toldZooms.slice(-20), JSON.stringify(zoom)];
     this.tellSoon("zoom", zoom, 400);
   }
 
