@@ -150,6 +150,17 @@ def test_a_callback_that_raises_stops_the_search_under_way() -> None:
     assert searcher.stop[0] == 1
 
 
+def test_a_search_whose_tables_are_too_small_is_asked_again_with_larger_ones() -> None:
+    # Of a thousand storages of which a hundred meet, each is raised many times over.
+    p = instance("somas_resnet50")
+    searcher = Searcher(model_of(p))
+    rank = Steering(searcher.model).attempt(1515472556).rank
+    before = searcher.room
+    verdict, nodes, offset = searcher.ask(1515472556, rank, 6_000)
+    assert (verdict, faults(p, offset or ()), searcher.room > before) == (FOUND, [], True)
+    assert searcher.ask(1515472556, rank, 6_000) == (verdict, nodes, offset)
+
+
 def test_a_search_is_stopped_from_outside() -> None:
     p = instance("D.1048576")
     searcher = Searcher(model_of(p))

@@ -69,7 +69,7 @@ from tmmu_core.planners.exact.tables import (
 )
 from tmmu_core.planners.problem import I64
 
-FOUND, INFEASIBLE, SPENT = 1, 0, -1
+FOUND, INFEASIBLE, SPENT, CRAMPED = 1, 0, -1, -2
 
 LOWEST_FIRST, TIGHTEST_FIRST, WORST_FIRST = range(3)
 """Which unit is next: the one that can start lowest; one of the section with the fewest bytes to spare; one of the
@@ -187,7 +187,8 @@ def _fits_at_all(shape: Shape, state: State, ask: Ask) -> bool:
 def search(shape: Shape, state: State, ask: Ask, nodes: I64, stop: I64) -> int:
     """Whether everything fits below ``ask.capacity``; offsets are then ``state.unit[:, LOW]``.
 
-    ``state`` must be fresh. Gives FOUND, INFEASIBLE (proven) or SPENT; ``nodes[0]`` is how many answers were tried.
+    ``state`` must be fresh. Gives FOUND, INFEASIBLE (proven), SPENT, or CRAMPED where its tables have too little room
+    to go on; ``nodes[0]`` is how many answers were tried.
     Ends as SPENT soon after ``stop[0]`` is set from outside.
     """
     n = len(state.unit)
@@ -201,10 +202,12 @@ def search(shape: Shape, state: State, ask: Ask, nodes: I64, stop: I64) -> int:
     jumps = ask.switches & JUMPS and ask.switches & DOMINANCE
     levels = 0
     if not _fits_at_all(shape, state, ask):
-        return SPENT if count[CONFLICT] == NO_ROOM else INFEASIBLE
+        return CRAMPED if count[CONFLICT] == NO_ROOM else INFEASIBLE
     while count[PUT] < n:
-        if nodes[0] >= ask.budget or stop[0] or levels >= most:
+        if nodes[0] >= ask.budget or stop[0]:
             return SPENT
+        if levels >= most:
+            return CRAMPED
         nodes[0] += 1
         u = _lowest(shape, state, ask.rank) if ask.focus == LOWEST_FIRST else _pressing(shape, state, ask)
         if u >= 0:
@@ -227,7 +230,7 @@ def search(shape: Shape, state: State, ask: Ask, nodes: I64, stop: I64) -> int:
             good = good and propagate(shape, state, ask.capacity, ask.switches)
         while not good:
             if count[CONFLICT] == NO_ROOM:
-                return SPENT
+                return CRAMPED
             if count[CONFLICT] == TOO_FULL:
                 state.section[count[FIRST_OF_IT], FAILS] += 1
             stop_propagating(state)

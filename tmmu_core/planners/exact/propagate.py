@@ -75,7 +75,7 @@ level; the section and who is lowest in it; the twin."""
 TOO_HIGH, TOO_FULL, UNMET, UPON, STUCK, NO_ROOM = range(6)
 """Kinds of failure; the two cells behind are: unit and the offset that is too high; section and its least offset; the
 unit whose hole nobody can meet; a unit and the smaller one it must not lie directly upon; nothing. ``NO_ROOM`` is no
-failure of the packing: there are too many events to go on."""
+failure of the packing: the table of events is full."""
 
 SECTIONS, FIRSTS, DOMINANCE, TWINS, SWAPS, JUMPS = 1, 2, 4, 8, 16, 32
 """Switches: the section bound, who must be lowest, holes must be met in their own height, the order of twins, larger

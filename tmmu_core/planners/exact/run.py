@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 
 import numpy as np
 
-from tmmu_core.planners.exact.kernel import FOUND, LOWEST_FIRST, Ask, search
+from tmmu_core.planners.exact.kernel import CRAMPED, FOUND, LOWEST_FIRST, SPENT, Ask, search
 from tmmu_core.planners.exact.model import Model
 from tmmu_core.planners.exact.propagate import ALL
 from tmmu_core.planners.exact.tables import FAILS, LOW, TALL, State, fresh, shape_of
@@ -16,6 +16,8 @@ from tmmu_core.planners.problem import I64
 Watch = Callable[[int], bool]
 LOOK = 0.1
 """Seconds."""
+MOST_EVENTS = 1 << 23
+"""Tables of more rows (48 bytes each) are given no more room."""
 
 
 class Searcher:
@@ -30,6 +32,8 @@ class Searcher:
         """How often each section failed in the last search."""
         self.stop: I64 = np.zeros(1, dtype=np.int64)
         """Set its cell, from any thread, and the search under way ends as SPENT."""
+        self.room = (64 * len(model) + 4096, 8 * len(model) + 64)
+        """Events and levels of the tables; more as soon as they do not do."""
 
     def ask(
         self,
@@ -45,12 +49,18 @@ class Searcher:
         ``watch(nodes)`` is asked every :data:`LOOK` seconds whether to go on; where it says no or raises, the search
         ends within as much again.
         """
-        state = fresh(self.model, self.shape)
-        nodes = np.zeros(1, dtype=np.int64)
         if weight is None:
             weight = np.zeros(self.model.sections, dtype=np.int64)
         ask = Ask(capacity, rank, weight, focus, self.switches, budget)
-        verdict = self._search(state, ask, nodes, watch)
+        verdict = CRAMPED
+        while verdict == CRAMPED:  # how often a unit is raised cannot be told beforehand: where many meet, very often
+            state = fresh(self.model, self.shape, self.room)
+            nodes = np.zeros(1, dtype=np.int64)
+            verdict = self._search(state, ask, nodes, watch)
+            if verdict == CRAMPED and self.room[0] > MOST_EVENTS:
+                verdict = SPENT
+            elif verdict == CRAMPED:
+                self.room = (4 * self.room[0], 2 * self.room[1])
         self.fails = state.section[:, FAILS].copy()
         return int(verdict), int(nodes[0]), state.unit[:, LOW].tolist() if verdict == FOUND else None
 

@@ -100,8 +100,8 @@ def shape_of(model: Model) -> Shape:
     )
 
 
-def fresh(model: Model, shape: Shape) -> State:
-    """The state before anything is placed."""
+def fresh(model: Model, shape: Shape, room: tuple[int, int]) -> State:
+    """The state before anything is placed, with room for so many events and levels."""
     n, m, r = len(model), model.sections, len(model.section)
     unit = np.zeros((n, 14), dtype=np.int64)
     for u in range(n):
@@ -114,7 +114,7 @@ def fresh(model: Model, shape: Shape) -> State:
     order = np.empty((r, 2), dtype=np.int64)
     order[:, 0] = np.argsort(model.section, kind="stable")
     order[order[:, 0], 1] = np.arange(r)
-    levels, events = 8 * n + 64, 64 * n + 4096
+    events, levels = room
     return State(
         unit,
         section,
