@@ -32,6 +32,7 @@ from tmmu_core.fit.asking import extents, question_of
 from tmmu_core.fit.bounds import Need
 from tmmu_core.fit.capacity import Capacity
 from tmmu_core.fit.fitting import ALLOWED, Allowed, Fitted, fit
+from tmmu_core.fit.mesh import smallest_mesh
 from tmmu_core.fit.moves import KINDS
 from tmmu_core.fit.policy import checkpoint_policy, is_from_torch
 from tmmu_core.fit.recipe import recipe as as_recipe
@@ -57,6 +58,10 @@ MaxCost = Annotated[
 Largest = Annotated[
     str | None, typer.Option(metavar="DIM", help="Find the largest size of this named dimension that fits.")
 ]
+SmallestMesh = Annotated[
+    str | None,
+    typer.Option(metavar="AXIS", help="Find the fewest parts along this mesh axis with which every rank fits."),
+]
 Fitting = Annotated[
     str | None, typer.Option("-o", "--output", metavar="FITTED", help="Write the fitted graph; - for standard output.")
 ]
@@ -78,6 +83,7 @@ def command(
     allow: Allow = None,
     max_cost: MaxCost = None,
     largest: Largest = None,
+    mesh: SmallestMesh = None,
     keep_phases: KeepPhases = False,
     output: Fitting = None,
     recipe: Recipe = None,
@@ -95,13 +101,10 @@ def command(
         raise UsageFault("standard output is given away twice.", "Give one of them a file.")
     capacity = _capacity(request)
     allowed = Allowed(_kinds(allow), _thousandths(max_cost), keep_phases)
+    if largest is not None and mesh is not None:
+        raise UsageFault("--largest and --mesh are two questions.", "Ask one after the other.")
     with _interruptible() as progress:
-        start, size = question_of(opened, request, progress), None
-        if largest is None:
-            fitted = fit(start, capacity, allowed, progress)
-        else:
-            found = largest_that_fits(start, largest, capacity, allowed, progress)
-            fitted, size = found.fitted, found.size
+        fitted, size = _asked(opened, request, (largest, mesh), (capacity, allowed), progress)
     if output is not None:
         _write_graph(fitted, output)
     if recipe is not None:
@@ -113,10 +116,34 @@ def command(
             source = checkpoint_policy(given, after, beside.stem)
             write_output(str(beside), source.encode(), "the checkpoint policy")
     if json:
-        say_json(as_json(fitted) | ({} if largest is None else {"largest": {largest: size}}))
+        sizes = {"largest": {largest: size}} if largest is not None else {"mesh": {mesh: size}} if mesh else {}
+        say_json(as_json(fitted) | sizes)
     elif output != STREAM and recipe != STREAM:
-        _in_words(fitted, largest, size)
+        if largest is not None:
+            say(f"the largest {largest} that fits is {size}" if size is not None else f"no size of {largest} fits")
+        if mesh is not None:
+            say(f"every rank fits with {mesh} = {size}" if size is not None else f"no size of {mesh} fits")
+        _in_words(fitted)
     return EXIT_CODE[fitted.answer]
+
+
+def _asked(
+    graph: Graph,
+    request: PlanRequest,
+    sought: tuple[str | None, str | None],
+    limits: tuple[Capacity, Allowed],
+    progress: Progress,
+) -> tuple[Fitted, int | None]:
+    """The fit, and the size of the dimension or of the mesh axis that was sought."""
+    largest, mesh = sought
+    if mesh is not None:
+        fewest = smallest_mesh(graph, request, mesh, limits, progress)
+        return fewest.fitted, fewest.size
+    start = question_of(graph, request, progress)
+    if largest is None:
+        return fit(start, *limits, progress), None
+    found = largest_that_fits(start, largest, *limits, progress)
+    return found.fitted, found.size
 
 
 def _capacity(request: PlanRequest) -> Capacity:
@@ -231,14 +258,12 @@ def as_json(fitted: Fitted) -> dict[str, Any]:
     }
 
 
-def _in_words(fitted: Fitted, largest: str | None, size: int | None) -> None:
+def _in_words(fitted: Fitted) -> None:
     best, start = fitted.best, fitted.start
     there = ", ".join(
         [words.full_bytes(fitted.capacity.total)] * (fitted.capacity.total is not None)
         + [f"{name} {words.full_bytes(limit)}" for name, limit in fitted.capacity.arenas.items()]
     )
-    if largest is not None:
-        say(f"the largest {largest} that fits is {size}" if size is not None else f"no size of {largest} fits")
     if fitted.answer == "fits":
         say(f"fits: {words.full_bytes(best.extent_bytes)} of {there}; today {words.full_bytes(start.extent_bytes)}")
     elif fitted.answer == "cannot":
@@ -258,6 +283,9 @@ def _in_words(fitted: Fitted, largest: str | None, size: int | None) -> None:
             for name, now in extents(best.plan).items()
         ],
     )
+    grid = next((move.details["alignment"] for move in best.moves if move.kind == "alignment"), None)
+    if grid is not None:
+        say(f"an arena's alignment does not stand in a graph: plan the fitted one with --alignment {grid}")
     if best.moves:
         table(
             (

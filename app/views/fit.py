@@ -23,6 +23,7 @@ KINDS: dict[Kind, str] = {
     "planner": "another planner",
     "order": "another order",
     "inplace": "work in place",
+    "alignment": "a finer alignment",
     "recompute": "recompute",
     "offload": "offload",
     "sizes": "smaller sizes",
@@ -120,7 +121,7 @@ def _controls(fit: int | None, needed: int) -> None:
             key=state.seat("fit_kinds", [kind for kind in KINDS if kind in _kinds()]),
             format_func=lambda kind: KINDS[kind],
             on_change=lambda: state.choose(fit_kinds=",".join(state.value_of("fit_kinds"))),
-            help="All but smaller sizes compute the same.",
+            help="All but smaller sizes compute the same; a finer alignment is for hardware that can load from it.",
         )
 
 

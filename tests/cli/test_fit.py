@@ -12,6 +12,8 @@ import pytest
 
 from app.cli.main import run
 from tests.cli.test_commands import SAMPLES, told
+from tests.fit.test_alignment import odd_sizes
+from tests.fit.test_mesh import layers
 from tests.fit.test_order import two_branches
 from tmmu_core.graph import native
 
@@ -49,6 +51,27 @@ def test_what_cannot_ends_with_1_and_names_the_step(told: Any, branches: str) ->
     assert "cannot fit" in out
     assert "_a'" in out
     assert "'biga'" in out
+
+
+def test_the_smallest_mesh_is_told_with_the_share_that_fits(told: Any, tmp_path: Path) -> None:
+    path = tmp_path / "layers.tmmu.json"
+    path.write_bytes(native.encode(layers(), path.name))
+    code, answer = fitted(told, str(path), "--capacity", f"parameters={3 * 1024 * 8}", "--mesh", "tp")
+    assert (code, answer["answer"], answer["mesh"]) == (0, "fits", {"tp": 3})
+    assert [move["kind"] for move in answer["moves"]] == ["shards"]
+    code, out, _ = told("fit", str(path), "--capacity", "1KiB", "--mesh", "tp")
+    assert (code, out.splitlines()[0]) == (1, "no size of tp fits")
+
+
+def test_a_finer_alignment_says_how_the_fitted_file_is_planned(told: Any, tmp_path: Path) -> None:
+    path, out = tmp_path / "odd.tmmu.json", tmp_path / "fitted.tmmu.json"
+    path.write_bytes(native.encode(odd_sizes(), path.name))
+    capacity = 4 * 64 + 36
+    code, words, _ = told("fit", str(path), "--capacity", str(capacity), "--allow", "alignment", "-o", str(out))
+    assert code == 0
+    assert "--alignment 64" in words
+    plan = json.loads(told("plan", str(out), "--alignment", "64", "--json")[1])
+    assert plan["metrics"]["totals"]["extent_bytes"] == capacity
 
 
 def test_what_is_open_ends_with_3(told: Any, branches: str) -> None:

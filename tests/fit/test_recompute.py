@@ -310,6 +310,33 @@ def test_the_fullest_step_is_lowered_by_single_moves_most_bytes_first() -> None:
     assert moves[0].cost.extra_flops == KIB
 
 
+def long_chain(count: int) -> Question:
+    """x → h0 → h1 … and back: the gradient of each needs what the one before it gave; every tensor is 1 KiB."""
+    h = ["x", *(f"h{k}" for k in range(count))]
+    forward = [F(f"f{k}", "Relu", h[k], h[k + 1]) for k in range(count)]
+    backward = [B(f"b{k}", "Mul", f"{h[k]} g{k + 1}", f"g{k}") for k in reversed(range(count))]
+    first = B("b", "Relu", h[-1], f"g{count}")
+    gradients = [T(f"g{k}", role="gradient") for k in range(count + 1)]
+    return step(*forward, first, *backward, tensors=[*map(T, h), *gradients], outputs=("g0",))
+
+
+@pytest.mark.parametrize(("tensors", "further_runs"), [(8, 9), (7, 10), (6, 11), (5, 15)])
+def test_a_long_chain_goes_below_what_one_cut_reaches(tensors: int, further_runs: int) -> None:
+    question = long_chain(16)
+    model = recompute_model(question)
+    arena = list(model.liveness.arenas).index("activations")
+    gradients = run(model, Choice.nothing(model)).total - 17 * KIB
+    capacity = tensors * KIB + gradients
+    moves = recompute_to(question, capacity)
+    assert moves is not None
+    after = applied(question, moves)
+    sound(question, after.graph)
+    model, choice = unwritten(after)
+    found = run(model, choice)
+    assert found.peaks[arena] <= tensors * KIB
+    assert found.flops <= further_runs * KIB // 4
+
+
 # -- laws --------------------------------------------------------------------------------------------------------------
 
 

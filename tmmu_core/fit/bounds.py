@@ -84,7 +84,7 @@ def lower_bound(question: Question, solution: Solution, allowed: Iterable[Kind])
     if not kinds:
         sizes = extents(solution.plan).items()
         return LowerBound(tuple(Need(name, size, "", (), "no move is allowed") for name, size in sorted(sizes)))
-    if not kinds & {"order", "recompute", "offload", "inplace", "shards"}:
+    if not kinds & {"order", "recompute", "offload", "inplace"}:
         return LowerBound(tuple(_of_the_order(solution)))
     return LowerBound(tuple(_of_steps(question, solution.liveness, "inplace" in kinds)))
 

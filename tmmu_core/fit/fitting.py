@@ -2,8 +2,8 @@
 
 ::
 
-    today's plan ─► planner ─► order ─► in place ─► recompute, offload, both ─► sizes
-                    └────── cost nothing ──────┘    └── cheapest that fits ──┘
+    today's plan ─► planner ─► order ─► in place ─► alignment ─► recompute, offload, both ─► sizes
+                    └───────────── cost nothing ─────────────┘    └── cheapest that fits ──┘
 
 Every candidate is a plan made for real; nothing is taken on an estimate. Deterministic unless it is told to stop: then
 the best so far is what it gives.
@@ -17,6 +17,7 @@ from fractions import Fraction
 from typing import Literal
 
 from tmmu_core.errors import InvalidIrShapes
+from tmmu_core.fit.alignment import finer, finest
 from tmmu_core.fit.applying import applied
 from tmmu_core.fit.asking import Candidate, Question, ask, extents, extents_of
 from tmmu_core.fit.bounds import LowerBound, lower_bound, with_order
@@ -28,6 +29,7 @@ from tmmu_core.fit.proposing import PROPOSING
 from tmmu_core.fit.sizes import bisected, sized
 from tmmu_core.graph.flops import graph_flops
 from tmmu_core.plan.making.engine import Solution
+from tmmu_core.plan.model import Plan
 from tmmu_core.planners.problem import Progress
 
 Answer = Literal["fits", "cannot", "open"]
@@ -159,7 +161,7 @@ class _Fitting:
         if self.capacity.over(bound.bytes_of):
             self.free_planner()
             return self.ended("cannot", bound)
-        for step in (self.free_planner, self.free_order, self.free_permissions):
+        for step in (self.free_planner, self.free_order, self.free_permissions, self.free_alignment):
             step()
             if self.fits(self.best):
                 return self.ended("fits", bound)
@@ -176,10 +178,14 @@ class _Fitting:
     def bound(self) -> LowerBound:
         """The bound before anything is tried; where sizes may shrink, that of the smallest."""
         start, kinds = self.start, self.allowed.kinds
+        if "alignment" in kinds and (least := finest(start.question, names_of(start.plan))) is not None:
+            start = made_of(start, (least,))
         if "sizes" in kinds:
             for name, dim in sorted(start.question.graph.dims.items()):
                 start = sized(start, name, dim.min)
-        return lower_bound(start.question, start.solution, kinds - {"sizes"})
+        # A plan on a coarser grid is one on a finer grid too: there the packing's own bound holds for all of them.
+        moved = kinds - {"sizes", "alignment"} | ({"planner"} if "alignment" in kinds else set())
+        return lower_bound(start.question, start.solution, moved)
 
     def smaller(self) -> None:
         """The largest size of each named dimension, alone, at which the other moves fit; the cheapest of those."""
@@ -202,7 +208,7 @@ class _Fitting:
     def proven(self, bound: LowerBound) -> tuple[LowerBound, int]:
         """The bound raised by what is proven of every order, where orders and permissions are all that may change."""
         kinds = self.allowed.kinds
-        if kinds & {"recompute", "offload", "sizes", "shards"}:
+        if kinds & {"recompute", "offload", "sizes", "alignment"}:
             return bound, 0
         if "order" not in kinds:
             return bound, 0
@@ -291,6 +297,15 @@ class _Fitting:
                 continue
             if not self.try_moves(base, (needed_of(base.question, after) or everything,)):
                 self.try_moves(base, (everything,))
+
+    def free_alignment(self) -> None:
+        """The coarsest of the finer grids that fits, else the finest."""
+        if "alignment" not in self.allowed.kinds:
+            return
+        base = self.best
+        for move in finer(base.question, names_of(base.plan)):
+            if not self.watch("alignment") or (self.try_moves(base, (move,)) and self.fits(self.best)):
+                return
 
     # -- moves that cost something -------------------------------------------------------------------------------
 
@@ -402,6 +417,11 @@ def made_of(base: Candidate, moves: tuple[Move, ...]) -> Candidate:
     if last is not None:
         made.append(replace(last, bytes=base.extent_bytes - sum(move.bytes for move in made) - after))
     return Candidate(question, (*base.moves, *made), solution)
+
+
+def names_of(plan: Plan) -> tuple[str, ...]:
+    """The arenas of this memory, by name."""
+    return tuple(sorted(extents(plan)))
 
 
 def planner_move(question: Question) -> Move:

@@ -12,9 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-Kind = Literal["planner", "order", "inplace", "recompute", "offload", "sizes", "shards"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
-"""In the order in which they are tried: what costs nothing first."""
+Kind = Literal["planner", "order", "inplace", "alignment", "recompute", "offload", "sizes", "shards"]
+KINDS: tuple[Kind, ...] = tuple(kind for kind in get_args(Kind) if kind != "shards")
+"""What may be allowed, in the order in which it is tried: what costs nothing first. A larger mesh is another question
+(``fit/mesh.py``), and its answer a move all the same."""
 
 FLOPS_PER_MOVED_BYTE = 10_000
 """What moving a byte is held to cost beside computing: about 300 Tflop/s over a bus of about 30 GB/s."""

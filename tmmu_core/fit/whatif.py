@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tmmu_core.fit.alignment import finer
 from tmmu_core.fit.applying import applied
 from tmmu_core.fit.asking import Candidate, extents_of
-from tmmu_core.fit.fitting import ALLOWED, BEST_PLANNER, planner_move
+from tmmu_core.fit.fitting import ALLOWED, BEST_PLANNER, names_of, planner_move
 from tmmu_core.fit.inplace import single_moves
 from tmmu_core.fit.moves import KINDS, Kind, Move
 from tmmu_core.fit.ordering import order_move
@@ -77,6 +78,8 @@ def _offers(start: Candidate, kind: Kind, progress: Progress | None) -> Iterator
         found = order_move(question, solution, progress, enough=0)
         if found is not None and found.move is not None:
             yield replace(found.move, bytes=found.ordered.tried["given"] - found.ordered.peak)
+    elif kind == "alignment":
+        yield from finer(question, names_of(solution.plan))
     elif kind == "inplace":
         gains = handed_at_the_peak(solution.liveness)
         for move in single_moves(question, solution):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -12,8 +12,9 @@ import numpy as np
 from tmmu_core.fit.asking import Question
 from tmmu_core.fit.moves import Cost, Move
 from tmmu_core.fit.recompute.cut import boundary
-from tmmu_core.fit.recompute.model import RecomputeModel, connected_parts
-from tmmu_core.fit.recompute.search import Search, choice_of, fullest_arena, peak_position
+from tmmu_core.fit.recompute.deeper import deepened
+from tmmu_core.fit.recompute.model import Mask, RecomputeModel, connected_parts
+from tmmu_core.fit.recompute.search import Point, Search, choice_of, fullest_arena, peak_position
 from tmmu_core.fit.recompute.simulate import Choice, Run, run
 from tmmu_core.fit.recompute.write import drops_of, unwritten, with_drops, written
 from tmmu_core.planners.problem import Progress
@@ -62,7 +63,10 @@ def recompute_to(question: Question, capacity: int, report: Progress | None = No
     """The cheapest moves found after which the arenas' peaks together are within ``capacity`` bytes; ``None``: none."""
     model, begun = unwritten(question)
     search = Search(model, Bytes(capacity).over, begun, go_on_of(report, "recompute"))
-    point = search.cheapest(search.climb())
+    found = search.climb()
+    point = search.cheapest(found)
+    if point is None:
+        point = _cheapest_of(search, _below(search, found))
     return None if point is None else moves_of(model, begun, point.choice)
 
 
@@ -80,6 +84,7 @@ def lower(
         return
     least: Run | None = None
     found = None
+    below: list[Point] = []
     for share in TIGHTER:
         search = Search(model, scaled(goal, share), begun, go_on_of(report, "recompute"))
         if not search.excess(search.nothing.run):
@@ -87,16 +92,30 @@ def lower(
         found = search.climb() if found is None else found
         point = search.cheapest(found)
         if point is None:
+            below = below or _below(search, found)
+            point = _cheapest_of(search, below)
+        if point is None:
             break
         if least is None or point.run.total < least.total:
             least = point.run
             yield moves_of(model, begun, point.choice)
     if least is None and found is not None:
         total = run(model, begun).total
-        for _, point in sorted(found, key=lambda pair: pair[1].key):
+        for point in sorted([*(point for _, point in found), *below], key=lambda point: point.key):
             if point.run.total < total:
                 total = point.run.total
                 yield moves_of(model, begun, point.choice)
+
+
+def _below(search: Search, found: Sequence[tuple[Mask, Point]]) -> list[Point]:
+    """From nothing dropped, and from the lowest of what cuts found, further down."""
+    lowest = min((point for _, point in found), key=lambda point: (search.excess(point.run), point.key))
+    return deepened(search, [search.nothing] if lowest is search.nothing else [search.nothing, lowest])
+
+
+def _cheapest_of(search: Search, points: Sequence[Point]) -> Point | None:
+    fitting = [point for point in points if not search.excess(point.run)]
+    return min(fitting, key=lambda point: point.key, default=None)
 
 
 def single_moves(question: Question, solution: object) -> Iterator[Move]:

@@ -51,6 +51,32 @@ class Choice:
 
 
 @dataclass(frozen=True, eq=False)
+class Lives:
+    """The lives of storages in a run: one more for each time that one is made again or comes back."""
+
+    of: I64
+    """Shape (lives,): the storage."""
+    birth: I64
+    """Shape (lives,): the step that makes it."""
+    last: I64
+    """Shape (lives,): the step that reads it last."""
+    node: I64
+    """Shape (steps,): the position that runs; −1 for loading and copying."""
+    further: NDArray[np.bool_]
+    """Shape (steps,): whether it is a further run of that position."""
+    read_ptr: I64
+    """Shape (steps + 1,): where each step's reads begin in ``reads``; one read for each operand, in its order."""
+    reads: I64
+    """Lives read, step by step."""
+
+    @classmethod
+    def none(cls) -> Lives:
+        """Nobody's."""
+        nothing = np.zeros(0, np.int64)
+        return cls(nothing, nothing, nothing, nothing, np.zeros(0, np.bool_), np.zeros(1, np.int64), nothing)
+
+
+@dataclass(frozen=True, eq=False)
 class Run:
     """What a choice leads to."""
 
@@ -69,11 +95,15 @@ class Run:
     """Shape (steps,): the position in the given order at which each step runs, or for which it runs again."""
     first: I64
     """Shape (positions,): the step of each node of the given order."""
+    lives: Lives
+    """Who is alive when, and who reads it."""
 
     def without_curves(self) -> Run:
         """The figures alone."""
         nothing = np.zeros(0, np.int64)
-        return replace(self, live=np.zeros((len(self.peaks), 0), np.int64), at=nothing, first=nothing)
+        return replace(
+            self, live=np.zeros((len(self.peaks), 0), np.int64), at=nothing, first=nothing, lives=Lives.none()
+        )
 
     @property
     def total(self) -> int:
@@ -84,7 +114,7 @@ class Run:
 def run(model: RecomputeModel, choice: Choice) -> Run:
     """The run of ``choice``."""
     arenas = len(model.fixed)
-    valid, flops, moved, steps, live, at, first = _run(
+    valid, flops, moved, steps, live, at, first, lives = _run(
         model.in_ptr,
         model.in_idx,
         model.out_ptr,
@@ -110,7 +140,7 @@ def run(model: RecomputeModel, choice: Choice) -> Run:
     live = live[:, :steps]
     peaks = (live.max(axis=1, initial=0) if steps else np.zeros(arenas, np.int64)) + model.fixed
     extra = int(steps) - len(model.node_at) - int(model.timeline.has_inputs_step)
-    return Run(bool(valid), int(flops), int(moved), peaks, extra, live, at[:steps], first)
+    return Run(bool(valid), int(flops), int(moved), peaks, extra, live, at[:steps], first, Lives(*lives))
 
 
 @njit(cache=True)
@@ -161,6 +191,7 @@ def _run(  # type: ignore[no-untyped-def]  # numpy columns and two numbers
     lives = read_count = flops = moved = 0
     step = 0
     nothing = np.zeros((arenas, 1), np.int64)
+    nobody = (of[:0], birth[:0], last[:0], step_node[:0], step_copy[:0], read_ptr[:1], reads)
     if loading:
         for s in range(storages):
             if at_start[s]:
@@ -187,7 +218,7 @@ def _run(  # type: ignore[no-untyped-def]  # numpy columns and two numbers
                     continue
                 if away[s]:
                     if step + 2 >= most_steps or lives + 64 >= most_lives:
-                        return False, 0, 0, 0, nothing, at, first
+                        return False, 0, 0, 0, nothing, at, first, nobody
                     at[step] = k
                     moved += size[s]
                     of[lives] = s
@@ -205,7 +236,7 @@ def _run(  # type: ignore[no-untyped-def]  # numpy columns and two numbers
                     z = in_idx[f]
                     if dropped[z]:
                         if on_stack[z]:
-                            return False, 0, 0, 0, nothing, at, first
+                            return False, 0, 0, 0, nothing, at, first, nobody
                         stack[depth] = z
                         on_stack[z] = True
                         depth += 1
@@ -214,9 +245,9 @@ def _run(  # type: ignore[no-untyped-def]  # numpy columns and two numbers
                 if not ready:
                     continue
                 if expires[n] < k:
-                    return False, 0, 0, 0, nothing, at, first
+                    return False, 0, 0, 0, nothing, at, first, nobody
                 if step + 2 >= most_steps or lives + 64 >= most_lives or read_count + 64 >= most_reads:
-                    return False, 0, 0, 0, nothing, at, first
+                    return False, 0, 0, 0, nothing, at, first, nobody
                 step_node[step] = n
                 step_copy[step] = True
                 at[step] = k
@@ -224,7 +255,7 @@ def _run(  # type: ignore[no-untyped-def]  # numpy columns and two numbers
                 for f in range(in_ptr[n], in_ptr[n + 1]):
                     z = in_idx[f]
                     if life[z] < 0:
-                        return False, 0, 0, 0, nothing, at, first
+                        return False, 0, 0, 0, nothing, at, first, nobody
                     last[life[z]] = step
                     reads[read_count] = life[z]
                     read_count += 1
@@ -243,7 +274,7 @@ def _run(  # type: ignore[no-untyped-def]  # numpy columns and two numbers
                 step += 1
                 read_ptr[step] = read_count
         if step + 2 >= most_steps or lives + 64 >= most_lives or read_count + 64 >= most_reads:
-            return False, 0, 0, 0, nothing, at, first
+            return False, 0, 0, 0, nothing, at, first, nobody
         step_node[step] = k
         at[step] = k
         first[k] = step
@@ -287,7 +318,7 @@ def _run(  # type: ignore[no-untyped-def]  # numpy columns and two numbers
             s = stack[w]
             if away[s] and not gone[s]:
                 if step + 2 >= most_steps:
-                    return False, 0, 0, 0, nothing, at, first
+                    return False, 0, 0, 0, nothing, at, first, nobody
                 gone[s] = True
                 moved += size[s]
                 last[life[s]] = step
@@ -319,4 +350,13 @@ def _run(  # type: ignore[no-untyped-def]  # numpy columns and two numbers
     for a in range(arenas):
         for t in range(1, step):
             change[a, t] += change[a, t - 1]
-    return True, flops, moved, step, change, at, first
+    return (
+        True,
+        flops,
+        moved,
+        step,
+        change,
+        at,
+        first,
+        (of[:lives], birth[:lives], last[:lives], step_node[:step], step_copy[:step], read_ptr[: step + 1], reads),
+    )
