@@ -184,7 +184,9 @@ class _Fitting:
             for name, dim in sorted(start.question.graph.dims.items()):
                 start = sized(start, name, dim.min)
         # A plan on a coarser grid is one on a finer grid too: there the packing's own bound holds for all of them.
-        moved = kinds - {"sizes", "alignment"} | ({"planner"} if "alignment" in kinds else set())
+        moved: set[Kind] = set(kinds) - {"sizes", "alignment"}
+        if "alignment" in kinds:
+            moved.add("planner")
         return lower_bound(start.question, start.solution, moved)
 
     def smaller(self) -> None:
