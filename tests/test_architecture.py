@@ -23,6 +23,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     # The judge sees graphs, and of liveness and plans their nouns alone: it computes everything again.
     "judge": {"errors", "graph", "liveness.model", "plan.model"},
     "fit": {"errors", "graph", "liveness", "planners", "plan"},
+    # What is kept are plans and figures; who made them, and how, it need not know.
+    "store": {"errors", "names", "plan.metrics", "plan.model", "plan.formats"},
 }
 """Room → the rooms (or single modules) of ``tmmu_core`` that it may import, itself aside."""
 
@@ -87,6 +89,16 @@ def test_each_format_is_known_to_its_own_importer_alone() -> None:
         and not path.name.startswith(tuple(Path(n).stem for n in only[name.split(".")[0]]))
     ]
     assert [line for line in broken if "importers" not in line and "onnx_run" not in line] == []
+
+
+def test_only_the_store_knows_databases() -> None:
+    broken = [
+        f"{path.relative_to(ROOT)} imports {name}"
+        for path in modules("tmmu_core") + modules("app")
+        for name in imports_of(path)
+        if name.split(".")[0] in {"sqlalchemy", "alembic", "psycopg"} and "tmmu_core/store/" not in path.as_posix()
+    ]
+    assert broken == []
 
 
 def test_only_one_file_says_session_state() -> None:

@@ -4,6 +4,7 @@
 
     TmmuError                      something the user can mend; never raised for a fault of ours (that is an assert)
     ├── UnreadableInput            bytes that no reader takes: names the readers tried, the place, what to do
+    ├── StoreFault                 a store that cannot be used, or does not hold what is asked of it: names the store
     └── ContractError              a clause of the contract is broken; carries one error record
         ├── AlignmentViolation     1301 FATAL   an alignment that is no power of two, a view off its dtype's grid
         ├── AllocationFailure      1302 FATAL   the quota (``memory_bytes_budget``) is breached
@@ -83,6 +84,27 @@ class UnreadableInput(TmmuError):
                 "tried": [{"reader": reader, "reason": reason} for reader, reason in self.tried],
                 "hint": self.hint,
             }
+        )
+        return record
+
+
+class StoreFault(TmmuError):
+    """A store of plans that cannot be used, or that does not hold what is asked of it.
+
+    ``store`` is its URL without a password; empty where no store was touched yet.
+    """
+
+    def __init__(self, message: str, *, store: str = "", hint: str = "") -> None:
+        self.message, self.store, self.hint = message, store, hint
+        super().__init__(message)
+
+    def __str__(self) -> str:
+        return (f"{self.store}: " if self.store else "") + " ".join(filter(None, (self.message, self.hint)))
+
+    def record(self) -> dict[str, Any]:
+        """The same as a JSON-ready mapping, for ``--json``."""
+        record: dict[str, Any] = spelled_out(
+            {"code_id": "STORE", "message": self.message, "store": self.store, "hint": self.hint}
         )
         return record
 

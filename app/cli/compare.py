@@ -10,25 +10,35 @@ import msgspec
 import typer
 
 from app.cli.console import FINDING, FINE, NOT_COMPARABLE, Column, say, say_json, table
-from app.cli.options import FIRST_FINDINGS, AsJson, Resolved, planning, resolve_either, say_invalid
+from app.cli.options import FIRST_FINDINGS, AsJson, Resolved, planning, say_invalid
+from app.cli.stores import StoreUrl, resolve_side, tells_its_model
 from app.say import totals, words
 from tmmu_core.plan.formats.compare import KINDS, Comparison, Difference, TensorChange, compare
 from tmmu_core.plan.making.request import PlanRequest
 from tmmu_core.plan.metrics import totals as plan_totals
 from tmmu_core.plan.model import ArenaSummary, Plan, TensorRow
 
-Baseline = Annotated[str, typer.Argument(metavar="A", help="The baseline: a plan, trace, checkpoint or graph.")]
+Baseline = Annotated[
+    str, typer.Argument(metavar="A", help="The baseline: a plan, trace, checkpoint, graph or store:MODEL@COMMIT.")
+]
 Candidate = Annotated[str, typer.Argument(metavar="B", help="The candidate: likewise.")]
 Limit = Annotated[int, typer.Option(min=0, help="How many changed tensors to list.")]
 
 
 @planning
-def command(a: Baseline, b: Candidate, request: PlanRequest, limit: Limit = 20, json: AsJson = False) -> int:
+def command(
+    a: Baseline,
+    b: Candidate,
+    request: PlanRequest,
+    limit: Limit = 20,
+    store: StoreUrl = None,
+    json: AsJson = False,
+) -> int:
     """Compare two plans, baseline → candidate. Graphs are planned first, under the options given.
 
     Exit code: 0 identical, 1 diverged or a plan that does not verify, 3 not comparable.
     """
-    left, right = resolve_either(a, request), resolve_either(b, request)
+    left, right = _sides(a, b, request, store)
     verdict = compare(left.trace or left.plan, right.trace or right.plan)
     if json:
         say_json({**as_json(verdict, limit), "invalid": {"left": _findings(left), "right": _findings(right)}})
@@ -38,6 +48,15 @@ def command(a: Baseline, b: Candidate, request: PlanRequest, limit: Limit = 20, 
         say_invalid(right)
     invalid = left.findings or right.findings
     return NOT_COMPARABLE if not verdict.comparable else FINE if verdict.identical and not invalid else FINDING
+
+
+def _sides(a: str, b: str, request: PlanRequest, store: str | None) -> tuple[Resolved, Resolved]:
+    """Both sides; a run of the store that names no model is of the model of the other side, which is read first."""
+    if not tells_its_model(a) and tells_its_model(b):
+        right = resolve_side(b, request, store)
+        return resolve_side(a, request, store, right.plan), right
+    left = resolve_side(a, request, store)
+    return left, resolve_side(b, request, store, left.plan)
 
 
 def _findings(side: Resolved) -> list[dict[str, Any]]:

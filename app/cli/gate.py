@@ -20,6 +20,7 @@ from app.cli.options import (
     resolve_either,
     say_invalid,
 )
+from app.cli.stores import StoreUrl, resolve_side
 from app.say import words
 from tmmu_core.plan.making.request import PlanRequest
 from tmmu_core.plan.metrics import totals
@@ -42,7 +43,11 @@ MinReuse = Annotated[
     list[str] | None, typer.Option(metavar="[ARENA=]PERCENT", help="The least reuse ratio; repeatable.")
 ]
 Against = Annotated[
-    str | None, typer.Option(metavar="FILE", help="A plan, trace or graph; the arenas may not outgrow its arenas.")
+    str | None,
+    typer.Option(
+        metavar="FILE|store:MODEL@COMMIT|store:BRANCH",
+        help="A plan, trace or graph, or a run of the store; the arenas may not outgrow its arenas.",
+    ),
 ]
 MaxGrowth = Annotated[
     str | None,
@@ -71,11 +76,13 @@ def command(
     min_reuse: MinReuse = None,
     baseline: Against = None,
     max_growth: MaxGrowth = None,
+    store: StoreUrl = None,
     json: AsJson = False,
 ) -> int:
     """Hold a plan (or a graph's plan) to limits. Exit code: 0 green, 1 red. Without any limit there is no gate.
 
-    A finished plan is verified first, and so is the baseline: an invalid one is red.
+    A finished plan is verified first, and so is the baseline: an invalid one is red. A baseline store:main is the
+    latest run on that branch of the model whose runs plan this graph, with the same planner where there is one.
     """
     if max_growth is not None and baseline is None:
         raise UsageFault("--max-growth needs a --baseline.", "Name the plan to grow from.")
@@ -85,7 +92,7 @@ def command(
             "Give --max-extent, --max-gap, --max-peak, --min-reuse or --baseline.",
         )
     judged = resolve_either(plan, request)
-    before = None if baseline is None else resolve_either(baseline, request)
+    before = None if baseline is None else resolve_side(baseline, request, store, judged.plan)
     found = judged.plan
     checks = [check for side in (judged, before) if side is not None for check in _validity(side)]
     if all(check.ok for check in checks):  # figures of an invalid plan are nobody's
@@ -103,6 +110,7 @@ def command(
         findings = [asdict(finding) for side in invalid for finding in side.findings[:FIRST_FINDINGS]]
         record = {"ok": green, "valid": not invalid, "tmmu_plan_hash": found.tmmu_plan_hash.hex()}
         record["totals"] = asdict(totals(found))
+        record["baseline"] = None if before is None else before.name
         say_json({**record, "findings": findings, "checks": [asdict(c) for c in checks]})
     else:
         exceeded = words.count(sum(not c.ok for c in checks), "limit") + " exceeded"

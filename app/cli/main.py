@@ -35,6 +35,9 @@ COMMANDS = (
     "restore",
     "apply",
     "measure",
+    "record",
+    "history",
+    "bisect",
     "explore",
 )
 """In the order in which the help lists them; each is a module of this package with a function ``command``."""

@@ -76,6 +76,7 @@ OPERATORS = {
     "apply": "UML_OS.TMMU.ApplyPlan_v1",
     "checkpoint": "UML_OS.TMMU.Checkpoint_v1",
     "export": "UML_OS.TMMU.MapToVirtualAddresses_v1",
+    "record": "UML_OS.TMMU.PlanMemory_v2",
 }
 """Command → the operator that refuses an invalid plan."""
 

@@ -1,0 +1,122 @@
+"""Which commit made the arena grow, and which tensors: to the byte."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.store.plans import label, plan_of
+from tmmu_core.errors import StoreFault
+from tmmu_core.plan.model import Plan
+from tmmu_core.store.growth import Asked, between, blame, culprit, grown_arenas, like_the_latest, steps_of
+from tmmu_core.store.run import Run, run_of
+
+TINY = plan_of({"a": 1})
+
+
+def run(commit: str, extent: int, hour: int = 0, planner: str = "slots") -> Run:
+    return replace(run_of(TINY, label(commit, hour), bytes(32)), extent_bytes=extent, planner=planner)
+
+
+def runs(*extents: int) -> list[Run]:
+    return [run(f"c{k}", extent, k) for k, extent in enumerate(extents)]
+
+
+@pytest.mark.parametrize(
+    ("extents", "expected"),
+    [
+        ((5, 5, 9, 9), ("c1", "c2")),
+        ((5, 9, 5, 7, 8), ("c2", "c3")),  # the growth that was taken back is nobody's to answer for
+        ((5, 4, 6), ("c1", "c2")),
+        ((5, 9, 5), None),
+        ((5,), None),
+        ((), None),
+    ],
+)
+def test_the_culprit_is_behind_the_last_run_that_was_well(
+    extents: tuple[int, ...], expected: tuple[str, str] | None
+) -> None:
+    found = culprit(runs(*extents), Asked())
+    assert (None if found is None else (found.before.commit, found.after.commit)) == expected
+
+
+@given(st.lists(st.integers(0, 4), min_size=1, max_size=12))
+def test_from_the_culprit_on_every_run_is_over_the_first(extents: list[int]) -> None:
+    told = runs(*extents)
+    found = culprit(told, Asked())
+    if found is None:
+        assert extents[-1] <= extents[0]
+    else:
+        behind = told[told.index(found.after) :]
+        assert all(one.extent_bytes > extents[0] for one in behind)
+        assert found.before_bytes <= extents[0]
+
+
+def test_every_step_is_listed_and_no_standing_still() -> None:
+    assert [(s.after.commit, s.grown_bytes) for s in steps_of(runs(5, 5, 9, 7), Asked())] == [("c2", 4), ("c3", -2)]
+
+
+def test_good_and_bad_may_be_named_by_their_beginnings() -> None:
+    told = [run("aaaa", 1), run("bbbb", 2), run("cccc", 3)]
+    assert [r.commit for r in between(told, "bb", None)] == ["bbbb", "cccc"]
+    for good, bad in (("zz", None), ("cc", "aa"), ("", None)):
+        with pytest.raises(StoreFault):
+            between(told, good, bad)
+
+
+def test_a_commit_counts_by_the_planner_of_the_latest_run() -> None:
+    told = [run("c1", 5), run("c1", 7, planner="naive"), run("c2", 5, planner="greedy"), run("c3", 6)]
+    assert [(r.commit, r.planner) for r in like_the_latest(told)] == [
+        ("c1", "slots"),
+        ("c2", "greedy"),
+        ("c3", "slots"),
+    ]
+
+
+# --- whose fault -------------------------------------------------------------------------------------------------
+
+
+def test_a_tensor_that_grew_and_one_that_came_are_named_with_their_bytes() -> None:
+    found = blame(plan_of({"a": 1, "b": 2}), plan_of({"a": 1, "b": 5, "new": 1}), "activations")
+    assert [(s.tensor_id, s.grown_bytes) for s in found.shares] == [("b", 3 * 128), ("new", 128)]
+    assert (found.grown_bytes, found.slack_bytes) == (4 * 128, 0)
+
+
+def test_what_a_worse_packing_costs_is_no_tensors_fault() -> None:
+    lines = {"a": 1, "b": 2}
+    before, after = plan_of(lines), plan_of(lines)
+    after = replace(after, arenas=tuple(replace(x, extent_bytes=x.extent_bytes + 256) for x in after.arenas))
+    found = blame(before, after, "activations")
+    assert (found.shares, found.slack_bytes) == ((), 256)
+
+
+def test_an_arena_that_came_new_is_all_growth() -> None:
+    before = plan_of({"a": 1})
+    found = blame(replace(before, arenas=()), before, "activations")
+    assert found.grown_bytes == sum(s.grown_bytes for s in found.shares) == 2 * 128
+
+
+def test_arenas_that_grew_come_by_how_much() -> None:
+    before, after = run_of(TINY, label("c1"), bytes(32)), run_of(plan_of({"a": 4}), label("c2"), bytes(32))
+    assert grown_arenas(before, after, "extent") == ("activations",)
+    assert grown_arenas(after, before, "extent") == ()
+
+
+LINES = st.dictionaries(st.sampled_from("abcdef"), st.integers(1, 6), min_size=1, max_size=5)
+
+
+@settings(max_examples=25)
+@given(LINES, LINES)
+def test_shares_sum_to_what_the_peak_grew(one: dict[str, int], two: dict[str, int]) -> None:
+    before, after = plan_of(one), plan_of(two)
+    found = blame(before, after, "activations")
+    peaks = [_peak(plan) for plan in (before, after)]
+    assert sum(share.grown_bytes for share in found.shares) == peaks[1] - peaks[0]
+    assert found.slack_bytes + peaks[1] - peaks[0] == found.grown_bytes
+
+
+def _peak(plan: Plan) -> int:
+    return plan.arena_of["activations"].peak_live_bytes

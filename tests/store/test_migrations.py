@@ -1,0 +1,34 @@
+"""The revisions make the tables that the code names, and the code names the last of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+
+import tmmu_core.store
+from tmmu_core.store.schema import HEAD, METADATA
+from tmmu_core.store.store import Store
+
+REVISIONS = ScriptDirectory(str(Path(tmmu_core.store.__file__).parent / "migrations"))
+
+
+def test_the_revisions_make_the_tables(url: str) -> None:
+    store = Store.at(url, create=True)
+    with store.engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        assert compare_metadata(context, METADATA) == []
+    store.close()
+
+
+def test_the_last_revision_is_the_one_that_is_read() -> None:
+    assert REVISIONS.get_heads() == [HEAD]
+
+
+def test_opening_again_changes_nothing(url: str) -> None:
+    Store.at(url, create=True).close()
+    store = Store.at(url)
+    assert store.lines() == ()
+    store.close()

@@ -1,0 +1,225 @@
+"""What is kept is what was given: the same on SQLite and on PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from sqlalchemy import func, select, text, update
+
+from tests.store.plans import label, plan_of
+from tmmu_core.errors import StoreFault
+from tmmu_core.judge.verifier import verify_plan
+from tmmu_core.plan.formats.compare import same_plan
+from tmmu_core.plan.metrics import totals
+from tmmu_core.store.run import split_reference
+from tmmu_core.store.schema import PLANS, RUNS
+from tmmu_core.store.store import Store
+
+
+@pytest.fixture
+def store(url: str) -> Iterator[Store]:
+    opened = Store.at(url, create=True)
+    yield opened
+    opened.close()
+
+
+def count(store: Store, table: object) -> int:
+    with store.engine.connect() as connection:
+        return int(connection.execute(select(func.count()).select_from(table)).scalar_one())  # type: ignore[call-overload]
+
+
+def test_a_plan_comes_back_as_it_was_recorded(store: Store) -> None:
+    plan = plan_of({"a": 1, "b": 2})
+    kept = store.record(plan, label("c1"))
+    back = store.plan(kept.run)
+    assert same_plan(back, plan) == ()
+    assert verify_plan(back).ok
+
+
+def test_a_run_tells_the_figures_of_its_plan(store: Store) -> None:
+    plan = plan_of({"a": 1, "b": 2})
+    store.record(plan, label("c1", branch="topic"))
+    (run,) = store.runs("net")
+    said = totals(plan)
+    assert (run.extent_bytes, run.peak_live_bytes, run.lower_bound_bytes) == (4 * 128, 4 * 128, 4 * 128)
+    assert run.peak_step == said.peak_step
+    assert (run.commit, run.branch, run.planner, run.at) == ("c1", "topic", "slots", "2026-01-01T00:00:00.000000Z")
+    assert run.layout_hash == plan.layout_hash
+    assert [(arena.name, arena.extent_bytes) for arena in run.arenas] == [("activations", 512)]
+
+
+def test_a_plan_is_kept_once_however_many_runs_it_is_of(store: Store) -> None:
+    plan = plan_of({"a": 1})
+    first, second = (store.record(plan, label(commit)) for commit in ("c1", "c2"))
+    assert (first.new_plan, second.new_plan) == (True, False)
+    assert (count(store, PLANS), count(store, RUNS)) == (1, 2)
+
+
+def test_the_same_run_is_recorded_once_and_one_of_another_time_again(store: Store) -> None:
+    plan = plan_of({"a": 1})
+    assert [store.record(plan, label("c1", hour)).new_run for hour in (0, 0, 1)] == [True, False, True]
+    assert count(store, RUNS) == 2
+
+
+def test_runs_come_oldest_first_whenever_they_were_recorded(store: Store) -> None:
+    plan = plan_of({"a": 1})
+    for commit, hour in (("c3", 3), ("c1", 1), ("c2", 2)):
+        store.record(plan, label(commit, hour))
+    assert [run.commit for run in store.runs("net")] == ["c1", "c2", "c3"]
+    assert [run.commit for run in store.runs("net", last=2)] == ["c2", "c3"]
+
+
+def test_figures_reach_to_2_64_minus_1(store: Store) -> None:
+    plan = plan_of({"a": 1})
+    huge = tuple(replace(arena, extent_bytes=2**64 - 1, lower_bound_bytes=2**63) for arena in plan.arenas)
+    figures = {"peak_live_bytes": 2**63 - 1, "peak_step": 0, "extent_bytes": 2**64 - 1, "lower_bound_bytes": 2**63}
+    store.record(replace(plan, arenas=huge, metrics={"totals": figures}), label("c1"))
+    (run,) = store.runs("net")
+    assert (run.extent_bytes, run.lower_bound_bytes, run.peak_live_bytes) == (2**64 - 1, 2**63, 2**63 - 1)
+    assert run.arenas[0].extent_bytes == 2**64 - 1
+
+
+def test_names_that_no_database_takes_are_spelled_out(store: Store) -> None:
+    plan = replace(plan_of({"a": 1}), ir_name="nul\x00 and \u202e", planner="it's; DROP TABLE runs")
+    store.record(plan, label("c1"))
+    (run,) = store.runs("net")
+    assert (run.graph, run.planner) == ("nul\\x00 and \\u202e", "it's; DROP TABLE runs")
+
+
+@pytest.mark.parametrize("name", ["", " net", "a\x00b", "x" * 201, "right\u202eleft"])
+def test_a_name_that_cannot_be_read_is_refused(name: str) -> None:
+    with pytest.raises(StoreFault, match="model"):
+        label("c1", model=name)
+
+
+# --- references --------------------------------------------------------------------------------------------------
+
+
+def test_a_reference_names_a_commit_its_beginning_or_a_branch(store: Store) -> None:
+    plan = plan_of({"a": 1})
+    store.record(plan, label("abcdef01", 1))
+    store.record(plan, label("abcdef99", 2, branch="topic"))
+    names = ("store:net@abcdef01", "net@abcdef9", "net@main", "store:net@topic")
+    assert [store.resolve(name).commit for name in names] == ["abcdef01", "abcdef99", "abcdef01", "abcdef99"]
+
+
+def test_a_branch_is_its_latest_run_of_the_same_planner_where_there_is_one(store: Store) -> None:
+    slots, naive = plan_of({"a": 1}), plan_of({"a": 1}, planner="naive")
+    store.record(slots, label("c1", 1))
+    store.record(naive, label("c2", 2))
+    assert store.resolve("main", slots).commit == "c1"
+    assert store.resolve("main", naive).commit == "c2"
+    assert store.resolve("main", plan_of({"a": 1}, planner="greedy")).commit == "c2"
+
+
+def test_without_a_model_the_one_that_plans_the_same_graph_is_meant(store: Store) -> None:
+    store.record(plan_of({"a": 1}, name="g"), label("c1", model="team/net"))
+    store.record(plan_of({"b": 1}, name="other"), label("c2", model="another"))
+    assert store.resolve("main", plan_of({"a": 2}, name="g")).model == "team/net"
+    with pytest.raises(StoreFault, match="No run plans that graph"):
+        store.resolve("main", plan_of({"a": 1}, name="unknown"))
+
+
+@pytest.mark.parametrize(
+    ("reference", "why"),
+    [("net@gone", "no run of a commit"), ("nix@c1", "no run of the model"), ("net@abcd", "begins several commits")],
+)
+def test_what_is_not_there_is_said_with_what_is(store: Store, reference: str, why: str) -> None:
+    plan = plan_of({"a": 1})
+    for hour, commit in enumerate(("abcd1", "abcd2")):
+        store.record(plan, label(commit, hour))
+    with pytest.raises(StoreFault, match=why):
+        store.resolve(reference)
+
+
+def test_a_reference_is_split_at_its_last_at() -> None:
+    assert split_reference("store:a@b@c") == ("a@b", "c")
+    assert split_reference("main") == (None, "main")
+    for nothing in ("store:", "store:m@", "@c"):
+        with pytest.raises(StoreFault):
+            split_reference(nothing)
+
+
+# --- the list of models ------------------------------------------------------------------------------------------
+
+
+def test_a_series_tells_when_its_extent_last_changed(store: Store) -> None:
+    for hour, (commit, lines) in enumerate((("c1", 1), ("c2", 3), ("c3", 3))):
+        store.record(plan_of({"a": lines}), label(commit, hour))
+    (line,) = store.lines()
+    assert (line.runs, line.commit, line.extent_bytes) == (3, "c3", 4 * 128)
+    assert (line.changed_commit, line.before_bytes, line.change_bytes) == ("c2", 2 * 128, 2 * 128)
+
+
+def test_a_series_that_never_changed_has_no_change(store: Store) -> None:
+    for hour, commit in enumerate(("c1", "c2")):
+        store.record(plan_of({"a": 1}), label(commit, hour))
+    (line,) = store.lines()
+    assert (line.changed_commit, line.before_bytes, line.change_bytes) == ("c1", None, 0)
+
+
+def test_branches_and_planners_are_series_of_their_own(store: Store) -> None:
+    store.record(plan_of({"a": 1}), label("c1", 1))
+    store.record(plan_of({"a": 9}), label("c2", 2, branch="topic"))
+    store.record(plan_of({"a": 9}, planner="naive"), label("c3", 3))
+    store.record(plan_of({"a": 1}), label("c4", 4, model="another"))
+    found = [(line.model, line.branch, line.planner) for line in store.lines()]
+    series = [
+        ("another", "main", "slots"),
+        ("net", "main", "naive"),
+        ("net", "main", "slots"),
+        ("net", "topic", "slots"),
+    ]
+    assert found == series
+    assert len(store.lines("topic")) == 1
+
+
+# --- what can be wrong with a store ------------------------------------------------------------------------------
+
+
+def test_a_damaged_plan_is_not_taken_for_one(store: Store) -> None:
+    kept = store.record(plan_of({"a": 1}), label("c1"))
+    with store.engine.begin() as connection:
+        connection.execute(update(PLANS).values(packed=b"x\x9c nothing"))
+    with pytest.raises(StoreFault, match="damaged"):
+        store.plan(kept.run)
+
+
+def test_reading_makes_no_store(url: str) -> None:
+    with pytest.raises(StoreFault, match="no store"):
+        Store.at(url)
+
+
+def test_a_store_of_a_later_version_is_left_alone(url: str) -> None:
+    store = Store.at(url, create=True)
+    with store.engine.begin() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    store.close()
+    with pytest.raises(StoreFault, match="later version"):
+        Store.at(url)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "nonsense",
+        "mysql://host/db",
+        "sqlite://",
+        "postgresql://nobody:secret@127.0.0.1:1/none",
+        "sqlite:///no/such/x.db",
+    ],
+)
+def test_a_url_that_leads_nowhere_is_told_without_its_password(bad: str) -> None:
+    with pytest.raises(StoreFault) as told:
+        Store.at(bad, create=True)
+    assert told.value.hint
+    assert "secret" not in str(told.value)
+
+
+def test_a_file_that_is_no_store_is_told(tmp_path_factory: pytest.TempPathFactory) -> None:
+    path = tmp_path_factory.mktemp("no") / "store.db"
+    path.write_text("this is no database at all, but long enough to be looked at\n" * 40)
+    with pytest.raises(StoreFault, match="not a database"):
+        Store.at(f"sqlite:///{path}")

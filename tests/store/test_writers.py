@@ -1,0 +1,35 @@
+"""Concurrent writers lose nothing, though one of them is killed."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from sqlalchemy import func, select
+
+from tests.store.writers import PROCESSES
+from tmmu_core.store.schema import PLANS
+from tmmu_core.store.store import Store
+
+ROOT = Path(__file__).resolve().parents[2]
+RUNS = 16
+
+
+def test_eight_processes_and_a_kill_lose_nothing(url: str, tmp_path: Path) -> None:
+    writers = [sys.executable, "-m", "tests.store.writers", url, str(tmp_path), str(RUNS)]
+    done = subprocess.run(writers, cwd=ROOT, capture_output=True, text=True, timeout=240)
+    assert done.stdout.split() == [str(-signal.SIGKILL), *["0"] * (PROCESSES - 1)], done.stderr
+    taken = {line for me in range(PROCESSES) for line in (tmp_path / f"acks.{me}").read_text().split()}
+    store = Store.at(url)
+    there = {run.commit for run in store.runs("net")}
+    assert taken <= there
+    assert {f"w{me}n{k:03}" for me in range(1, PROCESSES) for k in range(RUNS)} <= there
+    assert len(there) - len(taken) <= 1  # what was killed between being kept and being told
+    with store.engine.connect() as connection:
+        plans = connection.execute(select(func.count()).select_from(PLANS)).scalar_one()
+    assert plans == 1 + PROCESSES
+    for run in store.runs("net"):
+        store.document(run.content)
+    store.close()

@@ -1,0 +1,1 @@
+"""How a store's tables came to be, revision by revision: read by Alembic, never edited once released."""

@@ -1,0 +1,174 @@
+"""From a URL to an engine whose tables are of this version: what differs between SQLite and PostgreSQL is in here.
+
+SQLite is one file under a write-ahead log: readers never wait, a writer takes the lock when it begins and waits for its
+turn, and what is committed is on the disk. Migrations run in one transaction behind the same lock, so that of eight
+processes that open a new store one makes it and seven find it made.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError as DatabaseError
+
+from tmmu_core.errors import StoreFault
+from tmmu_core.store.schema import HEAD
+
+PATIENCE = 120.0
+"""Seconds that a writer waits for its turn."""
+LOCK = 0x746D6D75
+"""The advisory lock, in PostgreSQL, of whoever migrates: "tmmu"."""
+
+SERVERS = {"postgres": "postgresql+psycopg", "postgresql": "postgresql+psycopg", "sqlite": "sqlite+pysqlite"}
+
+
+def open_engine(url: str, *, create: bool) -> tuple[Engine, str]:
+    """``(engine, URL without password)`` of a store, its tables made or brought up to this version.
+
+    Without ``create`` a store that is not there is refused. Raises ``StoreFault``.
+    """
+    parsed, name = _parsed(url)
+    if parsed.get_backend_name() == "sqlite" and not create and not Path(parsed.database or "").is_file():
+        raise StoreFault("there is no store.", store=name, hint="tmmu record makes one; or check the URL.")
+    with told(name):
+        engine = create_engine(parsed, pool_pre_ping=parsed.get_backend_name() != "sqlite")
+        if engine.dialect.name == "sqlite":
+            event.listen(engine, "connect", _settle_sqlite)
+            event.listen(engine, "begin", _begin_sqlite)
+        _bring_up(engine, name, create=create)
+    return engine, name
+
+
+@contextmanager
+def writing(engine: Engine) -> Iterator[Connection]:
+    """A transaction that writes: committed at its end, undone where something is raised."""
+    with engine.execution_options(tmmu_writes=True).begin() as connection:
+        yield connection
+
+
+@contextmanager
+def told(name: str) -> Iterator[None]:
+    """What a database raises as the user's to mend."""
+    try:
+        yield
+    except SQLAlchemyError as error:
+        raise StoreFault(_reason(error), store=name, hint=_way_out(error)) from error
+
+
+def _parsed(url: str) -> tuple[URL, str]:
+    try:
+        parsed = make_url(url)
+        name = parsed.render_as_string(hide_password=True)
+        parsed = parsed.set(drivername=SERVERS.get(parsed.drivername, parsed.drivername))
+        if parsed.get_backend_name() not in ("sqlite", "postgresql"):
+            raise StoreFault(f"no store is kept in {parsed.get_backend_name()}.", hint=_FORMS)
+        if parsed.get_backend_name() == "sqlite" and parsed.database in (None, "", ":memory:"):
+            raise StoreFault("a store in memory would be gone with this command.", hint=_FORMS)
+        parsed.get_dialect()
+    except ArgumentError as error:
+        raise StoreFault(f"{url!r} is no URL of a store.", hint=_FORMS) from error
+    except (NoSuchModuleError, ImportError) as error:
+        raise StoreFault(f"the URL's driver is not there: {error}.", hint=_FORMS) from error
+    return parsed, name
+
+
+_FORMS = "Write sqlite:///plans.db, or postgresql://user@host/database."
+
+
+def _reason(error: SQLAlchemyError) -> str:
+    inner = error.orig if isinstance(error, DatabaseError) and error.orig is not None else error
+    lines = str(inner).strip().splitlines()
+    return f"the store cannot be used: {(lines[0] if lines else type(inner).__name__).rstrip('.')}."
+
+
+def _way_out(error: SQLAlchemyError) -> str:
+    inner = error.orig if isinstance(error, DatabaseError) else None
+    if isinstance(inner, sqlite3.OperationalError) and "locked" in str(inner):
+        return f"Another process held it for {PATIENCE:.0f} s; try again."
+    return "Check the URL, the rights and that the database runs."
+
+
+# --- SQLite ------------------------------------------------------------------------------------------------------
+
+
+def _settle_sqlite(connection: Any, _: Any) -> None:
+    connection.isolation_level = None  # transactions begin where we say so
+    cursor = connection.cursor()
+    cursor.execute(f"PRAGMA busy_timeout = {int(PATIENCE * 1000)}")
+    cursor.execute("PRAGMA foreign_keys = ON")
+    cursor.execute("PRAGMA synchronous = FULL")  # what is committed outlives a power cut, not only a kill
+    _log_ahead(cursor)
+    cursor.close()
+
+
+def _log_ahead(cursor: Any) -> None:
+    """Turn the write-ahead log on, which is kept in the file; the turning itself does not wait for its turn."""
+    until = time.monotonic() + PATIENCE
+    while cursor.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+        try:
+            cursor.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > until:
+                raise
+            time.sleep(0.02)
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    writes = connection.get_execution_options().get("tmmu_writes", False)
+    # A reader that turns writer would be refused where another wrote meanwhile: writers say so at once.
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+# --- versions ----------------------------------------------------------------------------------------------------
+
+
+def _bring_up(engine: Engine, name: str, *, create: bool) -> None:
+    with engine.connect() as connection:
+        found = _revision(connection)
+    if found == HEAD:
+        return
+    if found is None and not create:
+        raise StoreFault("the database holds no store.", store=name, hint="tmmu record makes one; or check the URL.")
+    with writing(engine) as connection:
+        if engine.dialect.name == "postgresql":
+            connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": LOCK})
+        if _revision(connection) != HEAD:
+            _migrate(connection, name)
+
+
+def _revision(connection: Connection) -> str | None:
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    found: str | None = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+    return found
+
+
+def _migrate(connection: Connection, name: str) -> None:
+    """Run what is missing, in the transaction that is open."""
+    from alembic.config import Config
+    from alembic.runtime.environment import EnvironmentContext
+    from alembic.script import ScriptDirectory
+
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
+    script = ScriptDirectory.from_config(config)
+    known = {revision.revision for revision in script.walk_revisions()}
+    found = _revision(connection)
+    if found is not None and found not in known:
+        raise StoreFault(
+            f"a later version made the store (revision {found}; this one knows {HEAD}).",
+            store=name,
+            hint="Install the version that made it, or a later one.",
+        )
+    with EnvironmentContext(config, script, fn=lambda rev, _: script._upgrade_revs("head", rev)) as environment:
+        environment.configure(connection=connection, transactional_ddl=True)
+        environment.run_migrations()

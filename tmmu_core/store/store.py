@@ -1,0 +1,308 @@
+"""The store: plans kept once by their content, and the runs that they are of.
+
+Every question is asked of figures that stand beside the plan; a plan is unpacked only where somebody looks at it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from sqlalchemy import Engine, Select, and_, func, or_, select
+from sqlalchemy.dialects import postgresql, sqlite
+
+from tmmu_core.errors import StoreFault
+from tmmu_core.names import visible
+from tmmu_core.plan.formats.files import from_document, to_cbor
+from tmmu_core.plan.model import Plan
+from tmmu_core.store.opening import open_engine, told, writing
+from tmmu_core.store.run import ArenaFigures, Label, Run, run_of, split_reference
+from tmmu_core.store.schema import PLANS, RUNS
+
+SHORTEST = 4
+"""Characters of a commit's beginning that may stand for it."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What came of recording one plan."""
+
+    run: Run
+    new_run: bool
+    """False where the very same run was there."""
+    new_plan: bool
+    """False where its bytes were there, of this run or another."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A series of runs in the list of models: how it stands, and when its extent last changed. Bytes."""
+
+    model: str
+    branch: str
+    planner: str
+    mode: str
+    preset: str
+    runs: int
+    at: str
+    commit: str
+    extent_bytes: int
+    peak_live_bytes: int
+    lower_bound_bytes: int
+    changed_at: str
+    """When the extent became what it is; of a series that never changed, when it began."""
+    changed_commit: str
+    before_bytes: int | None
+    """The extent before that; ``None`` where it never changed."""
+
+    @property
+    def change_bytes(self) -> int:
+        """By how much the last change made the extent larger."""
+        return 0 if self.before_bytes is None else self.extent_bytes - self.before_bytes
+
+
+@dataclass(frozen=True, eq=False)
+class Store:
+    """A store that is open. Values in, values out; safe to share between threads."""
+
+    engine: Engine
+    name: str
+    """Its URL, without a password."""
+
+    @classmethod
+    def at(cls, url: str, *, create: bool = False) -> Store:
+        """Open ``url`` (``sqlite:///file.db``, ``postgresql://…``), as SQLAlchemy writes them.
+
+        With ``create`` the store is made where there is none. Raises ``StoreFault``.
+        """
+        return cls(*open_engine(url, create=create))
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        self.engine.dispose()
+
+    # --- writing -------------------------------------------------------------------------------------------------
+
+    def record(self, plan: Plan, label: Label) -> Kept:
+        """Keep a plan as a run. Raises ``StoreFault``."""
+        return self.record_all([(plan, label)])[0]
+
+    def record_all(self, labelled: Iterable[tuple[Plan, Label]]) -> tuple[Kept, ...]:
+        """Keep plans as runs, all of them or none: one transaction."""
+        kept = []
+        with told(self.name):
+            rows = [(run, *packed) for run, packed in map(_prepared, labelled)]
+            with writing(self.engine) as connection:
+                for run, size, data in rows:
+                    row = {"content": run.content, "bytes": size, "packed": data}
+                    new_plan = connection.execute(self.unless_there(PLANS).returning(PLANS.c.content), row).first()
+                    new_run = connection.execute(self.unless_there(RUNS).returning(RUNS.c.key), _columns(run)).first()
+                    kept.append(Kept(run, new_run is not None, new_plan is not None))
+        return tuple(kept)
+
+    def unless_there(self, table: Any) -> Any:
+        """An insert that leaves a row be that is there already."""
+        if self.engine.dialect.name == "postgresql":
+            return postgresql.insert(table).on_conflict_do_nothing()
+        return sqlite.insert(table).on_conflict_do_nothing()
+
+    # --- reading -------------------------------------------------------------------------------------------------
+
+    def runs(self, model: str, *, last: int | None = None, **where: str) -> tuple[Run, ...]:
+        """The runs of a model, oldest first; ``where`` names columns (``branch="main"``, ``planner="slots"``).
+
+        ``last``: that many of the latest alone.
+        """
+        chosen = select(*_READ).where(RUNS.c.model == model, *(RUNS.c[name] == value for name, value in where.items()))
+        return self._read(chosen, last)
+
+    def lines(self, branch: str | None = None) -> tuple[Line, ...]:
+        """Every series of every model (on one branch), with its last change; by model, branch, planner, mode, preset.
+
+        O(runs log runs), in the database.
+        """
+        series = [RUNS.c[name] for name in ("model", "branch", "planner", "mode", "preset")]
+        order = (RUNS.c.at, RUNS.c.number)
+        stepped = select(
+            *series,
+            *order,
+            RUNS.c.extent_bytes,
+            func.lag(RUNS.c.extent_bytes).over(partition_by=series, order_by=order).label("before"),
+            func.lead(RUNS.c.number).over(partition_by=series, order_by=order).label("next"),
+            func.count().over(partition_by=series).label("runs"),
+        )
+        steps = (stepped if branch is None else stepped.where(RUNS.c.branch == branch)).subquery()
+        names = [steps.c[column.name] for column in series]
+        # The first run of a series is a change from nothing; the latest change is the one that no other follows.
+        changed = (
+            select(
+                *names,
+                steps.c.number,
+                steps.c.before,
+                func.row_number()
+                .over(partition_by=names, order_by=(steps.c.at.desc(), steps.c.number.desc()))
+                .label("back"),
+            )
+            .where(or_(steps.c.before.is_(None), steps.c.before != steps.c.extent_bytes))
+            .subquery()
+        )
+        change, latest = RUNS.alias("change"), RUNS.alias("latest")
+        asked = (
+            select(
+                *names,
+                steps.c.runs,
+                latest.c.at,
+                latest.c["commit"],
+                latest.c.extent_bytes,
+                latest.c.peak_live_bytes,
+                latest.c.lower_bound_bytes,
+                change.c.at,
+                change.c["commit"],
+                changed.c.before,
+            )
+            .select_from(steps)
+            .join(latest, latest.c.number == steps.c.number)
+            .join(changed, and_(*(changed.c[n.name] == n for n in names), changed.c.back == 1))
+            .join(change, change.c.number == changed.c.number)
+            .where(steps.c.next.is_(None))
+        )
+        with told(self.name), self.engine.connect() as connection:
+            return tuple(sorted((Line(*tuple[Any, ...](row)) for row in connection.execute(asked)), key=_series_of))
+
+    def resolve(self, reference: str, of: Plan | None = None) -> Run:
+        """The run that ``MODEL@COMMIT``, ``MODEL@BRANCH``, ``COMMIT`` or ``BRANCH`` names: the latest such.
+
+        A reference that names no model means the one whose runs plan the graph of ``of``. Of several series the one
+        like ``of`` (its planner, mode and preset) is taken where there is one. Raises ``StoreFault``.
+        """
+        named, point = split_reference(reference)
+        model = named or self._model_of(reference, of)
+        here = select(*_READ).where(RUNS.c.model == model)
+        commit, branch = RUNS.c["commit"], RUNS.c.branch
+        beginning = commit.startswith(point, autoescape=True)
+        for choice in (commit == point, branch == point, *([beginning] if len(point) >= SHORTEST else [])):
+            alike = [] if of is None else [and_(*(RUNS.c[n] == getattr(of, n) for n in ("planner", "mode", "preset")))]
+            for narrower in (*alike, None):
+                found = self._read(here.where(choice, *([] if narrower is None else [narrower])), 1)
+                if found:
+                    if choice is beginning:
+                        self._only_one(model, point)
+                    return found[0]
+        raise self._not_there(model, point)
+
+    def plan(self, run: Run | bytes) -> Plan:
+        """The plan of a run, or of a content hash, as it was recorded."""
+        content = run if isinstance(run, bytes) else run.content
+        return from_document(self.document(content), f"{self.name}, plan {content.hex()[:12]}")
+
+    def document(self, content: bytes) -> bytes:
+        """The plan file (CBOR) of a content hash. Raises ``StoreFault``, also where it is no longer what it was."""
+        asked = select(PLANS.c.bytes, PLANS.c.packed).where(PLANS.c.content == content)
+        with told(self.name), self.engine.connect() as connection:
+            found = connection.execute(asked).first()
+        if found is None:
+            raise StoreFault(f"there is no plan {content.hex()[:12]}.", store=self.name, hint="Record it again.")
+        return unpacked(found.packed, found.bytes, content, self.name)
+
+    def _read(self, chosen: Select[Any], last: int | None = None) -> tuple[Run, ...]:
+        if last is not None:
+            chosen = chosen.order_by(RUNS.c.at.desc(), RUNS.c.number.desc()).limit(last)
+        else:
+            chosen = chosen.order_by(RUNS.c.at, RUNS.c.number)
+        with told(self.name), self.engine.connect() as connection:
+            found = tuple(_run(tuple(row)) for row in connection.execute(chosen))
+        return found if last is None else found[::-1]
+
+    def _model_of(self, reference: str, of: Plan | None) -> str:
+        if of is None:
+            raise StoreFault(f"{reference} names no model.", store=self.name, hint="Write store:MODEL@COMMIT.")
+        graph = visible(of.ir_name)
+        asked = select(RUNS.c.model).where(or_(RUNS.c.graph == graph, RUNS.c.model == graph)).distinct().limit(20)
+        with told(self.name), self.engine.connect() as connection:
+            found = sorted(connection.execute(asked).scalars())
+        if graph in found or len(found) == 1:
+            return graph if graph in found else found[0]
+        how = f"Several models plan it: {', '.join(found)}." if found else "No run plans that graph."
+        raise StoreFault(
+            f"{reference} names no model, and the graph is {graph!r}.",
+            store=self.name,
+            hint=f"{how} Write store:MODEL@COMMIT.",
+        )
+
+    def _only_one(self, model: str, point: str) -> None:
+        asked = select(RUNS.c["commit"]).where(
+            RUNS.c.model == model, RUNS.c["commit"].startswith(point, autoescape=True)
+        )
+        with told(self.name), self.engine.connect() as connection:
+            found = sorted(connection.execute(asked.distinct().limit(5)).scalars())
+        if len(found) > 1:
+            raise StoreFault(
+                f"{point} begins several commits of {model}.", store=self.name, hint=f"Write more: {', '.join(found)}."
+            )
+
+    def _not_there(self, model: str, point: str) -> StoreFault:
+        latest = self.runs(model, last=3)
+        if not latest:
+            asked = select(RUNS.c.model).distinct().limit(20)
+            with told(self.name), self.engine.connect() as connection:
+                known = sorted(connection.execute(asked).scalars())
+            hint = f"It holds {', '.join(known)}." if known else "It holds no run yet; tmmu record adds one."
+            return StoreFault(f"there is no run of the model {model!r}.", store=self.name, hint=hint)
+        said = ", ".join(f"{run.commit} on {run.branch}" for run in reversed(latest))
+        return StoreFault(
+            f"{model} has no run of a commit or branch {point!r}.", store=self.name, hint=f"The latest are {said}."
+        )
+
+    def known(self, model: str) -> tuple[Run, ...]:
+        """As :meth:`runs` of a model that must be there. Raises ``StoreFault``."""
+        found = self.runs(model)
+        if not found:
+            raise self._not_there(model, "")
+        return found
+
+
+# --- rows --------------------------------------------------------------------------------------------------------
+
+_READ = tuple(RUNS.c[name] for name in Run.__dataclass_fields__)
+_ARENAS = msgspec.json.Decoder(tuple[ArenaFigures, ...])
+
+
+def _series_of(line: Line) -> tuple[str, str, str, str, str]:
+    return line.model, line.branch, line.planner, line.mode, line.preset
+
+
+def _run(row: tuple[Any, ...]) -> Run:
+    return Run(*(*row[:-1], _ARENAS.decode(row[-1])))
+
+
+def _columns(run: Run) -> dict[str, Any]:
+    columns = {name: getattr(run, name) for name in run.__dataclass_fields__}
+    return {**columns, "key": run.key, "arenas": msgspec.json.encode(run.arenas).decode()}
+
+
+def _prepared(labelled: tuple[Plan, Label]) -> tuple[Run, tuple[int, bytes]]:
+    plan, label = labelled
+    document = to_cbor(plan)
+    return run_of(plan, label, hashlib.sha256(document).digest()), (len(document), packed(document))
+
+
+def packed(document: bytes) -> bytes:
+    """Bytes as they lie in the store."""
+    return zlib.compress(document, 6)
+
+
+def unpacked(data: bytes, size: int, content: bytes, store: str) -> bytes:
+    """The ``size`` bytes of SHA-256 ``content``, or ``StoreFault``."""
+    try:
+        document = zlib.decompressobj().decompress(data, size + 1)
+    except zlib.error:
+        document = b""
+    if hashlib.sha256(document).digest() != content:
+        raise StoreFault(
+            f"what is kept as {content.hex()[:12]} is damaged.", store=store, hint="Bring back a copy, or record again."
+        )
+    return document
