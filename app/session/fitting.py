@@ -11,9 +11,11 @@ from app.session.opening import open_source, shelf
 from app.session.planning import desk, requested, spelled_out
 from tmmu_core.fit.asking import Candidate, question_of
 from tmmu_core.fit.capacity import Capacity
-from tmmu_core.fit.fitting import Allowed, Fitted, fit
-from tmmu_core.fit.moves import Kind
+from tmmu_core.fit.curve import curve
+from tmmu_core.fit.fitting import Allowed, Fitted, fit, made_of
+from tmmu_core.fit.moves import Kind, Move
 from tmmu_core.fit.sizes import Largest, largest_that_fits
+from tmmu_core.fit.whatif import WhatIf, what_if
 from tmmu_core.graph import native
 from tmmu_core.graph.model import Graph
 from tmmu_core.planners.problem import Progress
@@ -59,6 +61,30 @@ def largest(choice: Choice, dim: str, capacity: int, kinds: frozenset[Kind]) -> 
 
     key = ("fit", dim, capacity, tuple(sorted(kinds)), *choice.problem)
     return desk().job(key, f"finding the largest {dim}", run)
+
+
+def ranked(choice: Choice, kinds: frozenset[Kind]) -> Job[WhatIf]:
+    """Every single move, ranked by the bytes that it alone brings, each planned anew."""
+
+    def run(progress: Progress) -> WhatIf:
+        return what_if(_start(choice, progress), kinds, progress)
+
+    return desk().job(("fit", "what if", tuple(sorted(kinds)), *choice.problem), "ranking single moves", run)
+
+
+def alone(choice: Choice, move: Move) -> Job[Candidate]:
+    """Today's plan with this one move."""
+    key = ("fit", "alone", move.kind, move.what, *choice.problem)
+    return desk().job(key, "planning one move", lambda progress: made_of(_start(choice, progress), (move,)))
+
+
+def whole_curve(choice: Choice, kinds: frozenset[Kind]) -> Job[tuple[Candidate, ...]]:
+    """Bytes against cost, from today's plan down towards the bound."""
+
+    def run(progress: Progress) -> tuple[Candidate, ...]:
+        return curve(_start(choice, progress), Allowed(kinds), progress)
+
+    return desk().job(("fit", "curve", tuple(sorted(kinds)), *choice.problem), "going down to the bound", run)
 
 
 def _start(choice: Choice, progress: Progress) -> Candidate:

@@ -6,7 +6,7 @@ import streamlit as st
 
 from app.charts import base
 from app.charts import fit as charts
-from app.parts import frame, verdict
+from app.parts import frame, moves, verdict
 from app.say import markup, words
 from app.session import fitting, planning, state
 from app.session.fitting import Search
@@ -14,7 +14,7 @@ from app.session.planning import Shown
 from tmmu_core.errors import TmmuError
 from tmmu_core.fit.asking import Candidate
 from tmmu_core.fit.capacity import live_here
-from tmmu_core.fit.fitting import ALLOWED, Fitted
+from tmmu_core.fit.fitting import ALLOWED, Fitted, pareto
 from tmmu_core.fit.moves import Kind
 from tmmu_core.graph.quantities import parse_bytes
 from tmmu_core.plan.metrics import totals
@@ -145,9 +145,10 @@ def _so_far(search: Search, capacity: int) -> str:
 
 
 def body(shown: Shown, fitted: Fitted, capacity: int) -> None:
-    """What was found: the memory under its line, the moves, the curve of bytes and cost."""
-    key = f"fit-curve.{shown.key}.{capacity}.{state.choice().fit_kinds}"
-    best = _picked(fitted, key)
+    """What was found: the memory under its line, the moves, the curve of bytes and cost, what single moves bring."""
+    points = _curve(fitted)
+    key = f"fit-curve.{shown.key}.{capacity}.{state.choice().fit_kinds}.{len(points)}"
+    best = _looked_at(fitted, points, key)
     _drawn(shown, best, capacity)
     _open(shown, best, capacity)
     left, right = st.columns([0.56, 0.44], gap="medium")
@@ -157,29 +158,59 @@ def body(shown: Shown, fitted: Fitted, capacity: int) -> None:
                 f"{words.count(len(best.moves), 'move')}, in order", "bytes: off the whole, after planning anew"
             )
         )
-        _moves(best)
+        moves.in_order(best)
         if fitted.answer != "fits":
             _needs(fitted)
     with right:
         st.html(markup.heading("Bytes against what they cost", "a point is a plan: click one to look at it"))
         st.plotly_chart(
-            charts.trade(fitted.curve, fitted.flops, capacity, _index(fitted, best)),
+            charts.trade(points, fitted.flops, capacity, _index(points, best)),
             key=key,
             config=base.CONFIG,
             on_select=lambda: _pick(key),
             selection_mode="points",
         )
+        _down_to_the_bound()
+    moves.ranked(fitting.ranked(state.choice(), _kinds()), fitted.start.extent_bytes)
     _sizes(shown, capacity)
 
 
-def _picked(fitted: Fitted, key: str) -> Candidate:
-    """The point of this very curve that was clicked, else the best: another search's point is nobody's here."""
+def _curve(fitted: Fitted) -> tuple[Candidate, ...]:
+    """The points that the fit came by, and those of the whole curve where it was asked for and is there."""
+    if not state.raw("fit.down"):
+        return fitted.curve
+    job = fitting.whole_curve(state.choice(), _kinds())
+    return pareto([*fitted.curve, *job.answer()]) if job.worked else fitted.curve
+
+
+def _down_to_the_bound() -> None:
+    if not state.raw("fit.down"):
+        st.button(
+            "Down to the bound",
+            key="fit-down",
+            icon=":material/trending_down:",
+            help="Plans at eight capacities more, down to what no plan goes below.",
+            on_click=lambda: state.put("fit.down", True),
+        )
+        return
+    job = fitting.whole_curve(state.choice(), _kinds())
+    if not job.wait(planning.PATIENCE):
+        frame.progress(job, "Going down to the bound", follow=True)
+
+
+def _looked_at(fitted: Fitted, points: tuple[Candidate, ...], key: str) -> Candidate:
+    """The single move that was chosen, else the point of this very curve that was clicked, else the best."""
+    chosen = moves.chosen(fitting.ranked(state.choice(), _kinds()))
+    if chosen is not None:
+        job = fitting.alone(state.choice(), chosen)
+        if job.wait(planning.PATIENCE) and job.worked:
+            return job.answer()
     of, point = state.raw("fit.point") or ("", -1)
-    return fitted.curve[point] if of == key and 0 <= point < len(fitted.curve) else fitted.best
+    return points[point] if of == key and 0 <= point < len(points) else fitted.best
 
 
-def _index(fitted: Fitted, best: Candidate) -> int | None:
-    return next((k for k, candidate in enumerate(fitted.curve) if candidate is best), None)
+def _index(points: tuple[Candidate, ...], best: Candidate) -> int | None:
+    return next((k for k, candidate in enumerate(points) if candidate is best), None)
 
 
 def _pick(key: str) -> None:
@@ -187,6 +218,7 @@ def _pick(key: str) -> None:
     points = event["selection"]["points"] if event else []
     if points:
         state.put("fit.point", (key, int(points[0]["point_index"])))
+        moves.choose_none()
 
 
 def _drawn(shown: Shown, best: Candidate | None, capacity: int) -> None:
@@ -221,33 +253,6 @@ def _open(shown: Shown, best: Candidate, capacity: int) -> None:
 
 def _undo() -> None:
     state.choose(source=state.choice().baseline, fit=state.choice().fit)
-
-
-def _moves(best: Candidate) -> None:
-    if not best.moves:
-        st.html(markup.empty("No moves", "The plan stays as it is."))
-        return
-    rows = [
-        (
-            move.kind,
-            words.shortened(move.what, 90),
-            words.delta_bytes(-move.bytes),
-            f"{move.cost.extra_flops:,}",
-            words.short_bytes(move.cost.moved_bytes),
-            move.why,
-        )
-        for move in best.moves
-    ]
-    head = ("move", "what", "bytes", "operations", "moved", "why it is allowed")
-    figures = {2, 3, 4}
-    cells = "".join(
-        "<tr>"
-        + "".join(f'<td class="{"n" * (k in figures)}">{markup.esc(cell)}</td>' for k, cell in enumerate(row))
-        + "</tr>"
-        for row in rows
-    )
-    titles = "".join(f'<th class="{"n" * (k in figures)}">{markup.esc(title)}</th>' for k, title in enumerate(head))
-    st.html(markup.scrolling("tm-table", "table", f"<thead><tr>{titles}</tr></thead><tbody>{cells}</tbody>"))
 
 
 def _needs(fitted: Fitted) -> None:

@@ -63,3 +63,18 @@ def test_a_fitted_plan_is_opened_beside_the_one_it_came_from_and_undone() -> Non
 
 def test_an_instance_has_no_graph_to_change() -> None:
     assert "has no graph to change" in claim(opened("fit", graph="sample:A", fit="1MiB"))
+
+
+def test_single_moves_are_ranked_by_the_bytes_that_each_alone_brings() -> None:
+    at = opened("fit", graph="sample:mixed_sizes", fit="1")
+    (table,) = [frame.value for frame in at.dataframe if "bytes off" in frame.value.columns]
+    assert table["move"].tolist()[0] == "planner"
+    assert table["bytes off"].tolist()[0] == 786_432 - 270_336
+    assert table["bytes off"].is_monotonic_decreasing
+
+
+def test_the_curve_goes_down_to_the_bound_where_it_is_asked_for() -> None:
+    at = opened("fit", graph="sample:training_step", fit="100KiB")
+    at.button(key="fit-down").click().run()
+    assert not at.exception
+    assert not [button for button in at.button if button.key == "fit-down"]
