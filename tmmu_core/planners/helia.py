@@ -11,63 +11,26 @@ next memory, and the plan tells why::
 
 Persistent and constant arenas are filled by bumping a mark; scratch arenas by first fit over free blocks, in the
 order of births, after the whole-program ones have taken their room. A constant is *cold* when kernels read it where
-its bytes are stored, *staged* when it is copied first; one arena has one source. O(n · free blocks).
+its bytes are stored, *staged* when it is copied first; one arena has one source. What is stored takes room too: the
+source of a staged arena is charged to the memory that holds it, and arenas of one memory lie one behind the other on
+their alignments. A staged constant whose destination is full is read where it is stored. O(n · free blocks).
 """
 
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from typing import Any
-
-import msgspec
 
 from tmmu_core.errors import ArenaTooSmall, InvalidIrShapes
+from tmmu_core.planners.platform import BASE_ALIGNMENT, ROLES, Memory, Platform, Rule, read_platform
 from tmmu_core.planners.problem import Problem
 
-ROLES = ("scratch", "persistent", "constant")
-BASE_ALIGNMENT = 16
-"""Bytes: what every arena's base is aligned to at least."""
 NEVER = 2**63 - 1
 """A death that does not come."""
-
-
-class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One memory of the platform. ``max_size`` in bytes, ``None`` for no limit."""
-
-    name: str
-    max_size: int | None = None
-    arena_alignment: int | None = None
-    """Bytes: a floor for the arena's base and for every slot in it (DMA, cache lines); ``None``: none beyond others."""
-    writable: bool = True
-
-
-class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where tensors of a kind belong; every condition that is said must hold. The first rule that matches decides."""
-
-    memory: str
-    """For constants the source, where the bytes are stored."""
-    constant_destination_memory: str | None = None
-    """For constants the memory that kernels read, where it differs: then the arena is staged."""
-    role: str | None = None
-    """``scratch``, ``persistent``, ``constant``, or a tensor role such as ``gradient``."""
-    operator: str | None = None
-    """A pattern for the producing operator's name."""
-    name: str | None = None
-    """A pattern for the tensor id."""
-    min_size: int = 0
-    max_size: int | None = None
-
-
-class Platform(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``helia``'s options. Memories in the order of preference."""
-
-    memories: tuple[Memory, ...] = (Memory("SRAM"),)
-    rules: tuple[Rule, ...] = ()
-    min_alignment: int = 16
-    """Bytes: the platform's floor for every slot."""
+BY_ITSELF, BY_PREFERENCE = -2, -1
+"""Who said where a storage belongs, where no rule did: the tensor, or the order of the memories."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +67,8 @@ class Region:
     alignment: int
     used: int = 0
     members: list[int] = field(default_factory=list)
+    asked_for: bool = False
+    """Whether a rule, or a tensor itself, said its source."""
 
     @property
     def name(self) -> str:
@@ -124,36 +89,18 @@ class Residency:
     region_of: tuple[int, ...]
     offset: tuple[int, ...]
     spills: tuple[Spill, ...]
+    said_by: tuple[int, ...] = ()
+    """Per storage the rule that decided (its place among the rules), ``BY_ITSELF`` or ``BY_PREFERENCE``."""
 
 
-def read_platform(options: Mapping[str, Any]) -> Platform:
-    """Options → :class:`Platform`. ``InvalidIrShapes`` (reason ``planner_option``) names what is wrong, and where."""
-    try:
-        platform = msgspec.convert({k: v for k, v in options.items() if v is not None}, Platform)
-    except msgspec.ValidationError as error:
-        raise _bad(f"{error}.") from error
-    names = [memory.name for memory in platform.memories]
-    if len(set(names)) != len(names) or not names:
-        raise _bad(f"memories need names of their own, at least one: {names}.")
-    for rule in platform.rules:
-        for wanted in (rule.memory, rule.constant_destination_memory or rule.memory):
-            if wanted not in names:
-                raise _bad(f"a rule names memory {wanted!r}, which is not declared; declared are {', '.join(names)}.")
-    floors = [platform.min_alignment, *(memory.arena_alignment or 1 for memory in platform.memories)]
-    for floor in floors:
-        if floor < 1 or floor & (floor - 1):
-            raise _bad(f"an alignment of {floor} B is no power of two.")
-    return platform
+@dataclass(frozen=True)
+class _Try:
+    """One place to try for a storage."""
 
-
-def _bad(what: str) -> InvalidIrShapes:
-    return InvalidIrShapes(
-        f"planner 'helia': {what}",
-        reason="planner_option",
-        node_id="",
-        hint='Options look like {"memories": [{"name": "DTCM", "max_size": 131072}, {"name": "SRAM"}], "rules": '
-        '[{"role": "constant", "memory": "SRAM"}]}.',
-    )
+    memory: str
+    source: str
+    asked_for: bool = False
+    """Whether it is what a rule, or the tensor itself, asks for."""
 
 
 def place(problem: Problem, facts: Sequence[Facts], platform: Platform) -> Residency:
@@ -176,6 +123,7 @@ class _Placing:
         self.regions: dict[tuple[str, str], Region] = {}
         self.blocks: dict[str, _FreeBlocks] = {}
         self.offset = [0] * len(problem)
+        self.said_by = [BY_PREFERENCE] * len(problem)
         self.spills: list[Spill] = []
         pairs = problem.must_not_alias
         # What must never share bytes is never given back: whoever comes later finds the place taken.
@@ -187,45 +135,56 @@ class _Placing:
             for i in range(len(self.problem)):
                 if self.facts[i].role == role:
                     self._place(i, role)
-        ordered = sorted(self.regions.values(), key=lambda region: (ROLES.index(region.role), region.memory))
+        ordered = sorted(self.regions.values(), key=_by_region)
         region_of = [0] * len(self.problem)
         for number, region in enumerate(ordered):
             for i in region.members:
                 region_of[i] = number
-        return Residency(tuple(ordered), tuple(region_of), tuple(self.offset), tuple(self.spills))
+        return Residency(tuple(ordered), tuple(region_of), tuple(self.offset), tuple(self.spills), tuple(self.said_by))
 
     def _place(self, i: int, role: str) -> None:
-        own = self.facts[i].memory
-        rule = self._rule(i) if own is None else Rule(own)
-        wanted = self._runtime_memory(role, rule)
-        others = [name for name in self.memory if name != wanted]
+        tries = self._tries(i, role)
         reasons: list[str] = []
-        for name in [wanted, *others] if wanted is not None else others:
-            if role != "constant" and not self.memory[name].writable:
-                reasons.append(f"{name} is read-only")
-                continue
-            source = self._source(role, rule, name, wanted)
-            reason = self._try(i, role, name, source)
+        for each in tries:
+            reason = self._try(i, role, each)
             if reason is None:
                 if reasons:
-                    self.spills.append(
-                        Spill(self.problem.ids[i], wanted or others[0], f"{role}@{name}", "; ".join(reasons))
-                    )
+                    got = f"{role}@{each.memory}"
+                    self.spills.append(Spill(self.problem.ids[i], tries[0].memory, got, "; ".join(reasons)))
                 return
             reasons.append(reason)
         raise ArenaTooSmall(
             f"storage {self.problem.ids[i]!r} ({int(self.problem.size[i]):,} B, {role}) fits no memory: "
             f"{'; '.join(reasons)}.",
-            arena=f"{role}@{wanted or others[0]}",
-            capacity=self.memory[wanted or others[0]].max_size or 0,
+            arena=f"{role}@{tries[0].memory}",
+            capacity=self.memory[tries[0].memory].max_size or 0,
             required=int(self.problem.size[i]),
             hint="Enlarge a memory, add one, or let a rule move other tensors away.",
         )
 
-    def _rule(self, i: int) -> Rule | None:
+    def _tries(self, i: int, role: str) -> list[_Try]:
+        """Where storage ``i`` is tried, in turn: what is asked for, then every other memory.
+
+        A constant that a rule would have copied is stored where the rule says, whether it gets its copy or not.
+        """
+        own = self.facts[i].memory
+        at = self.said_by[i] = BY_ITSELF if own is not None else self._rule(i)
+        first: list[_Try] = []
+        if own is not None:
+            first = [_Try(own, own, True)]
+        elif at != BY_PREFERENCE:
+            rule = self.platform.rules[at]
+            stored = _Try(rule.memory, rule.memory, True)
+            to = rule.constant_destination_memory if role == "constant" else None
+            if to is not None and to != rule.memory:
+                return [_Try(to, rule.memory, True), replace(stored, asked_for=False)]
+            first = [stored]
+        return first + [_Try(name, name) for name in self.memory if name not in {each.memory for each in first}]
+
+    def _rule(self, i: int) -> int:
         size, ids, facts = int(self.problem.size[i]), self.problem.ids, self.facts[i]
         roles = {facts.role, self.problem.roles[i] if self.problem.roles else facts.role}
-        for rule in self.platform.rules:
+        for k, rule in enumerate(self.platform.rules):
             if (
                 (rule.role is None or rule.role in roles)
                 and (rule.operator is None or fnmatchcase(facts.operator, rule.operator))
@@ -233,62 +192,88 @@ class _Placing:
                 and size >= rule.min_size
                 and (rule.max_size is None or size <= rule.max_size)
             ):
-                return rule
-        return None
+                return k
+        return BY_PREFERENCE
 
-    @staticmethod
-    def _runtime_memory(role: str, rule: Rule | None) -> str | None:
-        if rule is None:
-            return None
-        return (rule.constant_destination_memory or rule.memory) if role == "constant" else rule.memory
-
-    @staticmethod
-    def _source(role: str, rule: Rule | None, memory: str, wanted: str | None) -> str:
-        """A constant keeps its source where it got the memory it asked for; spilled, it is read where it is stored."""
-        if role == "constant" and rule is not None and memory == wanted:
-            return rule.memory
-        return memory
-
-    def _try(self, i: int, role: str, name: str, source: str) -> str | None:
-        """Place storage ``i`` in that memory, or say why not."""
-        memory = self.memory[name]
-        region = self.regions.get((role, name))
-        if region is not None and region.source_memory != source:
-            raise InvalidIrShapes(
-                f"rules give the constant arena of {name} two sources, {region.source_memory} and {source} "
-                f"(storage {self.problem.ids[i]!r}).",
-                reason="constant_source",
-                node_id="",
-                hint="Let all constants of one memory come from one other.",
-            )
+    def _try(self, i: int, role: str, where: _Try) -> str | None:
+        """Place storage ``i`` there, or say why not."""
+        memory, region = self.memory[where.memory], self.regions.get((role, where.memory))
+        if not memory.writable and (role != "constant" or where.source != where.memory):
+            return f"{memory.name} is read-only"
+        if region is not None and region.source_memory != where.source:
+            if where.asked_for and region.asked_for:
+                raise InvalidIrShapes(
+                    f"rules give the constant arena of {memory.name} two sources, {region.source_memory} and "
+                    f"{where.source} (storage {self.problem.ids[i]!r}).",
+                    reason="constant_source",
+                    node_id="",
+                    hint="Let all constants of one memory come from one other.",
+                )
+            return f"the constants of {memory.name} come from {region.source_memory}"
         size = int(self.problem.size[i])
         floor = memory.arena_alignment or 1
         alignment = max(
             self.platform.min_alignment, floor, int(self.problem.alignment[i]), self.facts[i].dtype_alignment
         )
-        if not size:  # it takes no byte, wherever it is said to lie
-            offset, end = 0, region.used if region else 0
-        elif role == "scratch":
-            blocks = self.blocks.setdefault(name, _FreeBlocks())
-            blocks.expire(int(self.problem.birth[i]))
-            offset = blocks.first_fit(size, alignment)
-            end = max(offset + size, region.used if region else 0)
-        else:
-            used = region.used if region else 0
-            offset = -(-used // alignment) * alignment
-            end = offset + size
-        taken = sum(r.used for (_, where), r in self.regions.items() if where == name and r is not region)
-        if memory.max_size is not None and taken + end > memory.max_size:
-            return f"{name} has {max(memory.max_size - taken, 0):,} B for {role}, {end:,} B would be needed"
+        offset, end = self._next(i, role, where.memory, alignment)
+        base = max(BASE_ALIGNMENT, floor, alignment, region.alignment if region else 1)
+        candidate = Region(role, where.memory, where.source, base, end)
+        for name in dict.fromkeys((where.memory, where.source)):
+            reason = self._no_room(candidate, name)
+            if reason:
+                return reason
         if role == "scratch" and size:
-            self.blocks[name].take(offset, size, NEVER if i in self.apart else int(self.problem.death[i]))
+            self.blocks[where.memory].take(offset, size, NEVER if i in self.apart else int(self.problem.death[i]))
         if region is None:
-            region = self.regions[role, name] = Region(role, name, source, max(BASE_ALIGNMENT, floor))
-        region.used = end
-        region.alignment = max(region.alignment, alignment)
+            region = self.regions[role, where.memory] = candidate
+        region.used, region.alignment = end, base
+        region.asked_for |= where.asked_for
         region.members.append(i)
         self.offset[i] = offset
         return None
+
+    def _next(self, i: int, role: str, name: str, alignment: int) -> tuple[int, int]:
+        """``(offset, end of the region)`` that storage ``i`` would have there."""
+        size, region = int(self.problem.size[i]), self.regions.get((role, name))
+        used = region.used if region else 0
+        if not size:  # it takes no byte, wherever it is said to lie
+            return 0, used
+        if role == "scratch":
+            blocks = self.blocks.setdefault(name, _FreeBlocks())
+            blocks.expire(int(self.problem.birth[i]))
+            offset = blocks.first_fit(size, alignment)
+            return offset, max(offset + size, used)
+        offset = -(-used // alignment) * alignment
+        return offset, offset + size
+
+    def _no_room(self, candidate: Region, name: str) -> str:
+        """Why memory ``name`` would be too full if ``candidate`` stood for the region of its role and memory."""
+        most = self.memory[name].max_size
+        others = [region for region in self.regions.values() if region.name != candidate.name]
+        whole = filled([*others, candidate], name)
+        if most is None or whole <= most:
+            return ""
+        what = candidate.role if candidate.memory == name else f"the source of {candidate.name}"
+        left = max(most - (whole - candidate.used), 0)
+        return f"{name} has {left:,} B for {what}, {candidate.used:,} B would be needed"
+
+
+def filled(regions: Sequence[Region], name: str) -> int:
+    """Bytes that memory ``name`` needs for its arenas, and for the sources of what is copied from it.
+
+    One behind the other, each on its alignment: arenas in region order, then sources.
+    """
+    end = 0
+    for stored in (False, True):
+        for region in sorted(regions, key=_by_region):
+            there = region.is_staged and region.source_memory == name if stored else region.memory == name
+            if there and region.used:
+                end = -(-end // region.alignment) * region.alignment + region.used
+    return end
+
+
+def _by_region(region: Region) -> tuple[int, str]:
+    return ROLES.index(region.role), region.memory
 
 
 class _FreeBlocks:
@@ -338,3 +323,6 @@ class _FreeBlocks:
             else:
                 merged.append((start, length))
         self.free = merged
+
+
+__all__ = ["Facts", "Memory", "Platform", "Region", "Residency", "Rule", "Spill", "place", "read_platform"]

@@ -1,19 +1,23 @@
 """The render plan: a plan as what a code generator prints (heliaAOT's render projection).
 
 Every derived fact is settled here once: region ids (role first, then memory name), resolved alignments, cold or
-staged, packed bytes of constants, and two fingerprints. ``plan_hash`` covers the arenas' envelopes only, so that a
-binary can tell that the regions it was compiled against have changed; ``tensor_layout_hash`` covers every tensor's
-place as well.
+staged, packed bytes of constants, names in C, and two fingerprints. ``plan_hash`` covers the arenas' envelopes only, so
+that a binary can tell that the regions it was compiled against have changed; ``tensor_layout_hash`` covers every
+tensor's place as well. Bytes of constants are read when they are asked for, part by part.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from tmmu_core.errors import InvalidIrShapes
+from tmmu_core.graph.constants import CHUNK, Constants
 from tmmu_core.plan.canonical import H
+from tmmu_core.plan.formats.c_names import RegionNames, c_prefix, region_names, tensor_stems
 from tmmu_core.plan.model import Plan
 
 ROLES = ("scratch", "persistent", "constant")
@@ -21,19 +25,25 @@ BASE_ALIGNMENT = 16
 """Bytes: the least alignment of an arena's base symbol."""
 
 
+class RenderIncomplete(InvalidIrShapes, ValueError):
+    """A plan that cannot be rendered: a binding that code needs is missing or wrong (reason ``render_incomplete``)."""
+
+
 @dataclass(frozen=True)
 class RenderArena:
     """One region. Sizes and alignments in bytes."""
 
     region_id: int
-    name: str
-    """The plan's arena."""
     role: str
     memory: str
     source_memory: str
     size: int
     alignment: int
     is_staged: bool
+    name: str = ""
+    """The plan's arena."""
+    origin: int | None = None
+    """Where its memory begins, where the plan knows it."""
 
 
 @dataclass(frozen=True)
@@ -48,63 +58,169 @@ class RenderTensor:
 
 
 @dataclass(frozen=True)
+class Image:
+    """The bytes of one constant arena: those of its tensors at their offsets, zeros between them."""
+
+    size: int
+    parts: tuple[RenderTensor, ...]
+    """By offset, none over another."""
+    constants: Constants
+
+    def chunks(self) -> Iterator[bytes]:
+        """The bytes in order. Raises :class:`RenderIncomplete` where a constant has not the bytes that it takes."""
+        end = 0
+        for part in self.parts:
+            yield from _zeros(part.offset - end)
+            got = 0
+            for data in self.constants.chunks(part.tensor_id):
+                got += len(data)
+                if got > part.size:
+                    break
+                yield data
+            if got != part.size:
+                words = "more" if got > part.size else f"{got:,}"
+                raise _incomplete(part.tensor_id, f"has {words} bytes given and takes {part.size:,}")
+            end = part.offset + part.size
+        yield from _zeros(self.size - end)
+
+    def check(self) -> None:
+        """Read every byte once, before anything is written of them. Raises as :meth:`chunks` does."""
+        assert len(self.sha256) == 32
+
+    def digests(self) -> Iterator[tuple[RenderTensor, bytes]]:
+        """Each part with the SHA-256 of its own bytes."""
+        for part in self.parts:
+            digest = hashlib.sha256()
+            for data in self.constants.chunks(part.tensor_id):
+                digest.update(data)
+            yield part, digest.digest()
+
+    @cached_property
+    def sha256(self) -> bytes:
+        """The digest of all its bytes."""
+        digest = hashlib.sha256()
+        for data in self.chunks():
+            digest.update(data)
+        return digest.digest()
+
+
+@dataclass(frozen=True, init=False, eq=False)
 class RenderConstantBlob:
     """The packed bytes of one constant arena, alignment padding included."""
 
     memory: str
     is_staged: bool
     sidecar_filename: str
-    payload: bytes
+    image: Image | bytes
+
+    def __init__(self, memory: str, is_staged: bool, sidecar_filename: str, payload: Image | bytes) -> None:
+        for name, value in (("memory", memory), ("is_staged", is_staged), ("sidecar_filename", sidecar_filename)):
+            object.__setattr__(self, name, value)
+        object.__setattr__(self, "image", payload)
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return len(self.image) if isinstance(self.image, bytes) else self.image.size
+
+    @property
+    def payload(self) -> bytes:
+        """All bytes at once; :meth:`chunks` reads them part by part."""
+        return b"".join(self.chunks())
+
+    @property
+    def sha256(self) -> bytes:
+        """What is checked before the first run."""
+        return hashlib.sha256(self.image).digest() if isinstance(self.image, bytes) else self.image.sha256
+
+    def chunks(self) -> Iterator[bytes]:
+        """The bytes in order."""
+        return iter((self.image,)) if isinstance(self.image, bytes) else self.image.chunks()
 
 
 @dataclass(frozen=True)
 class RenderMemoryPlan:
-    """Arenas by role, each by memory name; ``arenas[k].region_id == k`` over all of them together."""
+    """Arenas by role, each by memory name; ``all_arenas[k].region_id == k`` over all of them together."""
 
-    module_prefix: str
-    arenas: tuple[RenderArena, ...]
-    tensors: tuple[RenderTensor, ...]
+    scratch_arenas: tuple[RenderArena, ...] = ()
+    persistent_arenas: tuple[RenderArena, ...] = ()
+    constant_arenas: tuple[RenderArena, ...] = ()
+    constant_blobs: tuple[RenderConstantBlob, ...] = ()
+    """One per constant arena, in region order; none at all where no bytes were given."""
+    plan_hash: str = ""
+    tensor_layout_hash: str = ""
+    module_prefix: str = "model"
+    tensors: tuple[RenderTensor, ...] = ()
     """By tensor id bytes."""
-    constant_blobs: tuple[RenderConstantBlob, ...]
-    """One per constant arena whose every byte is known, in region order."""
-    plan_hash: str
-    tensor_layout_hash: str
+
+    @property
+    def all_arenas(self) -> tuple[RenderArena, ...]:
+        """Every arena, in region order."""
+        return self.scratch_arenas + self.persistent_arenas + self.constant_arenas
+
+    @property
+    def arenas(self) -> tuple[RenderArena, ...]:
+        """The same."""
+        return self.all_arenas
 
     def of_role(self, role: str) -> tuple[RenderArena, ...]:
         """The arenas of one role, in region order."""
-        return tuple(arena for arena in self.arenas if arena.role == role)
+        return tuple(arena for arena in self.all_arenas if arena.role == role)
 
     @property
     def staged_constant_arenas(self) -> tuple[RenderArena, ...]:
         """Constant arenas that are copied in before the first run."""
-        return tuple(arena for arena in self.of_role("constant") if arena.is_staged)
+        return tuple(arena for arena in self.constant_arenas if arena.is_staged)
 
     @property
     def has_staged_constants(self) -> bool:
         """Whether anything must be copied in before the first run."""
         return bool(self.staged_constant_arenas)
 
+    @property
+    def prefix(self) -> str:
+        """What every name in C begins with."""
+        return c_prefix(self.module_prefix)
+
+    @cached_property
+    def region_names(self) -> tuple[RegionNames, ...]:
+        """What each arena is called in C, in region order."""
+        return region_names(self.prefix, [(a.role, a.memory, a.is_staged) for a in self.all_arenas])
+
+    @cached_property
+    def tensor_stems(self) -> Mapping[str, str]:
+        """Tensor id → what its macros begin with."""
+        return tensor_stems(self.prefix, [tensor.tensor_id for tensor in self.tensors])
+
+    @cached_property
+    def blob_of(self) -> Mapping[int, RenderConstantBlob]:
+        """Region id → the bytes of that constant arena."""
+        found = zip(self.constant_arenas, self.constant_blobs, strict=False)
+        return {arena.region_id: blob for arena, blob in found}
+
 
 def build_render_plan(
-    plan: Plan, *, module_prefix: str = "model", constants: Mapping[str, bytes] | None = None
+    plan: Plan, constants: Mapping[str, bytes] | None = None, *, module_prefix: str = "model"
 ) -> RenderMemoryPlan:
     """Project a plan of any planner; ``constants`` are bytes by tensor id, where the model's bytes are at hand.
 
     ``helia`` plans name role and memory of each arena; elsewhere an arena is a memory of its own, constant when it
     holds parameters and constants only, persistent when it lives through every step, else scratch. Raises
-    ``InvalidIrShapes`` (reason ``render_incomplete``) when a tensor lies outside its region or bytes do not fit.
+    :class:`RenderIncomplete` when a tensor lies outside its region, a constant arena has two sources, or some constants
+    have bytes and one has none.
     """
     described = sorted((_describe(plan, k) for k in range(len(plan.arenas))), key=lambda d: (ROLES.index(d[0]), d[1]))
     arenas = tuple(
         RenderArena(
             region_id,
-            plan.arenas[k].name,
             role,
             memory,
             source,
             plan.arenas[k].extent_bytes,
             max(BASE_ALIGNMENT, plan.arenas[k].alignment_bytes, *_alignments(plan, k)),
             source != memory,
+            plan.arenas[k].name,
+            plan.notes.get(plan.arenas[k].name, {}).get("origin"),
         )
         for region_id, (role, memory, source, k) in enumerate(described)
     )
@@ -116,14 +232,19 @@ def build_render_plan(
     _check_complete(arenas, tensors)
     envelope = [[a.role, a.memory, a.source_memory, a.size, a.alignment, a.is_staged] for a in arenas]
     placement = [[t.tensor_id, arenas[t.region_id].role, arenas[t.region_id].memory, t.offset, t.size] for t in tensors]
-    return RenderMemoryPlan(
-        module_prefix,
-        arenas,
-        tensors,
-        _blobs(arenas, tensors, module_prefix, constants or {}),
-        H(["render_plan_v1", envelope]).hex(),
-        H(["render_layout_v1", placement]).hex(),
+    scratch, persistent, constant = (tuple(arena for arena in arenas if arena.role == role) for role in ROLES)
+    bare = RenderMemoryPlan(
+        scratch,
+        persistent,
+        constant,
+        plan_hash=H(["render_plan_v1", envelope]).hex(),
+        tensor_layout_hash=H(["render_layout_v1", placement]).hex(),
+        module_prefix=module_prefix,
+        tensors=tensors,
     )
+    if not constants:
+        return bare
+    return _with_blobs(bare, plan, Constants.of(constants))
 
 
 def _describe(plan: Plan, k: int) -> tuple[str, str, str, int]:
@@ -154,45 +275,61 @@ def _check_complete(arenas: tuple[RenderArena, ...], tensors: tuple[RenderTensor
             raise _incomplete(tensor.tensor_id, f"lies at byte {tensor.offset:,}, no multiple of {tensor.alignment}")
 
 
-def _blobs(
-    arenas: tuple[RenderArena, ...], tensors: tuple[RenderTensor, ...], prefix: str, constants: Mapping[str, bytes]
-) -> tuple[RenderConstantBlob, ...]:
+def _with_blobs(render: RenderMemoryPlan, plan: Plan, constants: Constants) -> RenderMemoryPlan:
+    """The same with the bytes of every constant arena; each tensor of one must have some, or lie in one that has."""
+    role_of = {arena.region_id: arena.role for arena in render.all_arenas}
+    parts: dict[int, list[RenderTensor]] = {arena.region_id: [] for arena in render.constant_arenas}
+    for row, tensor in enumerate(render.tensors):
+        lies_in_another = plan.base_tensor_uids[row] is not None
+        if role_of[tensor.region_id] != "constant":
+            if tensor.tensor_id in constants and plan.roles[row] in ("parameter", "constant") and not lies_in_another:
+                raise _incomplete(
+                    tensor.tensor_id,
+                    f"is a constant among what is written, in arena {render.all_arenas[tensor.region_id].name!r}",
+                    "Plan with --planner helia, which keeps constants apart.",
+                )
+        elif tensor.tensor_id in constants:
+            parts[tensor.region_id].append(tensor)
+        elif not lies_in_another and tensor.size:
+            raise _incomplete(tensor.tensor_id, "is a constant whose bytes were not given, while others' were")
     blobs = []
-    for arena in arenas:
-        members = [tensor for tensor in tensors if tensor.region_id == arena.region_id]
-        if arena.role != "constant" or not members or not any(tensor.tensor_id in constants for tensor in members):
-            continue
-        image = bytearray(arena.size)
-        for tensor in members:
-            if tensor.tensor_id not in constants:
-                raise _incomplete(tensor.tensor_id, "is a constant whose bytes were not given, while others' were")
-            payload = constants[tensor.tensor_id]
-            if len(payload) != tensor.size:
-                raise _incomplete(tensor.tensor_id, f"has {len(payload):,} bytes given and takes {tensor.size:,}")
-            image[tensor.offset : tensor.offset + tensor.size] = payload
-        suffix = "source" if arena.is_staged else "blob"
-        filename = f"{prefix}_constant_{identifier(arena.memory)}__{suffix}.bin"
-        blobs.append(RenderConstantBlob(arena.memory, arena.is_staged, filename, bytes(image)))
-    return tuple(blobs)
+    for arena in render.constant_arenas:
+        members = sorted(parts[arena.region_id], key=lambda part: (part.offset, -part.size, part.tensor_id))
+        image = Image(arena.size, tuple(_apart(members)), constants)
+        image.check()
+        filename = f"{render.region_names[arena.region_id].blob}.bin"
+        blobs.append(RenderConstantBlob(arena.memory, arena.is_staged, filename, image))
+    return replace(render, constant_blobs=tuple(blobs))
 
 
-def _incomplete(tensor_id: str, what: str) -> InvalidIrShapes:
-    return InvalidIrShapes(
+def _apart(members: list[RenderTensor]) -> Iterator[RenderTensor]:
+    """Those that begin where no earlier one lies: aliases of the same bytes are written once."""
+    end = 0
+    for member in members:
+        if member.size and member.offset >= end:
+            end = member.offset + member.size
+            yield member
+
+
+def _zeros(count: int) -> Iterator[bytes]:
+    for at in range(0, count, CHUNK):
+        yield bytes(min(CHUNK, count - at))
+
+
+def _incomplete(tensor_id: str, what: str, hint: str = "") -> RenderIncomplete:
+    return RenderIncomplete(
         f"the plan cannot be rendered: tensor {tensor_id!r} {what}.",
         reason="render_incomplete",
         node_id="",
         tensor=tensor_id,
-        hint="Verify the plan (tmmu verify) and give every constant's bytes, or none.",
+        hint=hint or "Verify the plan (tmmu verify) and give every constant's bytes, or none.",
     )
 
 
-def identifier(text: str) -> str:
-    """``text`` as part of a C identifier: lower case, everything else an underscore."""
-    return "".join(c if c.isascii() and c.isalnum() else "_" for c in text).lower() or "_"
-
-
 def residency(render: RenderMemoryPlan) -> dict[str, Any]:
-    """Who resides where, JSON-ready: arenas in region order, tensors by id, both fingerprints."""
+    """Who resides where, JSON-ready: arenas in region order, tensors by id, both fingerprints, and the names in C."""
+    blobs = {k: blob.sidecar_filename for k, blob in render.blob_of.items()}
+    digests = {k: blob.sha256.hex() for k, blob in render.blob_of.items()}
     return {
         "schema": "tmmu_residency/1",
         "module_prefix": render.module_prefix,
@@ -207,18 +344,36 @@ def residency(render: RenderMemoryPlan) -> dict[str, Any]:
                 "size": a.size,
                 "alignment": a.alignment,
                 "is_staged": a.is_staged,
+                "enumerator": names.stem,
+                "symbol": names.symbol,
+                "blob": blobs.get(a.region_id),
+                "blob_symbol": names.blob if a.role == "constant" else None,
+                "blob_sha256": digests.get(a.region_id),
             }
-            for a in render.arenas
+            for a, names in zip(render.all_arenas, render.region_names, strict=True)
         ],
         "tensors": [
             {
                 "tensor_id": t.tensor_id,
                 "region_id": t.region_id,
-                "role": render.arenas[t.region_id].role,
-                "memory": render.arenas[t.region_id].memory,
+                "role": render.all_arenas[t.region_id].role,
+                "memory": render.all_arenas[t.region_id].memory,
                 "offset": t.offset,
                 "size": t.size,
+                "macro": render.tensor_stems[t.tensor_id],
             }
             for t in render.tensors
         ],
     }
+
+
+__all__ = [
+    "Image",
+    "RenderArena",
+    "RenderConstantBlob",
+    "RenderIncomplete",
+    "RenderMemoryPlan",
+    "RenderTensor",
+    "build_render_plan",
+    "residency",
+]

@@ -1,18 +1,23 @@
-"""The render plan in C: a header with sizes, alignments, offsets and the hash, and the source with the arenas.
+"""The render plan in C: a header with sizes, alignments, offsets and the hash, and the source with the tables.
 
-The header is self-checking: every offset, size and alignment stands in a ``_Static_assert`` against its region, so a
-compiler refuses a header that was edited or cut. Both files are C11 and warning-free.
+The header is self-checking: every offset, size and alignment stands in a static assertion against its region, so a
+compiler refuses a header that was edited or cut. Header and source are C11 and C++17, and warning-free. What a firmware
+build takes beside them (arenas, constants' bytes, their hydration) is :mod:`~tmmu_core.plan.formats.c_project`'s.
 """
 
 from __future__ import annotations
 
-from tmmu_core.plan.formats.render import RenderArena, RenderMemoryPlan, identifier
+from tmmu_core.plan.formats.c_names import c_prefix, identifier
+from tmmu_core.plan.formats.render import RenderMemoryPlan
+
+STATUSES = ("OK", "ERROR_REGION", "ERROR_UNBOUND", "ERROR_ALIGNMENT", "ERROR_BLOB_HASH")
+"""What functions return, from 0 on."""
 
 
 def c_header(render: RenderMemoryPlan) -> str:
     """The header, named ``<prefix>_memory.h``."""
-    prefix, upper = _prefix(render), _prefix(render).upper()
-    symbols = tensor_symbols(render)
+    prefix, upper = render.prefix, render.prefix.upper()
+    names = render.region_names
     lines = [
         "/* Generated from a memory plan. Do not edit: the assertions below would fail. */",
         f"#ifndef {upper}_MEMORY_H",
@@ -21,34 +26,41 @@ def c_header(render: RenderMemoryPlan) -> str:
         "#include <stddef.h>",
         "#include <stdint.h>",
         "",
+        "#ifdef __cplusplus",
+        f"#define {upper}_ASSERT(holds, otherwise) static_assert(holds, otherwise)",
+        'extern "C" {',
+        "#else",
+        f"#define {upper}_ASSERT(holds, otherwise) _Static_assert(holds, otherwise)",
+        "#endif",
+        "",
         f'#define {upper}_PLAN_HASH "{render.plan_hash}"',
         f"#define {upper}_PLAN_HASH_32 0x{render.plan_hash[:8]}u",
         "",
         "typedef enum {",
-        *(f"    {_region(render, arena)} = {arena.region_id}," for arena in render.arenas),
-        f"    {upper}_REGION_COUNT = {len(render.arenas)}",
+        *(f"    {name.stem} = {arena.region_id}," for arena, name in zip(render.all_arenas, names, strict=True)),
+        f"    {upper}_REGION_COUNT = {len(render.all_arenas)}",
         f"}} {prefix}_region_t;",
         "",
     ]
-    for arena in render.arenas:
-        region = _region(render, arena)
+    for arena, name in zip(render.all_arenas, names, strict=True):
+        region = name.stem
         staged = f", staged from {arena.source_memory}" if arena.is_staged else ""
         lines += [
-            f"/* {_comment(arena.role)} in {_comment(arena.memory)}{_comment(staged)} */",
-            f"#define {region}_SIZE {_literal(arena.size)}",
-            f"#define {region}_ALIGNMENT {_literal(arena.alignment)}",
-            f'_Static_assert(({region}_ALIGNMENT & ({region}_ALIGNMENT - 1u)) == 0u, "{region}: alignment");',
+            f"/* {comment(arena.role)} in {comment(arena.memory)}{comment(staged)} */",
+            f"#define {region}_SIZE {literal(arena.size)}",
+            f"#define {region}_ALIGNMENT {literal(arena.alignment)}",
+            f'{upper}_ASSERT(({region}_ALIGNMENT & ({region}_ALIGNMENT - 1u)) == 0u, "{region}: alignment");',
         ]
     lines.append("")
     for tensor in render.tensors:
-        name, region = f"{upper}_{symbols[tensor.tensor_id]}", _region(render, render.arenas[tensor.region_id])
+        stem, region = render.tensor_stems[tensor.tensor_id], names[tensor.region_id].stem
         lines += [
-            f"/* {_comment(tensor.tensor_id)} */",
-            f"#define {name}_REGION {region}",
-            f"#define {name}_OFFSET {_literal(tensor.offset)}",
-            f"#define {name}_SIZE {_literal(tensor.size)}",
-            f'_Static_assert({name}_OFFSET + {name}_SIZE <= {region}_SIZE, "{name}: past its region");',
-            f'_Static_assert({name}_OFFSET % {_literal(tensor.alignment)} == 0u, "{name}: alignment");',
+            f"/* {comment(tensor.tensor_id)} */",
+            f"#define {stem}_REGION {region}",
+            f"#define {stem}_OFFSET {literal(tensor.offset)}",
+            f"#define {stem}_SIZE {literal(tensor.size)}",
+            f'{upper}_ASSERT({stem}_OFFSET + {stem}_SIZE <= {region}_SIZE, "{stem}: past its region");',
+            f'{upper}_ASSERT({stem}_OFFSET % {literal(tensor.alignment)} == 0u, "{stem}: alignment");',
         ]
     lines += [
         "",
@@ -64,8 +76,17 @@ def c_header(render: RenderMemoryPlan) -> str:
         f"extern const {prefix}_slot_t {prefix}_tensors[];",
         f"extern const char {prefix}_plan_hash[];",
         "",
+        "/* Named by the plan hash: what refers to it links with the arenas that it was compiled against, or not at all. */",
+        f"#define {upper}_PLAN_SYMBOL {plan_symbol(render)}",
+        f"extern const uint32_t {plan_symbol(render)};",
+        "",
         "/* Where tensor `index` lies, once the caller has bound each region to memory; NULL for a bad index. */",
         f"void *{prefix}_address(uint8_t *const bases[], size_t index);",
+        "",
+        *_declared(render),
+        "#ifdef __cplusplus",
+        "}",
+        "#endif",
         "",
         f"#endif /* {upper}_MEMORY_H */",
         "",
@@ -73,71 +94,87 @@ def c_header(render: RenderMemoryPlan) -> str:
     return "\n".join(lines)
 
 
+def _declared(render: RenderMemoryPlan) -> list[str]:
+    """What the arenas' own source defines."""
+    prefix, upper = render.prefix, render.prefix.upper()
+    blobs = [render.region_names[region].blob for region in render.blob_of]
+    return [
+        "typedef enum {",
+        *(f"    {upper}_{status} = {k}," for k, status in enumerate(STATUSES[:-1])),
+        f"    {upper}_{STATUSES[-1]} = {len(STATUSES) - 1}",
+        f"}} {prefix}_status_t;",
+        "",
+        "/* The regions' memory, by region id; a cold constant's is read only. NULL where the caller binds it. */",
+        f"extern uint8_t *{prefix}_arena_buffers[];",
+        *(f"extern const uint8_t {blob}[];" for blob in blobs),
+        "",
+        "/* Give a region its memory, or a staged region the bytes that it is hydrated from. */",
+        f"{prefix}_status_t {prefix}_bind({prefix}_region_t region, void *base);",
+        f"{prefix}_status_t {prefix}_bind_source({prefix}_region_t region, const void *source);",
+        "",
+        "/* Whether the model writes the region; constants it only reads. */",
+        f"int {prefix}_is_written({prefix}_region_t region);",
+        "",
+        "/* Before the first run: check every constant's bytes by their hash, and copy those that are staged. */",
+        f"{prefix}_status_t {prefix}_hydrate_constants(void);",
+        f"void {prefix}_sha256(const void *data, uint64_t size, uint8_t digest[32]);",
+        "",
+    ]
+
+
 def c_source(render: RenderMemoryPlan) -> str:
     """The source, named ``<prefix>_memory.c``: the tables behind the header, in region and tensor-id order."""
-    prefix, upper = _prefix(render), _prefix(render).upper()
-    symbols = tensor_symbols(render)
+    prefix, upper = render.prefix, render.prefix.upper()
 
     def table(kind: str, name: str, entries: list[str]) -> list[str]:
         # C has no empty arrays; a plan without tensors keeps one entry that nothing counts.
-        return [f"const {kind} {prefix}_{name}[] = {{", *(f"    {entry}," for entry in entries or ["{0}"]), "};", ""]
+        return [f"const {kind} {prefix}_{name}[] = {{", *(f"    {entry}," for entry in entries), "};", ""]
 
-    regions = [_region(render, arena) for arena in render.arenas]
-    slots = []
-    for tensor in render.tensors:
-        name = f"{upper}_{symbols[tensor.tensor_id]}"
-        slots.append(f"{{{name}_REGION, {name}_OFFSET, {name}_SIZE}}")
-    return "\n".join(
+    regions = [name.stem for name in render.region_names]
+    stems = [render.tensor_stems[tensor.tensor_id] for tensor in render.tensors]
+    slots = [f"{{(uint32_t){stem}_REGION, {stem}_OFFSET, {stem}_SIZE}}" for stem in stems]
+    lines = "\n".join(
         [
             "/* Generated from a memory plan. */",
             f'#include "{prefix}_memory.h"',
             "",
             *table("uint64_t", "region_size", [f"{region}_SIZE" for region in regions] or ["0"]),
             *table("uint64_t", "region_alignment", [f"{region}_ALIGNMENT" for region in regions] or ["0"]),
-            *table(f"{prefix}_slot_t", "tensors", slots),
+            *table(f"{prefix}_slot_t", "tensors", slots or ["{0u, 0u, 0u}"]),
             f"const char {prefix}_plan_hash[] = {upper}_PLAN_HASH;",
+            f"const uint32_t {plan_symbol(render)} = {upper}_PLAN_HASH_32;",
             "",
             f"void *{prefix}_address(uint8_t *const bases[], size_t index) {{",
-            f"    if (index >= (size_t){upper}_TENSOR_COUNT) {{",
-            "        return NULL;",
-            "    }",
-            f"    return bases[{prefix}_tensors[index].region] + {prefix}_tensors[index].offset;",
+            *(_ADDRESS if slots else ["    (void)bases;", "    (void)index;", "    return NULL;"]),
             "}",
             "",
         ]
     )
+    return lines.replace("$P$", upper).replace("$p$", prefix)
 
 
-def tensor_symbols(render: RenderMemoryPlan) -> dict[str, str]:
-    """Tensor id → its part of a C name, upper case; ids that look alike in C are told apart by their position."""
-    plain = {tensor.tensor_id: identifier(tensor.tensor_id).upper() for tensor in render.tensors}
-    seen: dict[str, int] = {}
-    for symbol in plain.values():
-        seen[symbol] = seen.get(symbol, 0) + 1
-    return {
-        tensor_id: f"T{at}_{symbol}" if seen[symbol] > 1 else f"T_{symbol}"
-        for at, (tensor_id, symbol) in enumerate(plain.items())
-    }
+_ADDRESS = [
+    "    if (index >= (size_t)$P$_TENSOR_COUNT || bases[$p$_tensors[index].region] == NULL) {",
+    "        return NULL;",
+    "    }",
+    "    return bases[$p$_tensors[index].region] + (size_t)$p$_tensors[index].offset;",
+]
 
 
-def _prefix(render: RenderMemoryPlan) -> str:
-    return c_prefix(render.module_prefix)
+def plan_symbol(render: RenderMemoryPlan) -> str:
+    """The symbol that only these arenas define."""
+    return f"{render.prefix}_plan_{render.plan_hash[:16]}"
 
 
-def c_prefix(module_prefix: str) -> str:
-    """What the names in C begin with, and the names of both files: ``<c_prefix>_memory.h`` and ``.c``."""
-    name = identifier(module_prefix)
-    return f"m_{name}" if name[0].isdigit() else name
-
-
-def _region(render: RenderMemoryPlan, arena: RenderArena) -> str:
-    return f"{_prefix(render).upper()}_REGION_{arena.role.upper()}_{identifier(arena.memory).upper()}"
-
-
-def _literal(value: int) -> str:
+def literal(value: int) -> str:
+    """A uint64 in C."""
     return f"UINT64_C({value})"
 
 
-def _comment(text: str) -> str:
+def comment(text: str) -> str:
     """Free text inside a C comment: nothing in it may end the comment, open another, or splice lines."""
-    return text.replace("*/", "* /").replace("/*", "/ *").replace("\\", "/").replace("\n", " ").replace("??", "? ?")
+    plain = "".join(c if c.isprintable() else " " for c in text)
+    return plain.replace("*/", "* /").replace("/*", "/ *").replace("\\", "/").replace("??", "? ?")
+
+
+__all__ = ["STATUSES", "c_header", "c_prefix", "c_source", "comment", "identifier", "literal", "plan_symbol"]

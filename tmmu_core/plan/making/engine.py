@@ -133,6 +133,7 @@ def _planned(graph: Graph, asked: PlanRequest, ir_hash: bytes | None, progress: 
     config = read_arenas(asked.arenas)
     timeline = build_timeline(graph, asked.mode, asked.preset, order=asked.order, dims=asked.dims)
     options = planner.checked_options(asked.options)
+    own_arenas = isinstance(planner, MemoryPlannerEntry)
     liveness, config, problems, packings = _packed(timeline, config, planner, options, progress)
     placement = as_used(liveness, problems, packings)
 
@@ -147,7 +148,7 @@ def _planned(graph: Graph, asked: PlanRequest, ir_hash: bytes | None, progress: 
     check_budget(summaries, asked.budget)
 
     with many_small_values():
-        columns = plan_columns(liveness, placement, summaries)
+        columns = plan_columns(liveness, placement, summaries, own_arenas=own_arenas)
     plan = assemble(
         columns,
         summaries,
@@ -159,8 +160,8 @@ def _planned(graph: Graph, asked: PlanRequest, ir_hash: bytes | None, progress: 
         ir_name=graph.name,
         mode=asked.mode,
         preset=asked.preset,
-        places="bytes" if isinstance(planner, MemoryPlannerEntry) or not planner.has_slots else "slots",
-        own_arenas=isinstance(planner, MemoryPlannerEntry),
+        places="slots" if isinstance(planner, ArenaPlannerEntry) and planner.has_slots else "bytes",
+        own_arenas=own_arenas,
         replay_token=asked.replay_token,
         rank=asked.rank,
         world_size=asked.world_size or 1,

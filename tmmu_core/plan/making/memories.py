@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from tmmu_core.graph.dtypes import itemsize
 from tmmu_core.graph.model import DEFAULT_ARENAS, Arena, ArenaConfig
@@ -15,10 +16,9 @@ from tmmu_core.liveness.analyse import analyse
 from tmmu_core.liveness.model import Liveness, Timeline
 from tmmu_core.plan.making.problems import arena_problems
 from tmmu_core.plan.making.rows import without_handoffs
-from tmmu_core.planners.helia import Facts, Memory, Platform, Region, Residency, place, read_platform
+from tmmu_core.planners.helia import BY_ITSELF, Facts, Memory, Platform, Residency, place, read_platform
+from tmmu_core.planners.platform import READ_ONLY_ROLES
 from tmmu_core.planners.problem import Packing, Problem
-
-READ_ONLY_ROLES = frozenset({"parameter", "constant"})
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,14 @@ def spread_over_memories(timeline: Timeline, options: Mapping[str, Any], config:
     platform = _platform(options, config)
     memory = {m.name: m for m in platform.memories}
     granted = analyse(timeline, dict.fromkeys([*memory, *DEFAULT_ARENAS], Arena()))
+    # The grid that a storage keeps to is said in its row, and so in C: what its dtypes ask for is part of it.
+    grids = np.maximum(granted.storages.alignment, _dtype_grids(granted))
+    granted = replace(granted, storages=replace(granted.storages, alignment=grids))
     liveness = without_handoffs(granted)
+    problem = _problem(liveness)
+    ids = problem.ids
     facts = [_facts(liveness, s, memory) for s in range(len(liveness.storages))]
-    residency = place(_problem(liveness), facts, platform)
+    residency = place(problem, facts, platform)
 
     regions = residency.regions
     names = sorted(region.name for region in regions)
@@ -57,11 +62,11 @@ def spread_over_memories(timeline: Timeline, options: Mapping[str, Any], config:
     config = {region.name: _arena(memory[region.memory], platform) for region in regions}
     problems = arena_problems(liveness, config)
     offset = np.array(residency.offset, np.uint64)
-    by_name = {region.name: (k, region) for k, region in enumerate(regions)}
+    by_name = {region.name: k for k, region in enumerate(regions)}
     packings = []
-    for at, problem in enumerate(problems):
-        k, region = by_name[problem.arena]
-        packings.append(Packing(offset[arenas == at], notes=_told(k, region, residency)))
+    for at, each in enumerate(problems):
+        k = by_name[each.arena]
+        packings.append(Packing(offset[arenas == at], notes=_told(k, ids, residency, memory)))
     return Spread(liveness, config, problems, packings)
 
 
@@ -117,8 +122,23 @@ def _facts(liveness: Liveness, storage: int, memory: Mapping[str, Memory]) -> Fa
     return Facts(role, operator, itemsize(tensors[head].dtype), arena if arena in memory else None)
 
 
-def _told(region_id: int, region: Region, residency: Residency) -> dict[str, Any]:
+def _dtype_grids(liveness: Liveness) -> NDArray[np.uint64]:
+    """Per storage, the widest element among its members: bytes, a power of two for every dtype there is."""
+    widths = np.array([itemsize(tensor.dtype) for tensor in liveness.timeline.graph.tensors] or [1], np.uint64)
+    grids = np.ones(len(liveness.storages), np.uint64)
+    members = np.flatnonzero(liveness.storage_of >= 0)
+    np.maximum.at(grids, liveness.storage_of[members], widths[members])
+    return grids
+
+
+def _told(region_id: int, ids: Sequence[str], residency: Residency, memory: Mapping[str, Memory]) -> dict[str, Any]:
     """What the plan keeps of a region beside its figures."""
+    region = residency.regions[region_id]
+    said: dict[str, list[str]] = {}
+    for storage in region.members:
+        rule = residency.said_by[storage]
+        who = "tensor" if rule == BY_ITSELF else "order" if rule < 0 else f"rule {rule + 1}"
+        said.setdefault(who, []).append(ids[storage])
     return {
         "region_id": region_id,
         "role": region.role,
@@ -126,6 +146,10 @@ def _told(region_id: int, region: Region, residency: Residency) -> dict[str, Any
         "source_memory": region.source_memory,
         "alignment": region.alignment,
         "is_staged": region.is_staged,
+        "writable": memory[region.memory].writable,
+        "origin": memory[region.memory].origin,
+        "source_origin": memory[region.source_memory].origin,
+        "said_by": said,
         "spills": [
             {"storage": spill.storage, "wanted": spill.wanted, "reason": spill.reason}
             for spill in residency.spills

@@ -133,8 +133,13 @@ class PlanColumns(NamedTuple):
     taken: tuple[bool, ...]
 
 
-def plan_columns(liveness: Liveness, placement: Placement, arenas: Sequence[ArenaSummary]) -> PlanColumns:
-    """The columns of :class:`Plan`, rows by tensor id bytes, and its hand-offs."""
+def plan_columns(
+    liveness: Liveness, placement: Placement, arenas: Sequence[ArenaSummary], *, own_arenas: bool = False
+) -> PlanColumns:
+    """The columns of :class:`Plan`, rows by tensor id bytes, and its hand-offs.
+
+    ``own_arenas``: a storage's alignment is its own, as a planner with arenas of its own placed it.
+    """
     liveness = placement.liveness
     index, graph, storages = liveness.timeline.index, liveness.timeline.graph, liveness.storages
     ids = index.tensor_ids
@@ -150,7 +155,7 @@ def plan_columns(liveness: Liveness, placement: Placement, arenas: Sequence[Aren
         logical_slot=placement.slot[storage],
         offset=placement.offset[storage] + liveness.offset_in_storage[rows],
         size=row_bytes(liveness.timeline)[rows],
-        alignment=_alignments(liveness, rows, arenas),
+        alignment=_alignments(liveness, rows, arenas, own_arenas),
         birth=liveness.birth[rows],
         death=liveness.death[rows],
         generation=generation[storage],
@@ -176,7 +181,7 @@ def storage_numbers(arena: I32, slot: I64, birth: I64) -> tuple[I64, I64]:
     return number, number - start[number] if len(order) else number
 
 
-def _alignments(liveness: Liveness, rows: I64, arenas: Sequence[ArenaSummary]) -> U64:
+def _alignments(liveness: Liveness, rows: I64, arenas: Sequence[ArenaSummary], own_arenas: bool) -> U64:
     """What each row's offset is a multiple of: the arena's for a storage's start, the dtype's own inside one.
 
     Inside a storage no more is promised than its start keeps to.
@@ -185,6 +190,8 @@ def _alignments(liveness: Liveness, rows: I64, arenas: Sequence[ArenaSummary]) -
     floor = np.array([arena.alignment_bytes for arena in arenas] or [1], np.uint64)
     storage = liveness.storage_of[rows]
     alignment = floor[liveness.storages.arena[storage]]
+    if own_arenas:  # no configuration says what its storages keep to: they do
+        alignment = np.maximum(alignment, liveness.storages.alignment[storage])
     of_start = np.maximum(alignment, liveness.storages.alignment[storage])
     inside = (liveness.timeline.index.base[rows] >= 0) | (liveness.offset_in_storage[rows] > 0)
     for at in np.flatnonzero(inside).tolist():

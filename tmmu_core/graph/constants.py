@@ -1,0 +1,143 @@
+"""The bytes of a model's constants, handed over when they are asked for and never all at once.
+
+A plan needs no byte of a weight; what is made of a plan may. Where a constant's bytes lie is a *piece*: a range of a
+file or of bytes at hand, or something that computes them. Importers give the pieces by tensor id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from tmmu_core.errors import UnreadableInput
+
+CHUNK = 1 << 20
+"""Bytes that are read at once."""
+
+
+class Piece(Protocol):
+    """One constant's bytes, wherever they come from."""
+
+    def chunks(self) -> Iterator[bytes]:
+        """The bytes in order, at most ``CHUNK`` at once. Raises ``UnreadableInput`` where they cannot be had."""
+        ...
+
+
+@dataclass(frozen=True)
+class Held:
+    """Bytes at hand: ``data[start : start + length]``."""
+
+    data: bytes | memoryview
+    start: int = 0
+    length: int | None = None
+
+    def chunks(self) -> Iterator[bytes]:
+        """The bytes in order."""
+        end = len(self.data) if self.length is None else self.start + self.length
+        if end > len(self.data):
+            raise cut_short("the file", end, len(self.data))
+        for at in range(self.start, end, CHUNK):
+            yield bytes(self.data[at : min(at + CHUNK, end)])
+
+
+@dataclass(frozen=True)
+class InFile:
+    """Bytes ``[start, start + length)`` of a file; to its end where no length is said."""
+
+    path: Path
+    start: int = 0
+    length: int | None = None
+
+    def chunks(self) -> Iterator[bytes]:
+        """The bytes in order."""
+        try:
+            with self.path.open("rb") as file:
+                there = file.seek(0, 2)
+                end = there if self.length is None else self.start + self.length
+                if end > there:
+                    raise cut_short(str(self.path.name), end, there)
+                file.seek(self.start)
+                for at in range(self.start, end, CHUNK):
+                    data = file.read(min(CHUNK, end - at))
+                    if len(data) < min(CHUNK, end - at):
+                        raise cut_short(str(self.path.name), end, at + len(data))
+                    yield data
+        except OSError as error:
+            raise UnreadableInput(
+                f"the file with the constants' bytes cannot be opened: {(error.strerror or str(error)).lower()}.",
+                source=str(self.path),
+                hint="Put it beside the model, under the name that the model gives it.",
+            ) from error
+
+
+@dataclass(frozen=True)
+class Made:
+    """Bytes that are computed when they are asked for."""
+
+    make: Callable[[], bytes]
+
+    def chunks(self) -> Iterator[bytes]:
+        """The bytes in order."""
+        return Held(self.make()).chunks()
+
+
+class Constants(Mapping[str, bytes]):
+    """Tensor id → its bytes, read each time anew; :meth:`chunks` reads them part by part."""
+
+    def __init__(self, pieces: Mapping[str, Piece]) -> None:
+        self._pieces = dict(pieces)
+
+    @classmethod
+    def of(cls, given: Mapping[str, bytes] | None) -> Constants:
+        """``given`` as constants: as it is, or bytes by tensor id."""
+        if isinstance(given, Constants):
+            return given
+        return cls({name: Held(data) for name, data in (given or {}).items()})
+
+    def __getitem__(self, tensor_id: str) -> bytes:
+        return b"".join(self.chunks(tensor_id))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._pieces)
+
+    def __len__(self) -> int:
+        return len(self._pieces)
+
+    def __contains__(self, tensor_id: object) -> bool:
+        return tensor_id in self._pieces
+
+    def chunks(self, tensor_id: str) -> Iterator[bytes]:
+        """The constant's bytes in order, at most ``CHUNK`` at once. Raises ``UnreadableInput``."""
+        try:
+            yield from self._pieces[tensor_id].chunks()
+        except UnreadableInput as error:
+            if tensor_id not in error.message:
+                error.message = f'the bytes of "{tensor_id}": {error.message}'
+            raise
+
+
+def beside(folder: Path | None, location: str, what: str) -> Path:
+    """The file ``location`` in ``folder``. Raises ``UnreadableInput`` for one that is not in it, links followed."""
+    if folder is None:
+        raise UnreadableInput(
+            f'{what} lies in another file, "{location[:80]}", and only the model was given.',
+            hint="Give the model as a file in its folder, not as a stream or an upload.",
+        )
+    home = folder.resolve()
+    path = (home / location).resolve()
+    if not path.is_relative_to(home) or path == home:
+        raise UnreadableInput(
+            f'{what} lies outside the model\'s folder: "{location[:80]}".',
+            hint="Save the model with its weights beside it, under a relative path.",
+        )
+    return path
+
+
+def cut_short(what: str, needed: int, there: int) -> UnreadableInput:
+    """The refusal of a file that ends before the bytes that are asked of it do."""
+    return UnreadableInput(
+        f"{what} is cut short: it has {there:,} bytes, and {needed:,} are asked of it.",
+        hint="Copy the file again.",
+    )

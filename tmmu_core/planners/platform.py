@@ -1,0 +1,123 @@
+"""What ``helia`` is asked with: the memories of a platform and the rules that say where a storage belongs.
+
+Whatever cannot be meant is refused here, before anything is placed: a memory without room, a rule that names a memory
+that is not there, a copy into a memory that cannot be written, two rules that say the same of other memories.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from tmmu_core.errors import InvalidIrShapes
+
+ROLES = ("scratch", "persistent", "constant")
+READ_ONLY_ROLES = frozenset({"parameter", "constant"})
+"""Roles of tensors that no node writes: alone they make a constant."""
+BASE_ALIGNMENT = 16
+"""Bytes: what every arena's base is aligned to at least."""
+
+
+class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One memory of the platform. ``max_size`` in bytes, ``None`` for no limit."""
+
+    name: str
+    max_size: int | None = None
+    arena_alignment: int | None = None
+    """Bytes: a floor for the arena's base and for every slot in it (DMA, cache lines); ``None``: none beyond others."""
+    writable: bool = True
+    origin: int | None = None
+    """The address of its first byte, where it is known: then a linker's fragment says it."""
+
+
+class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where tensors of a kind belong; every condition that is said must hold. The first rule that matches decides."""
+
+    memory: str
+    """For constants the source, where the bytes are stored."""
+    constant_destination_memory: str | None = None
+    """For constants the memory that kernels read, where it differs: then the arena is staged."""
+    role: str | None = None
+    """``scratch``, ``persistent``, ``constant``, or a tensor role such as ``gradient``."""
+    operator: str | None = None
+    """A pattern for the producing operator's name."""
+    name: str | None = None
+    """A pattern for the tensor id."""
+    min_size: int = 0
+    max_size: int | None = None
+
+    @property
+    def conditions(self) -> tuple[Any, ...]:
+        """What it asks; two rules that ask the same are one question with two answers."""
+        return self.role, self.operator, self.name, self.min_size, self.max_size
+
+
+class Platform(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``helia``'s options. Memories in the order of preference."""
+
+    memories: tuple[Memory, ...] = (Memory("SRAM"),)
+    rules: tuple[Rule, ...] = ()
+    min_alignment: int = 16
+    """Bytes: the platform's floor for every slot."""
+
+
+def read_platform(options: Mapping[str, Any]) -> Platform:
+    """Options → :class:`Platform`. ``InvalidIrShapes`` (reason ``planner_option``) names what is wrong, and where."""
+    try:
+        platform = msgspec.convert({k: v for k, v in options.items() if v is not None}, Platform)
+    except msgspec.ValidationError as error:
+        raise _bad(f"{error}.") from error
+    for wrong in (*_wrong_memories(platform), *_wrong_rules(platform)):
+        raise _bad(wrong)
+    return platform
+
+
+def _wrong_memories(platform: Platform) -> Iterator[str]:
+    names = [memory.name for memory in platform.memories]
+    if len(set(names)) != len(names) or not names:
+        yield f"memories need names of their own, at least one: {names}."
+    for memory in platform.memories:
+        if memory.max_size is not None and memory.max_size < 1:
+            yield f"memory {memory.name!r} has a max_size of {memory.max_size:,} B: nothing can lie in it."
+        if memory.origin is not None and memory.origin < 0:
+            yield f"memory {memory.name!r} begins at address {memory.origin}."
+    for floor in [platform.min_alignment, *(m.arena_alignment for m in platform.memories)]:
+        if floor is not None and (floor < 1 or floor & (floor - 1)):
+            yield f"an alignment of {floor} B is no power of two."
+
+
+def _wrong_rules(platform: Platform) -> Iterator[str]:
+    memory = {each.name: each for each in platform.memories}
+    said: dict[tuple[Any, ...], int] = {}
+    for k, rule in enumerate(platform.rules):
+        where = f"rule {k + 1}"
+        for wanted in (rule.memory, rule.constant_destination_memory or rule.memory):
+            if wanted not in memory:
+                yield f"{where} names memory {wanted!r}, which is not declared; declared are {', '.join(memory)}."
+                return
+        to = rule.constant_destination_memory
+        if to is not None and not memory[to].writable:
+            yield f"{where} copies constants into {to}, which cannot be written."
+        never_constant = rule.role is not None and rule.role not in READ_ONLY_ROLES
+        if to is not None and never_constant:
+            yield f"{where} says a constant_destination_memory for {rule.role}, which is never a constant."
+        if never_constant and not memory[rule.memory].writable:
+            yield f"{where} sends {rule.role} to {rule.memory}, which cannot be written."
+        if rule.max_size is not None and rule.min_size > rule.max_size:
+            yield f"{where} matches nothing: its min_size of {rule.min_size:,} B is over its max_size."
+        before = said.setdefault(rule.conditions, k)
+        other = platform.rules[before]
+        if (other.memory, other.constant_destination_memory) != (rule.memory, to):
+            yield f"rules {before + 1} and {k + 1} contradict each other: they match the same and name other memories."
+
+
+def _bad(what: str) -> InvalidIrShapes:
+    return InvalidIrShapes(
+        f"planner 'helia': {what}",
+        reason="planner_option",
+        node_id="",
+        hint='Options look like {"memories": [{"name": "DTCM", "max_size": 131072}, {"name": "SRAM"}], "rules": '
+        '[{"role": "constant", "memory": "SRAM"}]}.',
+    )
