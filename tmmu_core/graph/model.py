@@ -129,6 +129,8 @@ class Graph(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
     replan_policy: Literal["ABORT", "REPLAN_AT_SAFEPOINT"] = "ABORT"
     safepoints: tuple[str, ...] = ()
     execution_order: tuple[str, ...] | None = None
+    sidecar: str = ""
+    """The file beside this one that holds the constants' bytes (safetensors, by tensor id). In no hash."""
     planner: str = ""
     """The planner that this graph was fitted with, asked where nobody names one; empty: the default one."""
 

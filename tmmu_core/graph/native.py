@@ -21,7 +21,7 @@ from tmmu_core.graph.model import GRAPH_SCHEMA, Graph, Tensor
 
 WRITTEN_ORDER = (
     *("ir_schema", "name", "dims", "assumed", "replan_policy", "safepoints"),
-    *("inputs", "outputs", "execution_order", "planner", "tensors", "nodes"),
+    *("inputs", "outputs", "execution_order", "planner", "sidecar", "tensors", "nodes"),
 )
 _EMPTY = Graph()
 _UNSAID = Tensor("").dtype
@@ -120,6 +120,7 @@ def normal_form(graph: Graph) -> dict[str, Any]:
     defaults were omitted is always named.
     """
     plain = _plain(normalise_dtypes(graph))
+    plain.pop("sidecar", None)  # where bytes lie is nothing of the graph's
     for node in plain.get("nodes", ()):
         if node.get("inplace") == "any":
             del node["inplace"]

@@ -6,6 +6,7 @@ too. The onnx package's reference evaluator does the arithmetic, one node at a t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import ceil, prod
 from typing import Any
 
@@ -98,20 +99,21 @@ def _carried_out(
     if node.domain not in ("", "ai.onnx", HIDDEN) or operator in RANDOM or operator in SUBGRAPHS:
         return None
     if operator in MEASURES:
-        return _measured(node, shapes)
+        return measured(node, shapes)
     operands = {name: known.get(name) for name in node.input if name}
     arrays = {name: array for name, array in operands.items() if array is not None}
     if len(arrays) != len(operands) or _grows(node, arrays, shapes):
         return None
     try:
-        values = _reference(node, arrays, opsets)
+        values = reference(node, arrays, opsets)
     except Exception:  # the evaluator raises whatever numpy raises; what it cannot do stays as it is
         return None
     results = {name: np.asarray(array) for name, array in zip(node.output, values, strict=False) if name}
     return results if all(array.size <= KEPT_ELEMENTS for array in results.values()) else None
 
 
-def _measured(node: onnx.NodeProto, shapes: dict[str, tuple[int, ...]]) -> dict[str, Array] | None:
+def measured(node: onnx.NodeProto, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Array] | None:
+    """What a ``Shape`` or ``Size`` gives, where its operand's shape is among the fixed ones."""
     shape = shapes.get(node.input[0])
     if shape is None:
         return None
@@ -139,7 +141,8 @@ def _count(node: onnx.NodeProto, operands: dict[str, Array]) -> int:
     return max(0, -(-(limit - start) // delta)) if isinstance(delta, int) else max(0, ceil((limit - start) / delta))
 
 
-def _reference(node: onnx.NodeProto, operands: dict[str, Array], opsets: list[Any]) -> list[Any]:
+def reference(node: onnx.NodeProto, operands: dict[str, Array], opsets: list[Any]) -> list[Any]:
+    """The results of one node on ``operands``. Raises whatever the evaluator and numpy raise."""
     from onnx.reference import ReferenceEvaluator  # takes a while to load, and few models need it
 
     inputs = [

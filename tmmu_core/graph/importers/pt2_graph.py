@@ -69,6 +69,14 @@ def as_saved(program: Program, name: str) -> Graph:
     )
 
 
+def storages_of(program: Program) -> dict[str, tuple[str, int, int]]:
+    """What comes in with the program, as the signature calls it → (tensor of its storage, first byte, bytes)."""
+    reading = _Reading(program)
+    reading.read()
+    values = {called: reading.values[name] for called, name in reading.own_name.items()}
+    return {called: (value.storage, value.starts, value.whole) for called, value in values.items()}
+
+
 @dataclass(frozen=True)
 class _Value:
     """A tensor of the file: what it is called here, where it lies, in which storage."""

@@ -21,6 +21,7 @@ from tmmu_core.errors import UnreadableInput
 from tmmu_core.graph.importers.pt2_sizes import Size, SizeUnknown, number, symbol_in
 
 WEIGHTS = "weights/model_weights_config.json"
+LIFTED = "constants/model_constants_config.json"
 ARCHIVE_MARK = "archive_format"
 OLDER = "exported_program.json"
 COPY = "Copy the file again, or save the program anew with torch.export.save."
@@ -135,6 +136,7 @@ class Weight(msgspec.Struct, frozen=True):
     """Where a weight's bytes are: two names with one path are one tensor."""
 
     path_name: str = ""
+    use_pickle: bool = False
 
 
 class _Weights(msgspec.Struct, frozen=True):
@@ -250,4 +252,16 @@ def _symbols(graph: Body) -> dict[str, int]:
     for meta in graph.tensor_values.values():
         for size in meta.sizes:
             found.update([pair] if (pair := symbol_in(size)) else [])
+    return found
+
+
+def members_of(data: Any, source: str = "") -> dict[str, str]:
+    """Parameter, buffer or lifted constant → the archive's member with its raw bytes; none where it is a pickle."""
+    found: dict[str, str] = {}
+    with zipfile.ZipFile(data) as archive:
+        for config in (WEIGHTS, LIFTED):
+            table = next((name for name in archive.namelist() if name.endswith(config)), None)
+            held = _decoded(_member(archive, table, source), _Weights, table, source).config if table else {}
+            folder = table.rpartition("/")[0] if table else ""
+            found |= {name: f"{folder}/{each.path_name}" for name, each in held.items() if not each.use_pickle}
     return found

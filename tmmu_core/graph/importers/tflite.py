@@ -18,11 +18,12 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any
 
 from tmmu_core.errors import InvalidIrShapes, UnreadableInput
 from tmmu_core.graph import dtypes
+from tmmu_core.graph.constants import Constants, Held, InFile, Piece
 from tmmu_core.graph.model import GRAPH_SCHEMA, Graph, Node, Role, Tensor
 
 ADD_THE_EXTRA = "pip install 'tmmu-plan-explorer[tflite]'"
@@ -91,6 +92,20 @@ def read(data: bytes, name: str = "") -> Graph:
             source=name,
             hint="Copy the file again.",
         ) from error
+
+
+def constants(data: Any, graph: Graph, where: Path | None, name: str = "") -> Constants:
+    """The constants of ``graph``, which was read from ``data``: bytes, or a map of the file at ``where``."""
+    import tflite
+
+    reading = _Reading(tflite, tflite.Model.GetRootAs(data, 0), name)
+    ids = {tensor.id for tensor in graph.tensors if tensor.role == "constant"}
+    pieces: dict[str, Piece] = {}
+    for i, tensor_id in enumerate(reading.ids):
+        if tensor_id in ids:
+            start, length = reading.place(i)
+            pieces[tensor_id] = InFile(where, start, length) if where else Held(memoryview(data), start, length)
+    return Constants(pieces)
 
 
 class _Reading:
@@ -224,6 +239,14 @@ class _Reading:
         buffer = self.model.Buffers(at)
         behind = int(buffer.Size())
         return int(buffer.DataLength()) or (behind if behind > 1 else 0)
+
+    def place(self, i: int) -> tuple[int, int]:
+        """``(first byte in the file, bytes)`` of a tensor's data."""
+        buffer = self.model.Buffers(self.subgraph.Tensors(i).Buffer())
+        if buffer.DataLength():
+            table = buffer._tab
+            return int(table.Vector(table.Offset(4))), int(buffer.DataLength())
+        return (int(buffer.Offset()), int(buffer.Size())) if buffer.Size() > 1 else (0, 0)
 
     def _is_empty(self, i: int, tensor: Any) -> bool:
         """Whether it is a constant without elements, such as the axes of a reduction over none: it needs no data."""

@@ -33,7 +33,7 @@ Blobs = Literal["auto", "inline", "sidecar"]
 INLINE_UP_TO = 1 << 20
 """Bytes of all blobs together up to which ``auto`` writes them inline: more is slow to compile."""
 STATIC_UP_TO = 1 << 28
-"""Bytes of all writable arenas together up to which they stand in the program's image; beyond, the caller binds them."""
+"""Bytes of all writable arenas together up to which they stand in the image; beyond, the caller binds them."""
 
 
 def c_project(render: RenderMemoryPlan, blobs: Blobs = "auto") -> dict[str, Piece]:

@@ -76,7 +76,7 @@ def c_header(render: RenderMemoryPlan) -> str:
         f"extern const {prefix}_slot_t {prefix}_tensors[];",
         f"extern const char {prefix}_plan_hash[];",
         "",
-        "/* Named by the plan hash: what refers to it links with the arenas that it was compiled against, or not at all. */",
+        "/* Named by the plan hash: what refers to it links with these arenas, or not at all. */",
         f"#define {upper}_PLAN_SYMBOL {plan_symbol(render)}",
         f"extern const uint32_t {plan_symbol(render)};",
         "",

@@ -1,0 +1,261 @@
+"""Constants' bytes, read from where each format keeps them, against what the format's own package says they are."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from tmmu_core.errors import UnreadableInput
+from tmmu_core.graph import native, sidecar
+from tmmu_core.graph.constants import Constants, Held, InFile
+from tmmu_core.graph.importers import onnx_bytes
+from tmmu_core.plan.formats.constants import constants_in, constants_of
+from tmmu_core.plan.formats.reading import read_graph, read_graph_file
+
+DATA = Path(__file__).parents[1] / "data"
+SMALL = np.arange(6, dtype=np.float32).reshape(2, 3)
+LARGE = np.arange(3 * 4096, dtype=np.float32).reshape(3, 4096)
+
+
+def onnx_model(*weights: TensorProto, nodes: list[Any] | None = None, width: int = 4096) -> onnx.ModelProto:
+    """``y = x · A · B`` with weights ``A`` (2 × 3) and ``B`` (3 × width), unless other nodes are given."""
+    nodes = nodes or [helper.make_node("MatMul", ["x", "A"], ["h"]), helper.make_node("MatMul", ["h", "B"], ["y"])]
+    ends = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+        for name, shape in (("x", [1, 2]), ("y", [1, width]))
+    ]
+    return helper.make_model(helper.make_graph(nodes, "g", ends[:1], ends[1:], list(weights)))
+
+
+def saved(folder: Path, model: onnx.ModelProto, **how: Any) -> Path:
+    path = folder / "model.onnx"
+    onnx.save(model, path, **how)
+    return path
+
+
+def read(path: Path) -> Constants:
+    return constants_of(path, read_graph_file(path))
+
+
+def weights() -> tuple[TensorProto, TensorProto]:
+    return numpy_helper.from_array(SMALL, "A"), numpy_helper.from_array(LARGE, "B")
+
+
+def test_raw_bytes_are_a_range_of_the_models_file(tmp_path: Path) -> None:
+    path = saved(tmp_path, onnx_model(*weights()))
+    found = read(path)
+    assert (found["A"], found["B"]) == (SMALL.tobytes(), LARGE.tobytes())
+    assert isinstance(found._pieces["B"], InFile)
+    assert constants_in(path.read_bytes(), read_graph_file(path))["B"] == LARGE.tobytes()
+    packed = tmp_path / "model.onnx.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    assert read(packed)["B"] == LARGE.tobytes()
+
+
+def test_large_numbers_are_not_taken_into_memory_with_the_model() -> None:
+    data = onnx_model(*weights()).SerializeToString()
+    places: dict[int, tuple[int, int, int]] = {}
+    skeleton = b"".join(onnx_bytes._without_numbers(memoryview(data), "model", 0, 0, places))
+    assert len(skeleton) < len(data) - LARGE.nbytes + 200
+    ((number, start, length),) = places.values()
+    assert (number, data[start : start + length]) == (9, LARGE.tobytes())
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (TensorProto.FLOAT, np.linspace(0, 1, 12288, dtype=np.float32)),
+        (TensorProto.INT64, np.arange(12288, dtype=np.int64) - 9),
+        (TensorProto.INT8, np.arange(12288).astype(np.int8)),
+        (TensorProto.UINT16, np.arange(12288).astype(np.uint16)),
+        (TensorProto.INT32, np.arange(12288, dtype=np.int32) - 9),
+        (TensorProto.DOUBLE, np.linspace(0, 1, 12288)),
+        (TensorProto.UINT32, np.arange(12288).astype(np.uint32)),
+        (TensorProto.BOOL, np.arange(12288) % 3 == 0),
+        (TensorProto.FLOAT16, np.linspace(0, 1, 12288).astype(np.float16)),
+    ],
+)
+def test_numbers_in_typed_fields_are_written_as_bytes(tmp_path: Path, kind: int, values: Any) -> None:
+    nodes = [helper.make_node("Cast", ["B"], ["c"], to=TensorProto.FLOAT)]
+    nodes = [helper.make_node("Gather", ["B", "i"], ["z"]), helper.make_node("Cast", ["z"], ["y"], to=1)]
+    model = onnx_model(helper.make_tensor("B", kind, [12288], values.tolist()), nodes=nodes)
+    model.graph.input[0].name = "i"
+    model.graph.input[0].type.tensor_type.elem_type = TensorProto.INT64
+    model.graph.output[0].type.tensor_type.shape.dim[1].dim_value = 2
+    assert read(saved(tmp_path, model))["B"] == values.tobytes()
+
+
+def test_external_data_is_read_by_range(tmp_path: Path) -> None:
+    path = saved(tmp_path, onnx_model(*weights()), save_as_external_data=True, size_threshold=0, location="w.bin")
+    assert "w.bin" in {file.name for file in tmp_path.iterdir()}
+    found = read(path)
+    assert (found["A"], found["B"]) == (SMALL.tobytes(), LARGE.tobytes())
+
+
+def external(location: str, **entries: str) -> onnx.ModelProto:
+    weight = TensorProto(name="B", data_type=TensorProto.FLOAT, dims=LARGE.shape, data_location=TensorProto.EXTERNAL)
+    for key, value in {"location": location, **entries}.items():
+        weight.external_data.add(key=key, value=value)
+    return onnx_model(weights()[0], weight)
+
+
+def test_a_file_that_is_cut_short_is_told_with_the_constant(tmp_path: Path) -> None:
+    path = saved(tmp_path, external("w.bin", offset="0", length=str(LARGE.nbytes)))
+    (tmp_path / "w.bin").write_bytes(LARGE.tobytes()[:-1])
+    with pytest.raises(UnreadableInput, match=r'the bytes of "B": w\.bin is cut short'):
+        read(path)["B"]
+
+
+def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(UnreadableInput, match="no such file"):
+        read(saved(tmp_path, external("w.bin")))["B"]
+
+
+def test_a_link_out_of_the_models_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_bytes(LARGE.tobytes())
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "w.bin").symlink_to(tmp_path / "secret")
+    with pytest.raises(UnreadableInput, match="outside the model's folder"):
+        read(saved(tmp_path / "in", external("w.bin")))
+
+
+def test_a_place_outside_of_the_folder_is_refused_before_anything_is_opened(tmp_path: Path) -> None:
+    path = saved(tmp_path, external("w.bin"))
+    graph = read_graph_file(path)
+    saved(tmp_path, external("../w.bin"))
+    with pytest.raises(UnreadableInput, match="outside the model's folder"):
+        constants_of(path, graph)
+
+
+def test_what_was_folded_is_computed(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("Constant", [], ["k"], value=numpy_helper.from_array(LARGE.T.copy())),
+        helper.make_node("Transpose", ["k"], ["B"]),
+        helper.make_node("MatMul", ["x", "A"], ["h"]),
+        helper.make_node("MatMul", ["h", "B"], ["y"]),
+    ]
+    found = read(saved(tmp_path, onnx_model(weights()[0], nodes=nodes)))
+    assert found["B"] == LARGE.tobytes()
+
+
+def test_a_body_and_a_function_bring_their_constants(tmp_path: Path) -> None:
+    body = helper.make_graph(
+        [helper.make_node("Mul", ["h", "scale"], ["z"])],
+        "body",
+        [],
+        [helper.make_tensor_value_info("z", TensorProto.FLOAT, [1, 4096])],
+        [numpy_helper.from_array(LARGE[:1], "scale")],
+    )
+    twice = helper.make_function(
+        "own",
+        "Twice",
+        ["a"],
+        ["b"],
+        [
+            helper.make_node("Constant", [], ["two"], value=numpy_helper.from_array(LARGE[1:2])),
+            helper.make_node("Mul", ["a", "two"], ["b"]),
+        ],
+        [helper.make_opsetid("", 20)],
+    )
+    nodes = [
+        helper.make_node("Twice", ["x"], ["h"], domain="own"),
+        helper.make_node("If", ["c"], ["y"], then_branch=body, else_branch=body),
+    ]
+    ends = [
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 4096]),
+        helper.make_tensor_value_info("c", TensorProto.BOOL, []),
+    ]
+    out = [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 4096])]
+    model = helper.make_model(
+        helper.make_graph(nodes, "g", ends, out),
+        functions=[twice],
+        opset_imports=[helper.make_opsetid("", 20), helper.make_opsetid("own", 1)],
+    )
+    path = saved(tmp_path, model)
+    graph, found = read_graph_file(path), read(path)
+    told = sorted(found[t.id] for t in graph.tensors if t.persistent)
+    assert told == sorted([LARGE[:1].tobytes(), LARGE[:1].tobytes(), LARGE[1:2].tobytes()])
+
+
+def test_a_tflite_constants_bytes_are_those_of_its_buffer() -> None:
+    import tflite
+
+    path = DATA / "tflite" / "person_detect.tflite"
+    graph, found = read_graph_file(path), read(path)
+    model = tflite.Model.GetRootAs(path.read_bytes(), 0)
+    theirs = [model.Subgraphs(0).Tensors(i) for i in range(model.Subgraphs(0).TensorsLength())]
+    bytes_of = {
+        t.Name().decode(): bytes(model.Buffers(t.Buffer()).DataAsNumpy())
+        for t in theirs
+        if t.Buffer() and model.Buffers(t.Buffer()).DataLength()
+    }
+    assert {t.id: found[t.id] for t in graph.tensors if t.role == "constant"} == bytes_of
+
+
+def test_a_programs_weights_are_those_of_its_archive() -> None:
+    import zipfile
+
+    path = DATA / "torch" / "convolution.pt2"
+    graph, found = read_graph_file(path), read(path)
+    with zipfile.ZipFile(path) as archive:
+        assert found["l.weight"] == archive.read("archive/data/weights/weight_4")
+        assert found["cst"] == archive.read("archive/data/constants/tensor_0")
+    assert {t.id for t in graph.tensors if t.persistent} == set(found)
+
+
+def native_with_sidecar(folder: Path, name: str = "w.safetensors") -> Path:
+    rows = [
+        {"id": "x", "shape": [2, 3], "dtype": "float32", "role": "input"},
+        {"id": "A", "shape": [2, 3], "dtype": "float32", "role": "parameter"},
+        {"id": "y", "shape": [2, 3], "dtype": "float32"},
+    ]
+    nodes = [{"node_id": "n", "inputs": ["x", "A"], "outputs": ["y"], "inplace": "none"}]
+    document = {"tensors": rows, "nodes": nodes, "inputs": ["x"], "outputs": ["y"], "sidecar": name}
+    path = folder / "g.tmmu.json"
+    path.write_text(json.dumps(document))
+    graph = read_graph_file(path)
+    (folder / "w.safetensors").write_bytes(b"".join(sidecar.written(graph, Constants({"A": Held(SMALL.tobytes())}))))
+    return path
+
+
+def test_a_native_graphs_sidecar_holds_its_bytes(tmp_path: Path) -> None:
+    path = native_with_sidecar(tmp_path)
+    assert dict(read(path)) == {"A": SMALL.tobytes()}
+    lead = (tmp_path / "w.safetensors").read_bytes()
+    head = json.loads(lead[8 : 8 + int.from_bytes(lead[:8], "little")])
+    assert head == {"A": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}}
+
+
+def test_the_sidecar_is_in_no_hash_and_survives_writing(tmp_path: Path) -> None:
+    graph = read_graph_file(native_with_sidecar(tmp_path))
+    assert native.normal_form(graph).get("sidecar") is None
+    assert read_graph(native.encode_json(graph)).sidecar == "w.safetensors"
+
+
+@pytest.mark.parametrize("cut", [4, 12, -1])
+def test_a_sidecar_that_is_cut_short_is_refused(tmp_path: Path, cut: int) -> None:
+    path = native_with_sidecar(tmp_path)
+    whole = (tmp_path / "w.safetensors").read_bytes()
+    (tmp_path / "w.safetensors").write_bytes(whole[:cut])
+    with pytest.raises(UnreadableInput, match="cut short"):
+        read(path)
+
+
+@pytest.mark.parametrize("name", ["../w.safetensors", "/etc/passwd"])
+def test_a_sidecar_elsewhere_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / "in").mkdir()
+    with pytest.raises(UnreadableInput, match="outside the model's folder"):
+        read(native_with_sidecar(tmp_path / "in", name))
+
+
+def test_bytes_without_a_folder_cannot_name_another_file(tmp_path: Path) -> None:
+    path = native_with_sidecar(tmp_path)
+    with pytest.raises(UnreadableInput, match="only the model was given"):
+        constants_in(path.read_bytes(), read_graph_file(path))

@@ -1,0 +1,65 @@
+"""The bytes of an exported program's weights, by tensor id: ranges of its archive's members."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tmmu_core.errors import UnreadableInput
+from tmmu_core.graph.constants import CHUNK, Constants, Piece, cut_short
+from tmmu_core.graph.importers.pt2_graph import storages_of
+from tmmu_core.graph.importers.pt2_program import COPY, members_of, read_program
+from tmmu_core.graph.model import Graph
+
+
+@dataclass(frozen=True)
+class InMember:
+    """Bytes ``[start, start + length)`` of a member of a zip archive: a file's, or one at hand."""
+
+    archive: Path | bytes
+    member: str
+    start: int
+    length: int
+
+    def chunks(self) -> Iterator[bytes]:
+        """The bytes in order."""
+        try:
+            with zipfile.ZipFile(_opened(self.archive)) as archive, archive.open(self.member) as file:
+                self._skip(file)
+                left = self.length
+                while left:
+                    data = file.read(min(CHUNK, left))
+                    if not data:
+                        raise cut_short(f'the member "{self.member}"', self.start + self.length, file.tell())
+                    left -= len(data)
+                    yield data
+        except (OSError, KeyError, zipfile.BadZipFile, RuntimeError, EOFError, ValueError) as error:
+            raise UnreadableInput(f'the member "{self.member}" cannot be read: {error}.', hint=COPY) from error
+
+    def _skip(self, file: Any) -> None:
+        left = self.start
+        while left and (data := file.read(min(CHUNK, left))):
+            left -= len(data)
+
+
+def _opened(archive: Path | bytes) -> Any:
+    return archive if isinstance(archive, Path) else io.BytesIO(archive)
+
+
+def constants(data: Any, graph: Graph, where: Path | None, name: str = "") -> Constants:
+    """The parameters, buffers and lifted constants of ``graph`` whose bytes the archive holds as such.
+
+    Raises ``UnreadableInput`` where the archive is damaged.
+    """
+    held = bytes(data)
+    members = members_of(io.BytesIO(held), name)
+    ids = {tensor.id for tensor in graph.tensors}
+    pieces: dict[str, Piece] = {}
+    for called, (storage, start, length) in storages_of(read_program(held, name)).items():
+        if called in members and storage in ids:
+            pieces[storage] = InMember(where or held, members[called], start, length)
+    return Constants(pieces)
