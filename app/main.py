@@ -27,13 +27,13 @@ def brought() -> tuple[tuple[str, ...], tuple[dict[str, object], ...]]:
     cards: list[dict[str, object]] = []
     for name in opening.named(sys.argv, Path(__file__)):
         try:
-            data = Path(name).read_bytes()
+            files = opening.files_at(Path(name))
         except OSError as error:
             cards.append(
                 {"title": f"{name} was not opened", "message": f"{error.strerror}.", "hint": "Check the name."}
             )
             continue
-        here, refused = planning.take([(Path(name).name, data)])
+        here, refused = planning.take(files)
         opened += [thing.source for thing in here]
         cards += refused
     return tuple(opened), tuple(cards)

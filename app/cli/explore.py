@@ -12,12 +12,13 @@ from typing import Annotated
 import typer
 
 from app.cli.console import STREAM, UsageFault
+from app.cli.options import modules_in
 
 FIRST_PORT = 8501
 MAIN = Path(__file__).resolve().parents[1] / "main.py"
 
 Files = Annotated[
-    list[str] | None, typer.Argument(metavar="[FILE]...", help="Graphs, plans, traces or instances to open.")
+    list[str] | None, typer.Argument(metavar="[FILE]...", help="Graphs, plans, traces, instances or XLA dumps to open.")
 ]
 NoBrowser = Annotated[bool, typer.Option("--no-browser", help="Serve, and open no browser.")]
 Port = Annotated[int | None, typer.Option(min=1, max=65535, help="The port to serve on [8501, or the next free].")]
@@ -35,7 +36,10 @@ def command(
     if len(names) != len(files or ()):
         raise UsageFault("the explorer reads no standard input.", "Name files, or open them in the browser.")
     for name in names:
-        if not Path(name).is_file():
+        if Path(name).is_dir():
+            if not modules_in(Path(name)):
+                raise UsageFault(f"{name} is a folder, and no XLA dump.", "Name the files in it.")
+        elif not Path(name).is_file():
             raise UsageFault(f"there is no file {name}.", "Check the name.")
     port = port or free_port(address)
     print(f"TMMU Plan Explorer: http://{address}:{port}  (Ctrl-C stops it)", flush=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import contextmanager
@@ -26,6 +27,7 @@ from tmmu_core.graph.model import Graph
 from tmmu_core.graph.quantities import parse_bytes
 from tmmu_core.judge.finding import Finding, Verdict
 from tmmu_core.judge.finished import finished, refuse_invalid
+from tmmu_core.plan.formats import xla_folder
 from tmmu_core.plan.formats.reading import Opened, read_any, read_at
 from tmmu_core.plan.formats.trace import Trace
 from tmmu_core.plan.making.engine import Solution
@@ -181,6 +183,9 @@ def open_any(name: str, dims: Mapping[str, int] | None = None) -> Opened:
 
     A model that leaves sizes open is read at ``dims`` where these are other than its reader assumes.
     """
+    if name != STREAM and Path(name).is_dir():
+        folder = Path(name)
+        name = str(folder / xla_folder.only(modules_in(folder), name).assignment)
     data = read_input(name)
     companion = xla.companion(name)
     if companion is not None and Path(companion).exists():
@@ -188,6 +193,12 @@ def open_any(name: str, dims: Mapping[str, int] | None = None) -> Opened:
     source = "standard input" if name == STREAM else name
     found = read_any(data, source)
     return read_at(found, dims, data, source) if isinstance(found, Graph) and dims else found
+
+
+def modules_in(folder: Path) -> tuple[xla_folder.Module, ...]:
+    """The modules of an XLA dump in a folder, the largest first."""
+    with os.scandir(folder) as entries:
+        return xla_folder.modules({entry.name: entry.stat().st_size for entry in entries if entry.is_file()})
 
 
 def resolve(name: str, request: PlanRequest, *, plans_too: bool = True) -> Resolved:

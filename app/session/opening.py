@@ -15,6 +15,7 @@ import streamlit as st
 
 from tmmu_core.errors import ArenaTooSmall, TmmuError, UnreadableInput
 from tmmu_core.graph.model import PERSISTENT_ROLES, Graph
+from tmmu_core.plan.formats import xla_folder
 from tmmu_core.plan.formats.reading import read_any
 from tmmu_core.plan.formats.trace import Trace
 from tmmu_core.plan.model import Plan
@@ -91,6 +92,19 @@ def named(arguments: Sequence[str], script: Path) -> list[str]:
     """The files that this server was started with: only where ``script`` is what runs are its arguments files."""
     runs = bool(arguments) and Path(arguments[0]).resolve() == script.resolve()
     return list(arguments[1:]) if runs else []
+
+
+def files_at(path: Path) -> list[tuple[str, bytes]]:
+    """``(name, bytes)`` of the file at ``path``, or of every module where that is a folder of an XLA dump.
+
+    Raises ``OSError``.
+    """
+    if not path.is_dir():
+        return [(path.name, path.read_bytes())]
+    sizes = {file.name: file.stat().st_size for file in path.iterdir() if file.is_file()}
+    return [
+        xla_folder.of_module(module, lambda name: (path / name).read_bytes()) for module in xla_folder.modules(sizes)
+    ]
 
 
 def read_bytes(data: bytes, name: str, source: str) -> Opened:

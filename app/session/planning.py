@@ -21,6 +21,7 @@ from tmmu_core.errors import ArenaTooSmall, TmmuError
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.finding import Verdict
 from tmmu_core.judge.finished import finished
+from tmmu_core.plan.formats import xla_folder
 from tmmu_core.plan.formats.compare import Comparison, compare
 from tmmu_core.plan.formats.reading import read_at
 from tmmu_core.plan.making import configured
@@ -74,10 +75,13 @@ def desk() -> Desk:
 
 
 def take(files: list[tuple[str, bytes]]) -> tuple[list[Opened], list[dict[str, Any]]]:
-    """``(opened, refusals)``: put files on the shelf, each on its own; one that is refused stops none of the others."""
+    """``(opened, refusals)``: put files on the shelf, each on its own; one that is refused stops none of the others.
+
+    The files of an XLA dump are one for each module.
+    """
     opened: list[Opened] = []
     cards: list[dict[str, Any]] = []
-    for name, data in files:
+    for name, data in xla_folder.joined(files):
         try:
             kept_before = {source for source, _ in shelf().names()}
             source = shelf().put(name, data)

@@ -33,6 +33,8 @@ from tmmu_core.plan.making.wording import SAID, read_arenas_text
 
 ROOT = Path(__file__).parents[2]
 SAMPLES = ROOT / "sample_graphs"
+GIVEN = ROOT / "tests" / "data" / "given"
+TRACES = ("executorch_trace.json", "executorch_trace_stacked.json")
 SMALL = ("alias_group", "dynamic_batch", "in_place", "loop", "must_not_alias", "remat", "training_step", "two_arenas")
 
 Make = Callable[[Random], bytes]
@@ -84,6 +86,10 @@ def _text(data: bytes) -> Make:
 
 def _sample(name: str) -> Any:
     return json.loads((SAMPLES / f"{name}.tmmu.json").read_bytes())
+
+
+def _given(name: str) -> Any:
+    return json.loads((GIVEN / name).read_bytes())
 
 
 def _csv(random: Random) -> bytes:
@@ -189,6 +195,11 @@ def targets() -> dict[str, Target]:
         Target("gzip", _gzip),
         Target("instance", _csv),
         Target("xla", _text((ASSIGNMENT + LIVE_RANGE).encode())),
+        Target("executorch", _bytes((GIVEN / "executorch_small.pte").read_bytes())),
+        Target("executorch-trace", _documents(*(_given(name) for name in TRACES), cbor=False)),
+        Target("xla-report", _text((GIVEN / "xla_step-memory-usage-report.txt").read_bytes())),
+        Target("vela", _text((GIVEN / "vela_core.txt").read_bytes())),
+        Target("tflm", _text((GIVEN / "tflm_planner.txt").read_bytes() + (GIVEN / "tflm_recorded.txt").read_bytes())),
         Target("onnx", _bytes(*onnx)),
         Target("tflite", _bytes(*small_tflite)),
         Target("torch", _archive, _use_archive),

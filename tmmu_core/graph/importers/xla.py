@@ -28,7 +28,7 @@ from tmmu_core.errors import UnreadableInput
 ASSIGNMENT, LIVE_RANGE = "BufferAssignment:", "HloLiveRange"
 HINT = "Give both files of the dump as one: cat X-buffer-assignment.txt X-live-range.txt > X.txt."
 
-_ASSIGNMENT_ENDING, _LIVE_RANGE_ENDING = "-buffer-assignment.txt", "-live-range.txt"
+ASSIGNMENT_ENDING, RANGES_ENDING = "-buffer-assignment.txt", "-live-range.txt"
 _ALLOCATION = re.compile(r"allocation (\d+):(?: 0x[0-9a-f]+,)? size (\d+)(.*)", re.A)
 _VALUE = re.compile(r"\s+value: <\d+ (\S+)( \(phi\))? @\d+> \(size=(\d+),offset=(\d+)\)", re.A)
 _RANGE = re.compile(r"\s+(\S+):(\d+)-(\d+)$", re.A)
@@ -92,7 +92,7 @@ class _Allocation:
 
 def companion(name: str) -> str | None:
     """The name of the file that belongs to a dump's file of this name; ``None`` for any other name."""
-    for mine, other in ((_ASSIGNMENT_ENDING, _LIVE_RANGE_ENDING), (_LIVE_RANGE_ENDING, _ASSIGNMENT_ENDING)):
+    for mine, other in ((ASSIGNMENT_ENDING, RANGES_ENDING), (RANGES_ENDING, ASSIGNMENT_ENDING)):
         if name.endswith(mine):
             return name.removesuffix(mine) + other
     return None

@@ -12,7 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tmmu_core.errors import UnreadableInput
+from tmmu_core.graph import document
 from tmmu_core.planners.problem import Packing, PlainInstance, Problem
+
+
+LAST_BYTE = 2**62
+"""No byte and no step of a plan is past this."""
 
 
 @dataclass(slots=True)
@@ -32,9 +38,40 @@ class Life:
         return self.birth, -self.size, self.id.encode("utf-8", "surrogatepass")
 
 
-def instance_of(name: str, lives: Iterable[Life], told: Sequence[str] = ()) -> PlainInstance:
-    """The instance of these lives, one arena, each at its given offset."""
+def apart(lives: Iterable[Life]) -> list[Life]:
+    """The lives under names of their own: one that comes again gets a number."""
+    seen: set[str] = set()
+    found = []
+    for life in lives:
+        name, k = life.id, 2
+        while life.id in seen:
+            life.id, k = f"{name} #{k}", k + 1
+        seen.add(life.id)
+        found.append(life)
+    return found
+
+
+def is_log(data: bytes) -> bool:
+    """Whether these bytes are text for people: no document, and no protobuf (whose models begin with byte 8)."""
+    return b"\0" not in data[:1024] and not document.kind(data) and data[:1] != b"\x08"
+
+
+def stem_of(name: str) -> str:
+    """A file's name without its folder and its ending, so that a plan is called the same wherever its file lies."""
+    stem = name.replace("\\", "/").rpartition("/")[2].removesuffix(".gz")
+    return stem.rpartition(".")[0] or stem
+
+
+def instance_of(
+    name: str, lives: Iterable[Life], told: Sequence[str] = (), *, placed: bool = True
+) -> PlainInstance:
+    """The instance of these lives, one arena, each at its given offset; a problem to plan where none is ``placed``.
+
+    Raises ``UnreadableInput`` where they are more bytes than anything can be.
+    """
     rows = sorted(lives, key=Life.key)
+    if sum(life.size for life in rows) > LAST_BYTE or any(life.offset + life.size > LAST_BYTE for life in rows):
+        raise UnreadableInput(f"all lives together are more than {LAST_BYTE} bytes.", hint="Write the plan again.")
     problem = Problem(
         arena="arena",
         ids=tuple([life.id for life in rows]),
@@ -44,7 +81,8 @@ def instance_of(name: str, lives: Iterable[Life], told: Sequence[str] = ()) -> P
         alignment=np.array([life.alignment for life in rows], np.uint64),
         roles=tuple([life.role for life in rows]),
     )
-    return PlainInstance(name, problem, Packing(np.array([life.offset for life in rows], np.uint64)), tuple(told))
+    packing = Packing(np.array([life.offset for life in rows], np.uint64)) if placed else None
+    return PlainInstance(name, problem, packing, tuple(told))
 
 
 def peak_of(lives: Sequence[Life]) -> tuple[int, int]:

@@ -19,7 +19,7 @@ from tmmu_core.errors import InvalidIrShapes, UnreadableInput
 from tmmu_core.graph import document, native
 from tmmu_core.graph.importers import node_centric, sniff, torch, xla
 from tmmu_core.graph.model import Dim, Graph
-from tmmu_core.plan.formats import checkpoint, files, torch_snapshot, trace
+from tmmu_core.plan.formats import checkpoint, executorch, files, tflm, torch_snapshot, trace, vela, xla_report
 from tmmu_core.plan.formats.sniff import not_checkpoint, not_instance, not_parquet, not_plan, not_trace
 from tmmu_core.plan.formats.trace import Trace
 from tmmu_core.plan.model import Plan
@@ -98,14 +98,22 @@ READERS: tuple[Reader, ...] = (
         *("torch-snapshot", "PyTorch allocator snapshot", "instance", (".pickle", ".pkl", ".json", ".gz")),
         *(torch_snapshot.refuses, torch_snapshot.read),
     ),
+    Reader(
+        *("executorch-trace", "ExecuTorch memory trace", "instance", (".json", ".gz")),
+        *(executorch.refuses_trace, executorch.read_trace),
+    ),
     Reader("plan", "plan file", "plan", _GRAPH, not_plan, files.from_document),
     Reader("checkpoint", "checkpoint", "plan", (".cbor", ".gz"), not_checkpoint, checkpoint.restore),
     Reader("parquet", "plan as parquet", "plan", (".parquet",), not_parquet, files.from_parquet),
     Reader("native", "TMMU graph", "graph", _GRAPH, sniff.not_native, native.decode),
     Reader("node-centric", "UML_Model_IR, node-centric", "graph", _GRAPH, sniff.not_ports, node_centric.decode),
     Reader("torch", "PyTorch exported program", "graph", (".pt2",), torch.refuses, torch.read),
+    Reader("executorch", "ExecuTorch program", "instance", (".pte",), executorch.refuses, executorch.read),
     Reader("tflite", "TensorFlow Lite model", "graph", (".tflite",), sniff.not_tflite, _read_tflite),
     Reader("xla", "XLA buffer assignment with its live ranges", "instance", (".txt", ".gz"), xla.refuses, _read_xla),
+    Reader("xla-report", "XLA memory usage report", "instance", (".txt", ".gz"), xla_report.refuses, xla_report.read),
+    Reader("vela", "Vela allocation log", "instance", (".txt", ".log", ".gz"), vela.refuses, vela.read),
+    Reader("tflm", "TensorFlow Lite Micro arena log", "instance", (".txt", ".log", ".gz"), tflm.refuses, tflm.read),
     Reader("instance", "packing instance", "instance", (".csv", ".gz"), not_instance, _read_instance),
     # Last: its protobuf begins like many a text.
     Reader("onnx", "ONNX model", "graph", (".onnx",), sniff.not_onnx, _read_onnx),

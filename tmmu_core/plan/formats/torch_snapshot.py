@@ -27,7 +27,7 @@ import msgspec
 
 from tmmu_core.errors import UnreadableInput
 from tmmu_core.graph import document
-from tmmu_core.plan.formats.given import AddressMap, Life, instance_of, peak_of
+from tmmu_core.plan.formats.given import AddressMap, Life, instance_of, peak_of, stem_of
 from tmmu_core.planners.problem import PlainInstance
 
 PICKLE = b"\x80"
@@ -130,8 +130,7 @@ def read(data: bytes, name: str = "") -> PlainInstance:
     if len(devices) > 1:
         others = ", ".join(str(device) for device in devices if device != chosen)
         told.insert(0, f"device {chosen} is shown; the snapshot holds device {others} too")
-    stem = name.replace("\\", "/").rpartition("/")[2].removesuffix(".gz")
-    return instance_of(stem.rpartition(".")[0] or stem or "snapshot", found.lives, told)
+    return instance_of(stem_of(name) or "snapshot", found.lives, told)
 
 
 # --- decoding ----------------------------------------------------------------------------------------------------

@@ -1,0 +1,252 @@
+"""Finished plans of other tools: each opens with its lives and places, is verified, and is planned anew.
+
+The files in ``tests/data/given`` were made by those tools (``make.py`` there says how).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from app.cli.main import run
+from tests.fuzz import flat_program as program
+from tests.importers.test_hostile import damaged
+from tmmu_core.errors import TmmuError, UnreadableInput
+from tmmu_core.judge.verifier import verify_plan
+from tmmu_core.plan.formats import xla_folder
+from tmmu_core.plan.formats.reading import READERS, read_any
+from tmmu_core.plan.making.make import make_plan
+from tmmu_core.plan.making.request import PlanRequest
+from tmmu_core.planners.problem import PlainInstance
+
+GIVEN = Path(__file__).parents[1] / "data" / "given"
+FIGURES = {
+    "executorch_small.pte": ("executorch", 22_616, 22_608),
+    "executorch_trace.json": ("executorch-trace", 22_616, 22_608),
+    "tflm_planner.txt": ("tflm", 3_840, 3_840),
+    "tflm_recorded.txt": ("tflm", 85_264, 85_264),
+    "vela_core.txt": ("vela", 22_080, 22_080),
+    "vela_regor.txt": ("vela", 22192, 22192),
+    "xla_step-memory-usage-report.txt": ("xla-report", 112_656, 112_656),
+}
+"""File → its reader, the extent of the plan in it, the bound of its lives."""
+
+
+def opened(name: str) -> PlainInstance:
+    found = read_any((GIVEN / name).read_bytes(), name)
+    assert isinstance(found, PlainInstance)
+    return found
+
+
+def rows(found: PlainInstance) -> list[tuple[int, int, int, int]]:
+    """``(birth, death, size, offset)`` of each life."""
+    assert found.packing is not None
+    columns = (found.problem.birth, found.problem.death, found.problem.size, found.packing.offset)
+    return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_a_given_plan_is_valid_and_its_gap_is_told(name: str) -> None:
+    reader, extent, bound = FIGURES[name]
+    data = (GIVEN / name).read_bytes()
+    assert [each.name for each in READERS if not each.refuses(data)] == [reader]
+    theirs = make_plan(opened(name), PlanRequest()).plan
+    assert verify_plan(theirs).ok
+    assert (theirs.planner, theirs.arenas[0].extent_bytes, theirs.arenas[0].bound_bytes) == ("given", extent, bound)
+    ours = make_plan(opened(name), PlanRequest(planner="portfolio")).plan
+    assert verify_plan(ours).ok
+    assert bound <= ours.arenas[0].extent_bytes <= extent
+
+
+# --- ExecuTorch --------------------------------------------------------------------------------------------------
+
+
+def test_an_elided_view_keeps_its_base_alive() -> None:
+    """The concatenation is viewed as a row; only the view is read by the product, three instructions later."""
+    found = opened("executorch_small.pte")
+    k = next(i for i, name in enumerate(found.problem.ids) if name.startswith("aten::cat.out"))
+    assert found.problem.ids[k] == "aten::cat.out #41+#44 @41"
+    assert (found.problem.birth[k], found.problem.death[k]) == (8, 11)
+    assert any("1 values lie on the bytes of others" in line for line in found.notes)
+
+
+def test_state_that_is_kept_from_run_to_run_lives_throughout() -> None:
+    found = opened("executorch_small.pte")
+    k = found.problem.roles.index("buffer")
+    assert (found.problem.birth[k], found.problem.death[k], found.problem.size[k]) == (0, 15, 40)
+
+
+def test_the_program_and_its_trace_tell_the_same_places() -> None:
+    places = [sorted(row[2:] for row in rows(opened(name))) for name in ("executorch_small.pte", "executorch_trace.json")]
+    assert places[0] == places[1]
+
+
+def test_a_trace_without_places_is_a_problem_to_plan() -> None:
+    found = opened("executorch_trace_stacked.json")
+    assert found.packing is None
+    assert len(found.problem) == len(opened("executorch_trace.json").problem)
+    assert any("enable_memory_offsets" in line for line in found.notes)
+
+
+def test_what_is_written_to_the_place_of_an_operand_is_that_operand() -> None:
+    data = program.program(
+        values=[program.tensor(0, (16,)), program.tensor(0, (16,))],
+        inputs=[0],
+        outputs=[1],
+        calls=[("aten::relu.out", [0, 1, 1])],
+    )
+    found = read_any(data)
+    assert isinstance(found, PlainInstance)
+    assert (found.problem.ids, rows(found)) == (("input 0+#1 @0",), [(0, 2, 64, 0)])
+
+
+def test_a_loop_keeps_alive_what_it_reads_each_time() -> None:
+    """Instruction 1 reads value 1, and the jump of instruction 2 goes back to it."""
+    data = program.program(
+        values=[program.tensor(0, (4,)), program.tensor(16, (4,)), program.tensor(32, (4,))],
+        inputs=[0],
+        outputs=[2],
+        calls=[("aten::neg.out", [0, 1, 1]), ("aten::add.out", [1, 2, 2]), 1],
+    )
+    found = read_any(data)
+    assert isinstance(found, PlainInstance)
+    lives = {name: row[:2] for name, row in zip(found.problem.ids, rows(found), strict=True)}
+    assert lives["aten::neg.out #1 @1"] == (1, 4)
+
+
+def test_the_method_with_the_highest_peak_is_shown_and_the_others_are_told() -> None:
+    small = program.method("small", [program.tensor(0, (4,))], [0], [0], [])
+    large = program.method("large", [program.tensor(0, (9,))], [0], [0], [])
+    found = read_any(program.file([small, large]), "both.pte")
+    assert isinstance(found, PlainInstance)
+    assert found.problem.size.tolist() == [36]
+    assert found.notes[0] == 'the method "large" is shown; the program holds small too'
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        program.program([program.tensor(0, (-1,))], [0], [0], []),
+        program.program([program.tensor(0, (2**30, 2**30, 2**30))], [0], [0], []),
+        program.program([program.tensor(0, (1,), kind=99)], [0], [0], []),
+        program.program([program.tensor(0, (1,))], [0], [0], [("a", [0]), (5, [0])]),
+        program.program([], [], [], []),
+        b"\x08\x00\x00\x00ET12",
+        b"\xff\xff\xff\xffET12",
+    ],
+)
+def test_a_damaged_program_is_refused_with_the_way_out(data: bytes) -> None:
+    with pytest.raises(UnreadableInput) as caught:
+        read_any(data, "x.pte")
+    assert caught.value.hint
+
+
+# --- Vela, TensorFlow Lite Micro, XLA ----------------------------------------------------------------------------
+
+VELA = """Tensor Allocation for mem_area Sram, of mem_type_set (Scratch), using allocator Greedy, in Npu subgraph:
+Start Time -   End Time: Start Addr -   End Addr: Tensor Size: Memory Usage: Purpose     : Format  : Name
+         0 -          1:        0x0 -       0x40:          64:           96: FeatureMap  : NHWC    : x
+         1 -          2:       0x40 -       0x60:          32:           96: FeatureMap  : NHWC    : y: 1
+         1 -          2:       0x40 -       0x60:          32:           96: FeatureMap  : NHWC    : y_view
+Allocation Peak Tensor Size:         96
+"""
+
+
+def test_several_names_of_a_buffer_are_one_life() -> None:
+    found = read_any(VELA.encode(), "vela.log")
+    assert isinstance(found, PlainInstance)
+    assert (found.problem.ids, rows(found)) == (("x", "y: 1+y_view"), [(0, 2, 64, 0), (1, 3, 32, 64)])
+    assert "1 tensors are other names of a buffer" in found.notes
+
+
+def test_the_memory_with_the_highest_peak_is_shown_before_what_is_read_only() -> None:
+    assert opened("vela_core.txt").notes[0].startswith("the memory is Sram")
+    assert any("Permanent_NPU" in line for line in opened("vela_core.txt").notes[1:])
+
+
+@pytest.mark.parametrize("row", ["0 - 1: 0x0 - 0x41: 64: 96: FeatureMap: NHWC: x", "9 - 1: 0x0 - 0x40: 64: 9: F: N: x"])
+def test_a_row_of_vela_that_contradicts_itself_is_refused(row: str) -> None:
+    with pytest.raises(UnreadableInput, match="line 3"):
+        read_any("\n".join([*VELA.splitlines()[:2], row]).encode())
+
+
+def test_a_micro_planners_log_of_either_age_says_the_same() -> None:
+    new = b"I: * (id=0): size=64, offset=128, first_used=3 last_used=3\n"
+    old = b"Planner buffer ID: 0, calculated offset: 128, size required: 64, first_time_created: 3, last_time_used: 3"
+    for log in (new, old):
+        found = read_any(log)
+        assert isinstance(found, PlainInstance)
+        assert rows(found) == [(3, 4, 64, 128)]
+
+
+def test_what_a_recorded_arena_keeps_lies_behind_what_is_planned() -> None:
+    both = (GIVEN / "tflm_planner.txt").read_bytes() + (GIVEN / "tflm_recorded.txt").read_bytes()
+    found = read_any(both)
+    assert isinstance(found, PlainInstance)
+    kept = [row for row, role in zip(rows(found), found.problem.roles, strict=True) if role == "buffer"]
+    assert all((birth, death) == (0, 6) and offset >= 55_296 for birth, death, _, offset in kept)
+    assert sum(size for _, _, size, _ in kept) == 29_968
+
+
+def test_a_report_of_xla_is_one_moment_of_exact_places() -> None:
+    found = opened("xla_step-memory-usage-report.txt")
+    assert {row[:2] for row in rows(found)} == {(0, 1)}
+    assert any("the report's total is 112,656 bytes, its places end at 112,656" in line for line in found.notes)
+    assert any("no lives" in line for line in found.notes)
+
+
+def test_a_folder_of_one_module_opens_and_more_are_offered(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for ending in ("buffer-assignment.txt", "live-range.txt", "memory-usage-report.txt"):
+        (tmp_path / f"module_0001.jit_a-{ending}").write_bytes((GIVEN / f"xla_step-{ending}").read_bytes())
+    assert run(["plan", str(tmp_path)]) == 0
+    assert "bound 108 KiB (110,592 B)" in capsys.readouterr().out
+    for ending in ("buffer-assignment.txt", "live-range.txt"):
+        (tmp_path / f"module_0002.jit_b-{ending}").write_bytes((GIVEN / f"xla_step-{ending}").read_bytes() + b"\n")
+    assert run(["plan", str(tmp_path)]) == 2
+    said = capsys.readouterr().err
+    assert "the dump holds 2 modules" in said
+    assert said.index("module_0002.jit_b-buffer-assignment.txt") < said.index("module_0001.jit_a-buffer-assignment.txt")
+
+
+def test_a_folder_without_a_module_is_refused_with_the_way_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["plan", str(tmp_path)]) == 2
+    assert "--xla_dump_to" in capsys.readouterr().err
+
+
+def test_the_files_of_an_uploaded_dump_are_one_for_each_module() -> None:
+    endings = ("buffer-assignment.txt", "live-range.txt", "memory-usage-report.txt")
+    dump = [(f"module_0001.jit_a-{each}", (GIVEN / f"xla_step-{each}").read_bytes()) for each in endings]
+    files = xla_folder.joined([*dump, ("module_0001.jit_a.before.txt", b""), ("other.csv", b"x")])
+    assert [name for name, _ in files] == ["other.csv", "module_0001.jit_a.txt"]
+    assert isinstance(read_any(files[1][1]), PlainInstance)
+
+
+# --- any damage --------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.sampled_from([(GIVEN / name).read_bytes() for name in (*FIGURES, "executorch_trace_stacked.json")]), st.data())
+def test_any_damage_is_read_or_refused(whole: bytes, data: st.DataObject) -> None:
+    with contextlib.suppress(TmmuError):
+        found = read_any(data.draw(damaged(whole)), "given")
+        if isinstance(found, PlainInstance):
+            make_plan(found, PlanRequest())
+
+
+def test_a_small_file_that_says_much_is_refused_at_once() -> None:
+    """Each of 60 chains points to one list of 60 instructions, each of which points to one list of 60 arguments."""
+    with pytest.raises(UnreadableInput, match="more elements than"):
+        read_any(program.bomb(60))
+
+
+def test_numbers_past_what_a_plan_can_hold_are_refused() -> None:
+    events = [{"name": "x", "cat": "memory_allocation", "ts": k, "dur": 2**61, "pid": k, "tid": 0} for k in range(9)]
+    with pytest.raises(UnreadableInput):
+        read_any(json.dumps({"traceEvents": events}).encode())

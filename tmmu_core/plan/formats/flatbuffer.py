@@ -1,0 +1,122 @@
+"""A flatbuffer read field by field, every offset checked: what readers of such files have in common.
+
+A table's fields are known by their numbers in its schema. No file may say more elements than it has bytes: tables that
+many vectors point to would else make a small file a long story (:class:`Flat` counts).
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Final
+
+from tmmu_core.errors import TmmuError
+
+
+class Damaged(TmmuError):
+    """An offset that leads out of the file, or more elements than the file has bytes."""
+
+
+_U8: Final = struct.Struct("<B")
+_U16: Final = struct.Struct("<H")
+_I32: Final = struct.Struct("<i")
+_U32: Final = struct.Struct("<I")
+_I64: Final = struct.Struct("<q")
+
+
+class Flat:
+    """The bytes of one file, and how many elements were read of it."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.left = len(data)
+
+    def root(self) -> Table:
+        """The table that the file begins with. Raises :class:`Damaged`, as everything here does."""
+        return Table(self, self.number(_U32, 0))
+
+    def number(self, kind: struct.Struct, at: int) -> int:
+        """The number of this kind at a place."""
+        if at < 0 or at + kind.size > len(self.data):
+            raise Damaged(f"byte {at} is none of its {len(self.data)}.")
+        value: int = kind.unpack_from(self.data, at)[0]
+        return value
+
+    def spend(self, elements: int) -> None:
+        """Count elements that were asked for."""
+        self.left -= elements
+        if self.left < 0:
+            raise Damaged(f"it says more elements than its {len(self.data)} bytes can be.")
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table at its place in the file."""
+
+    flat: Flat
+    at: int
+
+    def _field(self, number: int) -> int:
+        """Where a field lies; 0 when it is left out."""
+        vtable = self.at - self.flat.number(_I32, self.at)
+        slot = 4 + 2 * number
+        if slot >= self.flat.number(_U16, vtable):
+            return 0
+        relative = self.flat.number(_U16, vtable + slot)
+        return self.at + relative if relative else 0
+
+    def byte(self, number: int) -> int:
+        """A field of one byte; 0 when it is left out."""
+        place = self._field(number)
+        return self.flat.number(_U8, place) if place else 0
+
+    def integer(self, number: int) -> int:
+        """A signed field of four bytes; 0 when it is left out."""
+        place = self._field(number)
+        return self.flat.number(_I32, place) if place else 0
+
+    def unsigned(self, number: int) -> int:
+        """An unsigned field of four bytes; 0 when it is left out."""
+        place = self._field(number)
+        return self.flat.number(_U32, place) if place else 0
+
+    def table(self, number: int) -> Table | None:
+        """A field that is a table; ``None`` when it is left out."""
+        place = self._field(number)
+        self.flat.spend(1)
+        return Table(self.flat, place + self.flat.number(_U32, place)) if place else None
+
+    def union(self, number: int) -> tuple[int, Table | None]:
+        """A field that is one of several tables: which, and the table."""
+        return self.byte(number), self.table(number + 1)
+
+    def text(self, number: int) -> str:
+        """A field that is a text; empty when it is left out."""
+        start, length = self._vector(number, 1)
+        return self.flat.data[start : start + length].decode("utf-8", "replace")
+
+    def integers(self, number: int) -> list[int]:
+        """A field that is a list of signed numbers of four bytes."""
+        start, length = self._vector(number, 4)
+        return [value for (value,) in _I32.iter_unpack(self.flat.data[start : start + 4 * length])]
+
+    def long_integers(self, number: int) -> list[int]:
+        """A field that is a list of signed numbers of eight bytes."""
+        start, length = self._vector(number, 8)
+        return [value for (value,) in _I64.iter_unpack(self.flat.data[start : start + 8 * length])]
+
+    def tables(self, number: int) -> list[Table]:
+        """A field that is a list of tables."""
+        start, length = self._vector(number, 4)
+        return [Table(self.flat, at + self.flat.number(_U32, at)) for at in range(start, start + 4 * length, 4)]
+
+    def _vector(self, number: int, width: int) -> tuple[int, int]:
+        place = self._field(number)
+        if not place:
+            return 0, 0
+        at = place + self.flat.number(_U32, place)
+        length = self.flat.number(_U32, at)
+        self.flat.spend(length)
+        if at + 4 + length * width > len(self.flat.data):
+            raise Damaged(f"a list at byte {at} ends behind its {len(self.flat.data)} bytes.")
+        return at + 4, length

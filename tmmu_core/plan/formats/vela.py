@@ -1,0 +1,113 @@
+"""Vela (the compiler for Arm's Ethos-U): the tables that ``vela --verbose-allocation`` prints, as a finished plan.
+
+::
+
+    ####…                                                            a line of hashes begins each memory
+    Allocation, memory Sram, usage mask: FeatureMap|Staging          its title
+    Start Time - End Time  : Start Addr -   End Addr: Tensor Size: … : Name
+             0 -          1:        0x0 -     0x2400:        9216: … : input
+
+Ends of times are included, ends of addresses are not. Both of Vela's compilers print the same columns, one of them
+``Purpose`` too. Tensors with the same times and the same bytes are one buffer under several names. A log may hold
+several tables: the memory with the highest peak is shown and the others are told; what is read-only has no lives that
+would matter and is shown only where nothing else is there. What else stands in the log is passed over.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from tmmu_core.errors import UnreadableInput
+from tmmu_core.plan.formats.given import LAST_BYTE, Life, apart, instance_of, is_log, peak_of, stem_of
+from tmmu_core.planners.problem import PlainInstance
+
+HINT = "Write it with vela --verbose-allocation MODEL > FILE."
+_HEAD = re.compile(r"Start Time\s+-\s+End Time\s*:\s*Start Addr\s+-\s+End Addr\s*:\s*Tensor Size\s*:.*: Name\s*$")
+_ROW = re.compile(
+    r"\s*(\d{1,19}) -\s+(\d{1,19}):\s+0x([0-9a-f]{1,16}) -\s+0x([0-9a-f]{1,16}):\s+(\d{1,19}):(.*)", re.A | re.I
+)
+_TITLE = re.compile(r"(?:Allocation, memory|Tensor Allocation for(?: mem_area)?) (.*?):?\s*$")
+
+
+@dataclass
+class _Table:
+    title: str
+    columns: int
+    """How many columns stand before the name."""
+    line: int
+    rows: dict[tuple[int, int, int, int], list[str]] = field(default_factory=dict)
+    """``(first step, last step, address, size)`` → the names of that buffer."""
+
+    @property
+    def read_only(self) -> bool:
+        return "read-only" in self.title or "Permanent" in self.title
+
+    def lives(self) -> list[Life]:
+        """A life for each buffer."""
+        found = [
+            Life("+".join(dict.fromkeys(names)), first, last + 1, size, address)
+            for (first, last, address, size), names in self.rows.items()
+            if size
+        ]
+        return apart(found)
+
+
+def refuses(data: bytes) -> str:
+    """Why these bytes are no log of Vela's allocation; ``""`` when they are."""
+    if is_log(data) and b"Start Time" in data and b"Tensor Size" in data:
+        return ""
+    return "it has no table of Vela's with Start Time and Tensor Size" if data else "the file is empty"
+
+
+def read(data: bytes, name: str = "") -> PlainInstance:
+    """The finished plan of the memory with the highest peak. Raises ``UnreadableInput``."""
+    tables = _tables(data.decode("utf-8", "replace"), name)
+    filled = [table for table in tables if table.rows]
+    if not filled:
+        raise UnreadableInput("the log's tables of allocations have no row.", source=name, hint=HINT)
+    chosen = max(filled, key=lambda table: (not table.read_only, peak_of(table.lives())[1]))
+    lives = chosen.lives()
+    told = [f"the memory is {chosen.title}"]
+    told += [
+        f"the log also tells {table.title}: {peak_of(table.lives())[1]:,} bytes at its peak"
+        for table in filled
+        if table is not chosen
+    ]
+    shared = sum(len(names) - 1 for names in chosen.rows.values())
+    if shared:
+        told.append(f"{shared} tensors are other names of a buffer")
+    told.append("the log does not say alignments: buffers are planned at any byte")
+    return instance_of(stem_of(name) or "vela", lives, told)
+
+
+def _tables(text: str, name: str) -> list[_Table]:
+    tables: list[_Table] = []
+    title, current = "", None
+    for number, line in enumerate(text.splitlines(), 1):
+        if current is None:
+            found = _TITLE.match(line.strip())
+            title = found[1] if found else title
+            if _HEAD.match(line.strip()):
+                current = _Table(title or "unnamed", line.count(":") - 3, number)
+                tables.append(current)
+            continue
+        row = _ROW.match(line)
+        if row is None:
+            if line.strip() and line.lstrip()[0].isdigit() and "0x" in line:
+                raise _damaged(line, number, name)
+            title, current = "", None
+            continue
+        first, last, size = int(row[1]), int(row[2]), int(row[5])
+        start, end = int(row[3], 16), int(row[4], 16)
+        cells = row[6].split(":", max(current.columns, 0))
+        if first > last or start + size != end or max(last, end) > LAST_BYTE:
+            raise _damaged(line, number, name)
+        current.rows.setdefault((first, last, start, size), []).append(cells[-1].strip() or f"line {number}")
+    return tables
+
+
+def _damaged(line: str, number: int, name: str) -> UnreadableInput:
+    return UnreadableInput(
+        f"this is no row of an allocation: {line.strip()[:80]!r}.", source=name, place=f"line {number}", hint=HINT
+    )

@@ -1,0 +1,79 @@
+"""XLA's dump folder: which modules are in it, and the two files that are one module's finished plan.
+
+``--xla_dump_to=DIR`` writes dozens of files for each module. A module can be opened where its buffer assignment lies
+beside its live ranges; what both say is read by :mod:`tmmu_core.graph.importers.xla`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import PurePath
+
+from tmmu_core.errors import UnreadableInput
+from tmmu_core.graph.importers import xla
+
+LISTED = 12
+
+
+@dataclass(frozen=True)
+class Module:
+    """A module of a dump that can be opened."""
+
+    name: str
+    """As XLA calls it with its number: ``module_0008.jit_step.cpu_after_optimizations``."""
+    assignment: str
+    ranges: str
+    size: int
+    """Bytes of its buffer assignment, by which the largest module is told."""
+
+
+def modules(files: Mapping[str, int]) -> tuple[Module, ...]:
+    """The modules among the files ``name → bytes``, the largest first."""
+    found = [
+        Module(name.removesuffix(xla.ASSIGNMENT_ENDING), name, other, size)
+        for name, size in files.items()
+        if name.endswith(xla.ASSIGNMENT_ENDING) and (other := xla.companion(name)) in files and other is not None
+    ]
+    return tuple(sorted(found, key=lambda module: (-module.size, module.name)))
+
+
+def only(found: Iterable[Module], folder: str) -> Module:
+    """The one module of a dump. Raises ``UnreadableInput`` that offers them where there are several, or none."""
+    listed = tuple(found)
+    if len(listed) == 1:
+        return listed[0]
+    if not listed:
+        raise UnreadableInput(
+            "the folder holds no module of an XLA dump.",
+            source=folder,
+            hint="Dump with XLA_FLAGS='--xla_dump_to=DIR --xla_dump_hlo_as_text': a module is a "
+            f"*{xla.ASSIGNMENT_ENDING} with its *{xla.RANGES_ENDING}.",
+        )
+    offered = [f"  {PurePath(folder) / module.assignment}" for module in listed[:LISTED]]
+    if len(listed) > LISTED:
+        offered.append(f"  and {len(listed) - LISTED} smaller ones")
+    raise UnreadableInput(
+        f"the dump holds {len(listed)} modules.",
+        source=folder,
+        hint="\n".join(["Name one of them, the largest first, or open the folder with tmmu explore:", *offered]),
+    )
+
+
+def joined(files: Iterable[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
+    """Uploaded files, those of an XLA dump as one for each module.
+
+    What else lies in a dump beside a module (its programs before and after, objects, reports) is left out where its
+    module is there; everything else stays as it is.
+    """
+    given = list(files)
+    data = dict(given)
+    found = modules({name: len(content) for name, content in given})
+    stems = tuple({module.name.partition(".")[0] + "." for module in found})
+    left = [(name, content) for name, content in given if not (stems and name.startswith(stems))]
+    return [*left, *(of_module(module, data.__getitem__) for module in found)]
+
+
+def of_module(module: Module, read: Callable[[str], bytes]) -> tuple[str, bytes]:
+    """``(name, bytes)`` of a module's two files as the one that the reader of XLA takes."""
+    return f"{module.name}.txt", read(module.assignment) + b"\n" + read(module.ranges)
