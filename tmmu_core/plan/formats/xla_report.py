@@ -10,8 +10,8 @@
         10.0KiB(100%);     2.0KiB;         8192;                1; f32[16,32]
 
 All places are taken to be there at once: one moment, which is what the report's own total is. Sizes are printed
-rounded; where the shapes that use a place say one that rounds to the same, it is taken from them. The finished plan with
-lives is in the dump's buffer assignment and live ranges, beside the report.
+rounded; where the shapes that use a place say one that rounds to the same, it is taken from them. The finished plan
+with lives is in the dump's buffer assignment and live ranges, beside the report.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ from tmmu_core.planners.problem import PlainInstance
 MARK = b"Memory Space:"
 HINT = "Dump the module again, or open its buffer assignment with its live ranges, which lie beside the report."
 _TOTAL = re.compile(r"Total bytes: (\d{1,19}) ", re.A)
-_ROW = re.compile(r"\s+[\d.]+\w+\(\s*\d+%\);\s+([\d.]{1,20})(B|KiB|MiB|GiB|TiB);\s+(\d{1,19});\s+(\d{1,19}); (.*)", re.A)
+_ROW = re.compile(
+    r"\s+[\d.]+\w+\(\s*\d+%\);\s+([\d.]{1,20})(B|KiB|MiB|GiB|TiB);\s+(\d{1,19});\s+(\d{1,19}); (.*)", re.A
+)
 _SHAPE = re.compile(r"(?:pred|token|([a-z]+)(\d{1,3}))(?:[a-z]\w*)?\[([\d,]*)\]", re.A)
 _UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 
