@@ -10,12 +10,13 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks.wired import randwire, searched
 from tmmu_core.fit.applying import applied
 from tmmu_core.fit.asking import Question, ask
 from tmmu_core.fit.bounds import grids_of
@@ -32,6 +33,7 @@ from tmmu_core.fit.recompute.search import choice_of
 from tmmu_core.fit.recompute.simulate import Choice, run
 from tmmu_core.fit.recompute.write import written
 from tmmu_core.fit.settling import settled
+from tmmu_core.graph.model import Graph
 from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.plan.formats.reading import read_graph_file
 from tmmu_core.runtime.shadow import shadow_replay
@@ -113,9 +115,20 @@ def cheapest_within(question: Question, peak: int) -> tuple[int, int]:
     raise AssertionError(f"nothing found within {peak:,} bytes")
 
 
-def order_lines(files: list[Path]) -> Iterator[str]:
-    for file in files:
-        graph = settled(read_graph_file(file))
+def ordered_graphs(folder: Path) -> Iterator[tuple[str, Graph]]:
+    """The branching samples, graphs wired at random, and the joint graphs with their optimizer's steps."""
+    for name in BRANCHING:
+        yield name, read_graph_file(SAMPLES / f"{name}.tmmu.json.gz")
+    for seed in range(3):
+        for made in (randwire(seed), searched(seed)):
+            yield made.name, made
+    for file in sorted(folder.glob("*.adamw.tmmu.cbor.gz")):
+        yield file.name.split(".tmmu")[0], read_graph_file(file)
+
+
+def order_lines(graphs: Iterable[tuple[str, Graph]]) -> Iterator[str]:
+    for name, as_given in graphs:
+        graph = settled(as_given)
         question = Question(graph)
         model = order_model(ask(question).liveness, grids_of(question))
         assert model is not None
@@ -129,7 +142,6 @@ def order_lines(files: list[Path]) -> Iterator[str]:
         constant = int(model.constant.sum())
         cells = [f"{(peak - constant) / 2**20:,.2f}" for peak in (given, *peers)]
         proven = "optimal" if found.optimal else f"≥ {(found.bound - constant) / 2**20:,.2f}"
-        name = file.name.split(".tmmu")[0]
         yield (
             "| "
             + " | ".join(
@@ -169,8 +181,7 @@ def page(folder: Path) -> str:
                 f"| {100 * row.ours_flops / total:.4f} % | {share} | {row.seconds:.1f} |"
             )
     lines.append(ORDER)
-    graphs = [SAMPLES / f"{name}.tmmu.json.gz" for name in BRANCHING]
-    lines += order_lines([*graphs, *sorted(folder.glob("*.adamw.tmmu.cbor.gz"))])
+    lines += order_lines(ordered_graphs(folder))
     return "\n".join(lines) + "\n"
 
 
@@ -199,7 +210,8 @@ ORDER = """
 
 MiB over all arenas without what is persistent, the sum of the arenas' peaks: the order as given; Inductor's LPMF (the
 better of with and without the rule of pytorch#161810), breadth first and depth first on the same rules (data, bytes
-written over, effects); the order of `fit`; what is proven.
+written over, effects); the order of `fit`; what is proven. `randwire` and `searched` are drawn at random by
+`benchmarks/wired.py`: networks wired by WS(4, 0.75), and cells stacked as a search for architectures finds them.
 
 | graph | nodes | given | LPMF | BFS | DFS | fit | proven | s |
 |---|---|---|---|---|---|---|---|---|"""

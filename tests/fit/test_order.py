@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.wired import randwire, searched
 from tests.build import graph, node, tensor
 from tests.fit.random_graphs import drawn, least_peak, model_of, trained, tree
 from tmmu_core.fit.order.baselines import baselines
@@ -118,6 +119,14 @@ def test_an_optimizer_step_moves_up_to_its_gradient() -> None:
 def test_models_are_never_above_the_best_of_inductors_three(name: str) -> None:
     path = next(SAMPLES.glob(f"{name}.tmmu.*"))
     model = trained(read_graph_file(path))
+    found = best_order(model)
+    assert found.peak <= min(measure(model, order).total for _, order in baselines(model))
+    assert found.optimal
+
+
+@pytest.mark.parametrize("made", [randwire(0, count=12), searched(2, cells=3)], ids=lambda graph: graph.name)
+def test_graphs_wired_at_random_come_to_the_proven_least(made: Graph) -> None:
+    model = trained(made)
     found = best_order(model)
     assert found.peak <= min(measure(model, order).total for _, order in baselines(model))
     assert found.optimal
