@@ -62,7 +62,7 @@ samples: $(VENV)/.dev ## make the sample graphs anew
 
 lock: ## pin the dependencies anew (needs uv)
 	uv pip compile --universal --python-version 3.11 --extra dev pyproject.toml -o requirements-dev.lock --no-header --no-annotate --upgrade
-	uv pip compile --universal --python-version 3.11 -c requirements-dev.lock pyproject.toml -o requirements.lock --no-header --no-annotate
+	uv pip compile --universal --python-version 3.11 --extra app -c requirements-dev.lock pyproject.toml -o requirements.lock --no-header --no-annotate
 
 clean: ## remove the environment and every cache
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info

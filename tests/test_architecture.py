@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
+
+from tmmu_core.extras import EXTRA_OF
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -14,17 +17,19 @@ MAY_IMPORT: dict[str, set[str]] = {
     "manifest": set(),
     "limits": {"errors"},
     "names": set(),
-    "graph": {"errors", "limits"},
+    "compiled": set(),
+    "extras": {"errors"},
+    "graph": {"errors", "limits", "extras"},
     "liveness": {"errors", "graph"},
-    "planners": {"errors", "graph.model"},
+    "planners": {"errors", "compiled", "graph.model"},
     # Whoever takes a finished plan asks the judge first; of plans the judge knows the nouns alone.
-    "plan": {"errors", "names", "graph", "liveness", "planners", "judge.finished"},
-    "runtime": {"errors", "graph", "liveness", "plan", "judge"},
+    "plan": {"errors", "names", "compiled", "extras", "graph", "liveness", "planners", "judge.finished"},
+    "runtime": {"errors", "compiled", "extras", "graph", "liveness", "plan", "judge"},
     # The judge sees graphs, and of liveness and plans their nouns alone: it computes everything again.
-    "judge": {"errors", "graph", "liveness.model", "plan.model"},
-    "fit": {"errors", "graph", "liveness", "planners", "plan"},
+    "judge": {"errors", "extras", "graph", "liveness.model", "plan.model"},
+    "fit": {"errors", "compiled", "graph", "liveness", "planners", "plan"},
     # What is kept are plans and figures; who made them, and how, it need not know.
-    "store": {"errors", "names", "plan.metrics", "plan.model", "plan.formats"},
+    "store": {"errors", "names", "extras", "plan.metrics", "plan.model", "plan.formats"},
 }
 """Room → the rooms (or single modules) of ``tmmu_core`` that it may import, itself aside."""
 
@@ -75,6 +80,45 @@ def test_nobody_in_the_core_knows_the_app_or_what_it_draws_with() -> None:
         for path in modules("tmmu_core")
         for name in imports_of(path)
         if name.split(".")[0] in foreign
+    ]
+    assert broken == []
+
+
+def test_the_app_is_known_by_one_name_that_a_wheel_can_change() -> None:
+    """Its modules import each other by statements alone, and by full names; a text that names one is not renamed."""
+    broken = []
+    for path in modules("app"):
+        for item in ast.walk(ast.parse(path.read_text())):
+            if isinstance(item, ast.Import) and any(alias.name.split(".")[0] == "app" for alias in item.names):
+                broken.append(f"{path.relative_to(ROOT)}: import app…")
+            if (
+                isinstance(item, ast.Constant)
+                and isinstance(item.value, str)
+                and re.fullmatch(r"app(\.\w+)*\.?", item.value)
+            ):
+                broken.append(f"{path.relative_to(ROOT)}: {item.value!r}")
+    assert broken == []
+
+
+def test_the_door_alone_finds_the_faces() -> None:
+    naming = [str(path.relative_to(ROOT)) for path in modules("tmmu_core") if "tmmu_explorer" in path.read_text()]
+    assert naming == ["tmmu_core/door.py"]
+
+
+def test_what_comes_with_an_extra_is_loaded_where_it_is_used() -> None:
+    """At the top of a module of the base nothing is imported that the base does not install."""
+    faces = ("say", "cli", "report", "canvas/pack.py", "canvas/script.py", "places.py")
+    base = modules("tmmu_core") + [p for p in modules("app") if str(p.relative_to(ROOT / "app")).startswith(faces)]
+    broken = [
+        f"{path.relative_to(ROOT)} imports {name}"
+        for path in base
+        if path.name not in ("style.py", "takeaway.py")
+        and not path.name.startswith("fx_")
+        and "store" not in path.parts
+        for item in ast.parse(path.read_text()).body
+        if isinstance(item, ast.Import | ast.ImportFrom)
+        for name in ([alias.name for alias in item.names] if isinstance(item, ast.Import) else [item.module or ""])
+        if name.split(".")[0] in EXTRA_OF
     ]
     assert broken == []
 

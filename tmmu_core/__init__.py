@@ -5,3 +5,8 @@ Imports run one way along that line (``tests/test_architecture.py``); nothing in
 
 __version__ = "0.1.0"
 SPEC_VERSION = "UML_OS.TMMU.PrepareMemory_v2"
+
+
+def version_line() -> str:
+    """What ``tmmu --version`` says."""
+    return f"tmmu {__version__} ({SPEC_VERSION})"

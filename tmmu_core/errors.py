@@ -4,6 +4,7 @@
 
     TmmuError                      something the user can mend; never raised for a fault of ours (that is an assert)
     ├── UnreadableInput            bytes that no reader takes: names the readers tried, the place, what to do
+    │   └── MissingExtra           what would read, draw or run it comes with an extra that is not installed
     ├── StoreFault                 a store that cannot be used, or does not hold what is asked of it: names the store
     └── ContractError              a clause of the contract is broken; carries one error record
         ├── AlignmentViolation     1301 FATAL   an alignment that is no power of two, a view off its dtype's grid
@@ -86,6 +87,14 @@ class UnreadableInput(TmmuError):
             }
         )
         return record
+
+
+class MissingExtra(UnreadableInput):
+    """What would do it is not installed; ``hint`` is the one line that installs it."""
+
+    def record(self) -> dict[str, Any]:
+        """The same as a JSON-ready mapping, under a code of its own."""
+        return super().record() | {"code_id": "MISSING_EXTRA"}
 
 
 class StoreFault(TmmuError):

@@ -29,7 +29,7 @@ def canvas_script() -> str:
 
 def sources() -> dict[str, str]:
     """The modules by file name."""
-    parts = (files("app.canvas") / "js").iterdir()
+    parts = (files(__package__) / "js").iterdir()
     return {part.name: part.read_text(encoding="utf-8") for part in parts if part.name.endswith(".js")}
 
 

@@ -10,6 +10,7 @@ import plotly.graph_objects as go
 
 from app.say import words
 from app.say.markup import ROLE_COLOURS
+from app.say.scale import ticks
 
 LIVE = "#0072B2"
 LINE = "#7d8896"
@@ -125,25 +126,6 @@ def clicked_step(points: Sequence[Mapping[str, Any]]) -> int | None:
         if isinstance(data, int | float):
             return int(data)
     return None
-
-
-def ticks(top: int, most: int = 5) -> list[int]:
-    """Round byte counts from 0 up to about ``top``: 1, 2 or 5 times ten times a binary unit."""
-    if top <= 0:
-        return [0]
-    unit = 1
-    while unit * 1024 <= top:
-        unit *= 1024
-    step = unit
-    if top < 1024:
-        step = 1
-    for factor in (1, 2, 5, 10, 20, 50, 100, 200, 500):
-        if top <= most * unit * factor:
-            step = unit * factor
-            break
-    if unit > 1 and top <= 2 * unit:  # between one and two units, quarters read better than one tick
-        step = unit // 4 if top <= unit + unit // 4 else unit // 2
-    return list(range(0, top + 1, step))
 
 
 def bytes_axis(top: int, **more: Any) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import typer
 
 from app.cli.console import STREAM, UsageFault
 from app.cli.options import modules_in
+from tmmu_core.extras import require
 
 FIRST_PORT = 8501
 MAIN = Path(__file__).resolve().parents[1] / "main.py"
@@ -41,6 +42,7 @@ def command(
                 raise UsageFault(f"{name} is a folder, and no XLA dump.", "Name the files in it.")
         elif not Path(name).is_file():
             raise UsageFault(f"there is no file {name}.", "Check the name.")
+    require("streamlit", "the explorer")
     port = port or free_port(address)
     print(f"TMMU Plan Explorer: http://{address}:{port}  (Ctrl-C stops it)", flush=True)
     # Replaced, not called: whoever stops this process stops the server.

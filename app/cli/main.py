@@ -15,7 +15,9 @@ from typing import Any
 import typer
 from typer.exceptions import Abort, TyperException
 
-from app.cli.console import BAD_INPUT, FINE, OUR_FAULT, UsageFault, fault
+from app.cli.console import BAD_INPUT, FINE, OUR_FAULT, UsageFault, fault, note
+from tmmu_core import version_line
+from tmmu_core.compiled import when_compiling
 from tmmu_core.errors import TmmuError
 from tmmu_core.limits import LIMITS, whole_number
 
@@ -68,13 +70,22 @@ def _with_room(command: Callable[..., int]) -> Callable[..., int]:
     return guarded
 
 
-def build() -> typer.Typer:
-    """The command line as a typer application."""
+def wanted(arguments: Sequence[str]) -> tuple[str, ...]:
+    """The commands that an argument list needs loaded: the one it begins with, or all, for help, faults and the shell.
+
+    Loading every command takes longer than planning a small graph.
+    """
+    first = next(iter(arguments), "")
+    return (first,) if first in COMMANDS else COMMANDS
+
+
+def build(commands: Sequence[str] = COMMANDS) -> typer.Typer:
+    """The command line as a typer application, with some of its commands or all."""
     app = typer.Typer(
         name="tmmu",
         help="See when every tensor lives, where it lies and why it does not fit.",
         no_args_is_help=False,
-        add_completion=False,
+        add_completion=True,
         rich_markup_mode="rich" if sys.stdout.isatty() else None,
         pretty_exceptions_enable=False,
         epilog="A file that asks for more than a limit is refused. In every command: "
@@ -82,8 +93,8 @@ def build() -> typer.Typer:
         + ".",
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    for name in COMMANDS:
-        app.command(name)(_with_room(import_module(f"app.cli.{name}").command))
+    for name in commands:
+        app.command(name)(_with_room(import_module(f"{__package__}.{name}").command))
 
     @app.callback(invoke_without_command=True)
     def whole(
@@ -91,9 +102,7 @@ def build() -> typer.Typer:
         version: bool = typer.Option(False, "--version", help="Show the version and exit."),
     ) -> int:
         if version:
-            from tmmu_core import SPEC_VERSION, __version__
-
-            print(f"tmmu {__version__} ({SPEC_VERSION})")
+            print(version_line())
             raise typer.Exit(FINE)
         if context.invoked_subcommand is None:
             print(context.get_help())
@@ -108,7 +117,8 @@ def run(arguments: Sequence[str]) -> int:
     as_json = "--json" in arguments
     try:
         arguments = _limits_taken(arguments)
-        return int(build()(list(arguments), standalone_mode=False, prog_name="tmmu") or FINE)
+        when_compiling(note)
+        return int(build(wanted(arguments))(list(arguments), standalone_mode=False, prog_name="tmmu") or FINE)
     except TmmuError as error:
         fault(error, as_json=as_json)
         if isinstance(error, NoRoom):

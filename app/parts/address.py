@@ -18,7 +18,7 @@ def follow() -> None:
     """Mount it, once a page; it draws nothing."""
     global _mount
     if _mount is None:
-        script = (files("app.parts") / "address.js").read_text(encoding="utf-8")
+        script = (files(__package__) / "address.js").read_text(encoding="utf-8")
         _mount = st.components.v2.component("tmmu_address", js=script)
     _mount(key=_KEY, height="content", on_select_change=_selected)
 

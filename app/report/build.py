@@ -66,7 +66,7 @@ def build_report(
     packed = pack_plan(plan, baseline=before, operators=operators)
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
     environment.filters.update(full=words.full_bytes, short=words.short_bytes, offset=words.offset)
-    template = environment.from_string((files("app.report") / "report.html.j2").read_text(encoding="utf-8"))
+    template = environment.from_string((files(__package__) / "report.html.j2").read_text(encoding="utf-8"))
     text = template.render(
         title=title or f"{plan.ir_name or 'a graph'}: {plan.mode}, planned by {plan.planner}",
         plan=plan,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from markupsafe import Markup, escape
 
-from app.charts.base import ticks
 from app.report.figures import WIDTH
 from app.say import words
 from app.say.markup import PERSISTENT_COLOUR, ROLE_COLOURS
+from app.say.scale import ticks
 from tmmu_core.plan.metrics import arena_number, storages_of
 from tmmu_core.plan.model import Plan
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from pathlib import Path
 
-PATH = Path(__file__).resolve().parents[2] / "docs" / "glossary.md"
+from app.places import place
+
+PATH = place("docs/glossary.md")
 _ENTRY = re.compile(r"^\s*(?:[-*|]\s*)?\*\*(?P<term>[^*]+?)\*\*\s*(?:\([^)]*\))?\s*(?:[-—–:|.]\s*)?(?P<text>.*)$")
 
 

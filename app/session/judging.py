@@ -55,9 +55,7 @@ def judge_politely(
         return judge(plan, graph, dims, cut_from)
     asked = (plan, graph if file is None else file, dims, cut_from)
     question = pickle.dumps(asked, protocol=pickle.HIGHEST_PROTOCOL)
-    ended = subprocess.run(
-        [sys.executable, "-m", "app.session.judging"], input=question, capture_output=True, check=False
-    )
+    ended = subprocess.run([sys.executable, "-m", __name__], input=question, capture_output=True, check=False)
     assert ended.returncode == 0, ended.stderr.decode(errors="replace")
     answer = pickle.loads(ended.stdout)
     assert isinstance(answer, Judgement)

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import streamlit as st
 
+from app.places import place
 from tmmu_core.errors import ArenaTooSmall, TmmuError, UnreadableInput
 from tmmu_core.graph.model import PERSISTENT_ROLES, Graph
 from tmmu_core.plan.formats import xla_folder
@@ -21,7 +22,7 @@ from tmmu_core.plan.formats.trace import Trace
 from tmmu_core.plan.model import Plan
 from tmmu_core.planners.problem import Packing, Problem
 
-SAMPLES = Path(__file__).resolve().parents[2] / "sample_graphs"
+SAMPLES = place("sample_graphs")
 
 
 @dataclass(frozen=True)

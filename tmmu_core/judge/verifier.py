@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
-from blake3 import blake3
 
 from tmmu_core.errors import U64_MAX
+from tmmu_core.extras import need
 from tmmu_core.graph.model import PERSISTENT_ROLES, Arena, Graph
 from tmmu_core.judge import against_graph
 from tmmu_core.judge.canonical import arena_config_object, hash_of, layout_hash, order_hash, plan_hash
@@ -591,6 +591,7 @@ def check_sparse_addresses(facts: PlanFacts) -> Iterator[Finding]:
     if not isinstance(bits, int) or not 1 <= bits <= 64:
         yield _error("sparse_address", "the plan does not say how many bits its hashed addresses have.")
         return
+    blake3 = need("blake3", "a plan at the superseded draft's addresses").blake3
     begins = plan.offset == facts.start[plan.storage]
     grid = np.ones(len(slots.number), np.uint64)
     np.maximum.at(grid, facts.slot_of[plan.storage[begins]], plan.alignment[begins])

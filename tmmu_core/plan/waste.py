@@ -165,9 +165,9 @@ def _follow(s: PlanStorages, here: I64, beats: Beats) -> tuple[U64, U64]:
 
 @lru_cache(maxsize=1)
 def _compiled_sweep() -> Callable[..., Any]:
-    import numba  # loading it costs more than a small sweep
+    from tmmu_core.compiled import njit  # loading it costs more than a small sweep
 
-    compiled: Callable[..., Any] = numba.njit(cache=True)(_sweep)
+    compiled: Callable[..., Any] = njit(_sweep)
     return compiled
 
 

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from tmmu_core.compiled import njit
 from tmmu_core.planners.columns import Columns
-from tmmu_core.planners.compiled import njit
 from tmmu_core.planners.problem import I64
 
 I32 = NDArray[np.int32]

@@ -22,7 +22,8 @@ import onnx
 from numpy.typing import NDArray
 from onnx import helper, inliner, numpy_helper
 
-from tmmu_core.errors import UnreadableInput
+from tmmu_core.errors import MissingExtra, UnreadableInput
+from tmmu_core.extras import install
 from tmmu_core.graph.importers.onnx import read
 from tmmu_core.graph.model import Graph, Node
 from tmmu_core.plan.model import Plan
@@ -31,7 +32,7 @@ from tmmu_core.runtime.philox import pattern
 
 Array = NDArray[Any]
 
-ADD_THE_EXTRA = "pip install 'tmmu-plan-explorer[run]'"
+ADD_THE_EXTRA = install("run")
 POISON = 0xA5
 VARIED_FROM = 2
 """Elements from which a weight that is one value everywhere is given varied ones."""
@@ -87,7 +88,7 @@ def runtime() -> Any:
     try:
         import onnxruntime
     except ImportError as error:
-        raise UnreadableInput(
+        raise MissingExtra(
             "running a model needs onnxruntime, which is not installed.",
             tried=(("onnxruntime", str(error)),),
             hint=f"Add it with: {ADD_THE_EXTRA}",

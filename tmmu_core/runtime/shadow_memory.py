@@ -108,9 +108,9 @@ def run(tape: Tape, planned: Cells, ideal: Cells, tag_planned: U64, tag_ideal: U
 
 @lru_cache(maxsize=1)
 def _compiled() -> Callable[..., Any]:
-    from numba import njit
+    from tmmu_core.compiled import njit
 
-    compiled: Callable[..., Any] = njit(cache=True)(_loop)
+    compiled: Callable[..., Any] = njit(_loop)
     return compiled
 
 

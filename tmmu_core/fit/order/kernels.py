@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from tmmu_core.compiled import njit
 from tmmu_core.fit.order.model import OrderModel
 
 I64 = NDArray[np.int64]
@@ -93,7 +93,7 @@ def _columns(
     )
 
 
-@njit(cache=True)
+@njit
 def _start(size: I64, held: B, initial: B, touched_by: I64) -> tuple[I64, B, int]:
     """Counters before the first node, and the bytes alive then."""
     left = touched_by.copy()
@@ -106,7 +106,7 @@ def _start(size: I64, held: B, initial: B, touched_by: I64) -> tuple[I64, B, int
     return left, born, live
 
 
-@njit(cache=True)
+@njit
 def _handed(node: int, cand_ptr: I64, cand_idx: I64, out: I64, left: I64, born: B) -> int:
     """The storage whose place the node's output takes over, or −1."""
     if out[node] < 0 or born[out[node]]:
@@ -117,7 +117,7 @@ def _handed(node: int, cand_ptr: I64, cand_idx: I64, out: I64, left: I64, born: 
     return -1
 
 
-@njit(cache=True)
+@njit
 def _unit(
     unit: int,
     unit_ptr: I64,
@@ -153,7 +153,7 @@ def _unit(
     return most, live
 
 
-@njit(cache=True)
+@njit
 def _undo(
     unit: int,
     unit_ptr: I64,
@@ -174,7 +174,7 @@ def _undo(
                 born[s] = False
 
 
-@njit(cache=True)
+@njit
 def _measure(
     order: I64,
     unit_ptr: I64,
@@ -228,7 +228,7 @@ def _measure(
     return peaks, where
 
 
-@njit(cache=True)
+@njit
 def _alone(
     order: I64,
     unit_ptr: I64,
@@ -257,7 +257,7 @@ def _alone(
     return hill, change
 
 
-@njit(cache=True)
+@njit
 def _lpmf(
     succ_ptr: I64,
     succ_idx: I64,
@@ -347,7 +347,7 @@ def _lpmf(
     return order
 
 
-@njit(cache=True)
+@njit
 def _eager(
     given: I64,
     succ_ptr: I64,
@@ -413,7 +413,7 @@ def _eager(
     return order
 
 
-@njit(cache=True)
+@njit
 def _late(
     given: I64,
     pred_ptr: I64,

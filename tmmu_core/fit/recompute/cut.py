@@ -12,8 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 
+from tmmu_core.compiled import njit
 from tmmu_core.fit.recompute.model import I64, Mask, RecomputeModel
 
 INFINITE = np.int64(2**61)
@@ -127,7 +127,7 @@ def minimum_cut(vertices: int, tail: I64, head: I64, capacity: I64) -> Mask:
     return side
 
 
-@njit(cache=True)
+@njit
 def _dinic(start, to, room, twin):  # type: ignore[no-untyped-def]  # columns: residual edges grouped by tail
     vertices = len(start) - 1
     level = np.empty(vertices, np.int64)

@@ -7,9 +7,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from tmmu_core.compiled import njit
 from tmmu_core.fit.recompute.model import I64, RecomputeModel
 
 ROOM = 6
@@ -143,7 +143,7 @@ def run(model: RecomputeModel, choice: Choice) -> Run:
     return Run(bool(valid), int(flops), int(moved), peaks, extra, live, at[:steps], first, Lives(*lives))
 
 
-@njit(cache=True)
+@njit
 def _run(  # type: ignore[no-untyped-def]  # numpy columns and two numbers
     in_ptr,
     in_idx,

@@ -23,6 +23,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, inliner
 
+from tmmu_core.extras import install
 from tmmu_core.graph import dtypes
 from tmmu_core.graph.importers.onnx_measure import MOST_SECONDS
 from tmmu_core.graph.importers.onnx_names import unique_ids
@@ -32,7 +33,7 @@ from tmmu_core.graph.importers.onnx_shapes import DTYPES, LENGTH_ENVELOPE, Facts
 from tmmu_core.graph.importers.onnx_values import written_values
 
 MEASURED, SYMBOLIC = "measured", "symbolic"
-ADD_THE_EXTRA = "pip install 'tmmu-plan-explorer[run]'"
+ADD_THE_EXTRA = install("run")
 MOST_MODEL_BYTES = 1 << 30
 
 USUAL_LENGTHS = (48, 32, 64, 224, 256, 320, 640, 1)

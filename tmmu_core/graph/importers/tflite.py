@@ -21,12 +21,13 @@ from collections import Counter
 from pathlib import Path, PurePath
 from typing import Any
 
-from tmmu_core.errors import InvalidIrShapes, UnreadableInput
+from tmmu_core.errors import InvalidIrShapes, MissingExtra, UnreadableInput
+from tmmu_core.extras import install
 from tmmu_core.graph import dtypes
 from tmmu_core.graph.constants import Constants, Held, InFile, Piece
 from tmmu_core.graph.model import GRAPH_SCHEMA, Graph, Node, Role, Tensor
 
-ADD_THE_EXTRA = "pip install 'tmmu-plan-explorer[tflite]'"
+ADD_THE_EXTRA = install("tflite")
 ABSENT = -1
 """An optional operand that is left out."""
 
@@ -75,7 +76,7 @@ def read(data: bytes, name: str = "") -> Graph:
     try:
         import tflite
     except ImportError as error:
-        raise UnreadableInput(
+        raise MissingExtra(
             "TensorFlow Lite models need the tflite package, which is not installed.",
             source=name,
             hint=f"Add it: {ADD_THE_EXTRA}",

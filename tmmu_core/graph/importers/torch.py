@@ -19,7 +19,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from tmmu_core.errors import InvalidIrShapes, UnreadableInput
+from tmmu_core.errors import InvalidIrShapes, MissingExtra, UnreadableInput
+from tmmu_core.extras import install
 from tmmu_core.graph.importers import fx_child
 from tmmu_core.graph.importers.adamw import add_adamw
 from tmmu_core.graph.importers.pt2_graph import as_saved
@@ -28,7 +29,7 @@ from tmmu_core.graph.model import Graph
 
 __all__ = ["fake_tensors", "import_torch", "read", "refuses"]
 
-ADD_THE_EXTRA = "pip install 'tmmu-plan-explorer[torch]'"
+ADD_THE_EXTRA = install("torch")
 
 
 def import_torch(
@@ -125,9 +126,7 @@ def _torch(what: str) -> Any:
     try:
         import torch
     except ImportError as error:
-        raise UnreadableInput(
-            f"{what} needs PyTorch, which is not installed.", hint=f"Add it: {ADD_THE_EXTRA}"
-        ) from error
+        raise MissingExtra(f"{what} needs PyTorch, which is not installed.", hint=f"Add it: {ADD_THE_EXTRA}") from error
     return torch
 
 

@@ -29,6 +29,7 @@ import msgspec
 import numpy as np
 
 from tmmu_core.errors import U64_MAX, InvalidIrShapes, UnreadableInput
+from tmmu_core.extras import need
 from tmmu_core.graph import document
 from tmmu_core.names import for_cell
 from tmmu_core.plan.formats.held import Held, changed_since, held_by
@@ -245,9 +246,7 @@ def to_csv(plan: Plan) -> bytes:
 
 def to_parquet(plan: Plan) -> bytes:
     """The rows as parquet; the head of the plan file, as JSON, under the metadata key ``tmmu_plan``."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
+    pa, pq = need("pyarrow", "a Parquet file"), need("pyarrow.parquet", "a Parquet file")
     names = pa.array([arena.name for arena in plan.arenas], pa.string())
     table = pa.table(
         {
@@ -339,9 +338,7 @@ def from_document(data: bytes, source: str = "") -> Plan:
 
 def from_parquet(data: bytes, source: str = "") -> Plan:
     """Read a parquet file that :func:`to_parquet` wrote. Raises ``UnreadableInput`` for any other."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
+    pa, pq = need("pyarrow", "a Parquet file", source), need("pyarrow.parquet", "a Parquet file", source)
     try:
         # Neither threads nor the dataset layer: their pool may still be running when the process ends.
         table = pq.ParquetFile(pa.BufferReader(data), pre_buffer=False).read(use_threads=False)

@@ -14,9 +14,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from blake3 import blake3
 
 from tmmu_core.errors import U64_MAX, AddressCollision, AllocationOverflow
+from tmmu_core.extras import need
 from tmmu_core.plan.canonical import plan_digests
 from tmmu_core.plan.metrics import PlanStorages, align_up, slot_numbers, storages_of
 from tmmu_core.plan.model import I64, U64, Plan
@@ -28,6 +28,7 @@ TAG = b"tmmu_va"
 def sparse_address(token: bytes, arena: str, slot: int, *, bits: int = 64, alignment: int = 1) -> int:
     """The address of one slot: ``bits`` bits of its hash (1 … 64), down to a multiple of ``alignment`` (bytes)."""
     assert 1 <= bits <= 64, "an address has 1 to 64 bits"
+    blake3 = need("blake3", "an address of the superseded draft").blake3
     digest = blake3(token + TAG + arena.encode() + slot.to_bytes(8, "big")).digest()
     address = int.from_bytes(digest[:8], "big") >> (64 - bits)
     return address - address % alignment

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tmmu_core.planners.compiled import njit
+from tmmu_core.compiled import njit
 from tmmu_core.planners.exact.propagate import (
     DOMINANCE,
     FAR,

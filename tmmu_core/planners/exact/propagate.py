@@ -15,7 +15,7 @@ nobody can meet a hole.
 
 from __future__ import annotations
 
-from tmmu_core.planners.compiled import njit
+from tmmu_core.compiled import njit
 from tmmu_core.planners.exact.tables import (
     ASKED,
     CHANGED,

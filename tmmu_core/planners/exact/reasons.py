@@ -14,7 +14,7 @@ Every claim is about all packings, of least Σ height · offset among those that
 
 from __future__ import annotations
 
-from tmmu_core.planners.compiled import njit
+from tmmu_core.compiled import njit
 from tmmu_core.planners.exact.propagate import BY_HOLE, BY_TWIN, BY_UNIT, FAR, TOO_FULL, TOO_HIGH, UNMET, UPON
 from tmmu_core.planners.exact.tables import (
     ASKED,

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tmmu_core.planners.compiled import njit
+from tmmu_core.compiled import njit
 from tmmu_core.planners.exact.model import Model
 from tmmu_core.planners.problem import I64
 

@@ -1,0 +1,1 @@
+"""The wheel as a stranger meets it: built, installed beside nothing of ours, and tried."""

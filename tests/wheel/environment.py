@@ -1,0 +1,71 @@
+"""Environments to try the wheel in, without a network: the packages are those that stand in this one, linked.
+
+``base`` links the wheel's own dependencies and theirs, as their metadata name them, and nothing else; ``app`` links
+what the extra of that name adds. ``python -m tests.wheel`` makes the same with pip from an index.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from importlib.metadata import Distribution, distribution
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+NAME = "tmmu-plan-explorer"
+
+
+def build_wheel(folder: Path) -> Path:
+    """Build the wheel of this checkout into ``folder``."""
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
+def environment(folder: Path, wheel: Path, extra: str = "") -> Path:
+    """A fresh environment with the wheel and what it requires; its ``bin``."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    binaries = folder / "bin"
+    pip = [sys.executable, "-m", "pip", "--python", str(binaries / "python"), "--disable-pip-version-check"]
+    subprocess.run([*pip, "install", "--quiet", "--no-index", "--no-deps", str(wheel)], check=True)
+    (site,) = (folder / "lib").glob("python*/site-packages")
+    (own,) = site.glob("*.dist-info")
+    for found in required(Distribution.at(own), extra):
+        for entry in {Path(file).parts[0] for file in found.files or () if ".." not in Path(file).parts}:
+            if not (site / entry).exists() and entry != "__pycache__":
+                (site / entry).symlink_to(Path(str(found.locate_file(entry))).resolve())
+    return binaries
+
+
+def required(own: Distribution, extra: str = "") -> list[Distribution]:
+    """What a distribution requires under an extra, and what that requires."""
+    from packaging.requirements import Requirement
+
+    seen: dict[str, Distribution] = {}
+    todo = [(own, extra)]
+    asked = {(NAME, extra)}
+    while todo:
+        one, under = todo.pop()
+        for text in one.requires or ():
+            requirement = Requirement(text)
+            if requirement.marker is not None and not requirement.marker.evaluate({"extra": under}):
+                continue
+            name = re.sub(r"[-_.]+", "-", requirement.name).lower()
+            for inner in requirement.extras or {""}:
+                if (name, inner) in asked:
+                    continue
+                asked.add((name, inner))
+                here = own if name == NAME else distribution(name)
+                todo.append((here, inner))
+                if name != NAME:
+                    seen[name] = here
+    return [seen[name] for name in sorted(seen)]
+
+
+def weight(binaries: Path) -> int:
+    """Bytes of what an environment holds beyond Python itself, compiled Python aside."""
+    (site,) = (binaries.parent / "lib").glob("python*/site-packages")
+    files = [p for entry in site.iterdir() for p in ([entry] if entry.is_file() else entry.resolve().rglob("*"))]
+    return sum(p.stat().st_size for p in files if p.is_file() and "__pycache__" not in p.parts)

@@ -1,0 +1,132 @@
+"""What a wheel holds, and what works of it with nothing but what it requires."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from app.cli import main
+from tests.wheel.environment import ROOT, build_wheel, environment, weight
+
+SAMPLES = ROOT / "sample_graphs"
+CHAIN = str(SAMPLES / "mixed_sizes.tmmu.json")
+TRAINING = str(SAMPLES / "training_step.tmmu.json")
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_wheel(tmp_path_factory.mktemp("dist"))
+
+
+@pytest.fixture(scope="module")
+def base(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return environment(tmp_path_factory.mktemp("base") / "env", wheel)
+
+
+def run(*command: str | Path, cwd: Path, exit_code: int = 0) -> str:
+    """What a command says, far from this checkout."""
+    plain = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
+    ended = subprocess.run([str(c) for c in command], cwd=cwd, env=plain, capture_output=True, text=True)
+    assert ended.returncode == exit_code, ended.stdout + ended.stderr
+    return ended.stderr if exit_code else ended.stdout
+
+
+def test_the_wheel_takes_two_names_and_both_are_ours(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {name.partition("/")[0].partition("-")[0] for name in names} == {
+        *("tmmu_core", "tmmu_explorer", "tmmu_plan_explorer")
+    }
+    assert not any("__pycache__" in name for name in names)
+
+
+def test_the_samples_and_what_hover_help_says_are_inside(wheel: Path) -> None:
+    names = set(zipfile.ZipFile(wheel).namelist())
+    index = json.loads((SAMPLES / "index.json").read_text())
+    files = {entry["file"] for entry in (index if isinstance(index, list) else index["samples"])}
+    assert {f"tmmu_explorer/sample_graphs/{file}" for file in files} <= names
+    assert "tmmu_explorer/docs/glossary.md" in names
+    assert "tmmu_explorer/canvas/js/page.js" in names
+
+
+def test_the_base_weighs_less_than_200_mb(base: Path) -> None:
+    assert weight(base) < 200_000_000
+
+
+def test_no_extra_is_in_the_base(base: Path, tmp_path: Path) -> None:
+    program = (
+        "from importlib.util import find_spec; from tmmu_core.extras import EXTRA_OF;"
+        "print([name for name in (*EXTRA_OF, 'app', 'tests', 'docs') if find_spec(name)])"
+    )
+    assert run(base / "python", "-c", program, cwd=tmp_path).strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        f"plan {CHAIN} --planner auto -o plan.json",
+        f"gate {CHAIN} --max-gap 500",
+        f"verify {CHAIN} --replay",
+        f"report {CHAIN} -o report.html",
+        f"compare {CHAIN} {CHAIN}",
+        f"fit {TRAINING} --capacity 10GiB",
+        f"sweep {CHAIN}",
+        f"export {CHAIN} --to c-header",
+    ],
+)
+def test_the_base_says_what_the_checkout_says(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], command: str
+) -> None:
+    there, here = tmp_path / "there", tmp_path / "here"
+    there.mkdir()
+    here.mkdir()
+    said = run(base / "tmmu", *command.split(), cwd=there)
+    monkeypatch.chdir(here)
+    capfd.readouterr()
+    assert main.run(command.split()) == 0
+    assert said == capfd.readouterr().out
+    for path in here.iterdir():
+        assert _timeless(path.read_text()) == _timeless((there / path.name).read_text())
+
+
+def _timeless(text: str) -> str:
+    """A file without the time that it took, which is nobody's to compare."""
+    return "\n".join(line for line in text.splitlines() if "allocation_time_ns" not in line)
+
+
+@pytest.mark.parametrize(
+    ("command", "extra"),
+    [
+        ("explore", "app"),
+        (f"plan {CHAIN} -o plan.parquet", "tables"),
+        (f"plan {CHAIN} --addressing blake3_sparse", "draft"),
+        ("measure squeezenet", "run"),
+    ],
+)
+def test_a_command_whose_extra_is_missing_says_the_line_that_installs_it(
+    base: Path, tmp_path: Path, command: str, extra: str
+) -> None:
+    if command.startswith("measure"):
+        import onnx
+
+        light = Path(onnx.__file__).parent / "backend/test/data/light/light_squeezenet.onnx"
+        command = f"measure {light}"
+    said = run(base / "tmmu", *command.split(), cwd=tmp_path, exit_code=2)
+    assert f"pip install 'tmmu-plan-explorer[{extra}]'" in said
+    assert "Traceback" not in said
+
+
+def test_the_explorer_of_the_wheel_opens_on_its_sample(wheel: Path, tmp_path: Path) -> None:
+    binaries = environment(tmp_path / "env", wheel, "app")
+    program = (
+        "import tmmu_explorer, pathlib; from streamlit.testing.v1 import AppTest;"
+        "main = pathlib.Path(tmmu_explorer.__file__).parent / 'main.py';"
+        "page = AppTest.from_file(str(main), default_timeout=60).run();"
+        "bodies = [element.proto.body for element in page.get('html')];"
+        "print([e.message for e in page.exception], any('resnet50: activations take' in body for body in bodies))"
+    )
+    assert run(binaries / "python", "-c", program, cwd=tmp_path).splitlines()[-1] == "[] True"

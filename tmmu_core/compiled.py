@@ -1,0 +1,50 @@
+"""``njit`` where numba is installed; where it is not, the same loops run as plain Python, slower, to the same bytes.
+
+The first loop that is decorated loads numba, which costs more than planning a small graph: whoever has loops imports
+their module where it is first needed. Machine code is kept beside the sources, or in numba's own folder where those
+cannot be written to; the first run on a machine waits for the compiler, and a face may have a word to say meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+ONCE = "compiling the inner loops, once on this machine; it takes some seconds"
+
+_telling: list[Callable[[str], None]] = []
+
+
+def njit(loop: Callable[..., Any]) -> Any:
+    """Compile a loop when it is first called, kept on disk; it lets other threads run meanwhile."""
+    compiler = _compiler()
+    return loop if compiler is None else compiler(cache=True, nogil=True)(loop)
+
+
+def when_compiling(tell: Callable[[str], None]) -> None:
+    """Have ``tell`` called with a word when a loop is really compiled, not found on disk: once, by whoever is first."""
+    _telling.append(tell)
+
+
+@cache
+def _compiler() -> Any:
+    """numba's ``njit``; ``None`` where it is not installed, and the loops run as they stand."""
+    try:
+        from numba import njit as compiler
+        from numba.core import event
+    except ImportError:
+        return None
+
+    class Word(event.Listener):
+        """Hears the compiler begin."""
+
+        def on_start(self, event: Any) -> None:
+            while _telling:
+                _telling.pop()(ONCE)
+
+        def on_end(self, event: Any) -> None:
+            """Nothing to say."""
+
+    event.register("numba:compile", Word())
+    return compiler
