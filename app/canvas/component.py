@@ -84,6 +84,7 @@ def plan_canvas(
     heading: bool = True,
     reach: int = 0,
     zoom: Sequence[float] | None = None,
+    ghost: Mapping[str, Any] | None = None,
     link: str = "page",
     on_select: Callable[[Selection], None] | None = None,
     on_step: Callable[[int | None], None] | None = None,
@@ -93,6 +94,7 @@ def plan_canvas(
     on_colour: Callable[[str | None], None] | None = None,
     on_arena: Callable[[str | None], None] | None = None,
     on_zoom: Callable[[Sequence[float] | None], None] | None = None,
+    on_ghost: Callable[[Mapping[str, Any]], None] | None = None,
 ) -> None:
     """Draw a plan. Nothing is returned: what a person does comes in the callbacks, before the next run.
 
@@ -108,6 +110,8 @@ def plan_canvas(
     ``heading``: the claim above and the legend below. ``reach``: bytes that the map shows at least, so that several
     small ones stand on one scale.
     ``zoom``: the part that is looked at, ``(t0, t1, v0, v1)`` in steps and in bytes, slots or rows; ``None`` for all.
+    ``ghost``: a storage tried at another place of the map, ``{id, offset, birth, conflicts, legal, extent}``; with
+    ``on_ghost`` the selected box is dragged with Alt, and where it is put is told as ``{id, offset, birth}``.
     ``link``: canvases with the same word share selection, chosen step and window of steps at once, without a server
     trip; an empty one stands alone.
     ``on_window`` asks the canvas to report its half-open window of steps (debounced); ``on_search`` likewise.
@@ -129,6 +133,7 @@ def plan_canvas(
     listen("colour", on_colour, lambda v: v or None)
     listen("arena", on_arena, lambda v: v or None)
     listen("zoom", on_zoom, lambda v: v)
+    listen("ghost", on_ghost, lambda v: v)
     description = {
         "plan": plan.token,
         "plan_index": 1 if draw_baseline_itself and plan.baseline is not None else 0,
@@ -148,6 +153,7 @@ def plan_canvas(
         "heading": heading,
         "reach": reach,
         "zoom": None if zoom is None else list(zoom),
+        "ghost": None if ghost is None else dict(ghost),
         "link": link,
         "report_window": on_window is not None,
         "events": sorted(listeners),

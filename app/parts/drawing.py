@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from app.canvas.component import PlanHandle, Selection, plan_canvas, plan_store
 from app.canvas.pack import picture_of
-from app.parts import certificate, focus
+from app.parts import certificate, focus, placing
 from app.session import state
 from app.session.choice import COLOURS, VIEWS, zoom_of, zoom_text
 from app.session.placed import operators
@@ -31,16 +31,19 @@ def canvas(handle: PlanHandle, *, key: str = "map", height: int = 560, **more: A
     step = chosen.step if chosen.step is not None and chosen.step < handle.plan.steps else None
     if step is not None and steps is not None:
         step = int(steps.searchsorted(step, side="right")) - 1
+    arena = more.pop("arena", focus.drawn(handle.plan))
     plan_canvas(
         handle,
         key=key,
         view=cast(Any, more.pop("view", chosen.view)),
         selected=chosen.selected if chosen.selected in known else None,
         search=chosen.search,
-        marked=certificate.marked(handle.plan, focus.drawn(handle.plan)),
+        marked=more.pop("marked", None) or certificate.marked(handle.plan, focus.drawn(handle.plan)),
         colour=cast(Any, more.pop("colour", chosen.colour or None)),
         step=step,
-        arena=more.pop("arena", focus.drawn(handle.plan)),
+        arena=arena,
+        ghost=placing.ghost_drawn(handle.plan) if steps is None else None,
+        on_ghost=(lambda where: placing.put(handle.plan, where)) if steps is None else None,
         zoom=zoom_of(chosen.zoom),
         height=height,
         on_select=_selected,

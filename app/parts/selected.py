@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from app.parts import certificate, focus
+from app.parts import certificate, focus, placing
 from app.say import details, markup, words
 from app.session import placed, state
 from app.session.planning import Shown
@@ -21,11 +21,12 @@ def panel(shown: Shown) -> None:
             step = focus.peak(plan, shown.key, arena)[0]
             st.html(state.linked(details.largest(plan, arena, step, placed.storages_alive(shown, step, arena))))
         certificate.panel(shown)
+        placing.replay_button(shown)
         return
     if name not in plan.row_of:
         st.html(markup.empty("Not in this plan", f"{words.shortened(name)} is no tensor of this plan."))
         return
-    st.html(state.linked(details.details(plan, shown.solution, name)))
+    st.html(state.linked(details.details(plan, shown.solution, name, placed.idle(shown))))
     near, slots = details.neighbours(plan, name), plan.has_slots
     with st.container(horizontal=True, gap="small"):
         ends = (
@@ -42,4 +43,6 @@ def panel(shown: Shown) -> None:
                 kwargs={"selected": target or name},
             )
         st.button("Let go", key="let-go", type="tertiary", on_click=state.choose, kwargs={"selected": ""})
+    placing.panel(shown, name)
+    placing.replay_button(shown)
     certificate.panel(shown)

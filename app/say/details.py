@@ -9,6 +9,7 @@ import numpy as np
 
 from app.say import words
 from app.say.markup import PERSISTENT_COLOUR, ROLE_COLOURS, definition_list, esc, link_to
+from tmmu_core.liveness.idle import Idle
 from tmmu_core.liveness.why import REFUSAL_WORDS, Event, Explanation, explain
 from tmmu_core.plan.making.engine import Solution
 from tmmu_core.plan.model import ArenaSummary, Plan
@@ -54,8 +55,8 @@ def explanation(solution: Solution | None, tensor_id: str) -> Explanation | None
         return None
 
 
-def details(plan: Plan, solution: Solution | None, tensor_id: str) -> str:
-    """The card of one tensor. Raises ``KeyError`` for a tensor that the plan does not have."""
+def details(plan: Plan, solution: Solution | None, tensor_id: str, idle: Idle | None = None) -> str:
+    """The card of one tensor, with how long its storage is ``idle``. ``KeyError`` for one that is not there."""
     i = plan.row_of[tensor_id]
     row, why, near = plan.row(i), explanation(solution, tensor_id), neighbours(plan, tensor_id)
     colour = ROLE_COLOURS.get(row.role, PERSISTENT_COLOUR)
@@ -82,6 +83,8 @@ def details(plan: Plan, solution: Solution | None, tensor_id: str) -> str:
     else:
         rows += [("hand-off", _handoff_of(plan, tensor_id))]
     rows += [None, *_storage(plan, solution, i)]
+    if idle is not None and solution is not None:
+        rows += _idle(plan, solution, tensor_id, idle)
     if row.base_tensor_uid is not None:
         rows.append(("view of", _name(row.base_tensor_uid)))
     if row.alias_group_id is not None:
@@ -237,6 +240,29 @@ def _storage(plan: Plan, solution: Solution | None, row: int) -> list[tuple[str,
         ("freed", f"{freed} <span class=soft>(the end of {esc(holder)})</span>"),
         None,
     ]
+
+
+def _idle(plan: Plan, solution: Solution, tensor_id: str, idle: Idle) -> list[tuple[str, str] | None]:
+    """For how long its storage is only kept, and what it would take to free it earlier."""
+    liveness = solution.liveness
+    k = int(liveness.storage_of[liveness.timeline.index.tensor_of[tensor_id]])
+    steps, held = int(idle.idle[k]), int(idle.held[k])
+    if not steps:
+        return [("idle", f"never: used at each of its {words.count(held, 'step')}"), None]
+    a, b = int(idle.gap_from[k]), int(idle.gap_to[k])
+    said = f"{steps:,} of {words.count(held, 'step')}, the longest stretch {words.live_range(a, b)}"
+    last, before = int(idle.last[k]), int(idle.before[k])
+    rows: list[tuple[str, str] | None] = [("idle", esc(said))]
+    if last >= 0 and before >= 0 and last - before > 1 and not bool(liveness.storages.persistent[k]):
+        saved = words.short_bytes(int(liveness.storages.size[k]))
+        who, then = _at(plan, last), _at(plan, before)
+        earlier = f"Without its use by {who} it would be free after {then}, {last - before:,} steps earlier ({saved})"
+        rows.append(("to free it", f"{esc(earlier)}. Recompute it there, or copy it out in between."))
+    return [*rows, None]
+
+
+def _at(plan: Plan, step: int) -> str:
+    return words.step(step, words.shortened(plan.node_at(step), 30))
 
 
 def _names(ids: list[str]) -> str:

@@ -49,6 +49,10 @@ class Choice(PlanRequest):
     marked: str = ""
     """``witness`` where the tensors that make the lower bound are marked."""
     step: int | None = None
+    tried: str = ""
+    """Where the selected storage is tried: ``offset~birth`` in bytes and steps; empty for nowhere."""
+    turn: int | None = None
+    """How many decisions of the planner are gone through again; ``None`` for all at once."""
     zoom: str = ""
     """The part of the drawing that is looked at, as ``t0~t1~v0~v1`` in steps and in what stands across them (bytes,
     slots or rows); empty for all of it."""
@@ -82,7 +86,7 @@ class Choice(PlanRequest):
 
 
 _VIEWED = tuple(field for field in fields(Choice) if field.name not in SAID)
-_NUMBERS = ("step", "look")
+_NUMBERS = ("step", "look", "turn")
 _NAMES = {"source": "graph", "selected": "tensor", "search": "q"} | {
     name: said.link for name, said in SAID.items() if said.link
 }
@@ -145,6 +149,8 @@ def _read(name: str, text: str) -> Any:
         return text == "1"
     if name == "fit":
         return SAID["budget"].read(text)
+    if name == "tried":
+        return tried_text(*tried_of(text)) if text else ""
     if name == "zoom":
         return zoom_text(zoom_of(text))
     return _count(text) if name in _NUMBERS else text
@@ -158,6 +164,17 @@ def zoom_of(text: str) -> tuple[float, ...] | None:
     if len(edges) != 4 or edges[0] >= edges[1] or edges[2] >= edges[3]:
         raise ValueError("a part of a drawing is t0~t1~v0~v1, in whole numbers or decimals that rise.")
     return edges
+
+
+def tried_of(text: str) -> tuple[int, int]:
+    """``(offset, birth)`` of a place that is tried. ``ValueError`` for anything else."""
+    offset, _, birth = text.partition("~")
+    return _count(offset), _count(birth)
+
+
+def tried_text(offset: int, birth: int) -> str:
+    """The text that a choice holds."""
+    return f"{max(0, offset)}~{max(0, birth)}"
 
 
 def zoom_text(edges: Sequence[float] | None) -> str:

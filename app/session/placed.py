@@ -7,7 +7,10 @@ import streamlit as st
 
 from app.say import words
 from app.session.planning import Shown
+from tmmu_core.liveness.idle import Idle, idle_of
+from tmmu_core.plan.making.sequence import Placed, placed_in, problem_of
 from tmmu_core.plan.metrics import PlanStorages, arena_number, storages_of
+from tmmu_core.plan.placing import Parting, parting
 
 
 @st.cache_resource(show_spinner=False, max_entries=32)
@@ -64,3 +67,41 @@ def storages_alive(shown: Shown, step: int, arena: str) -> list[tuple[int, int]]
     found = list(zip(s.head[alive].tolist(), s.size[alive].tolist(), strict=True))
     ids = shown.plan.tensor_ids
     return sorted(found, key=lambda pair: (-pair[1], words.natural(ids[pair[0]])))
+
+
+def decisions(shown: Shown, arena: str) -> Placed:
+    """The order in which an arena's storages were placed."""
+    return _decisions(shown.key, arena, shown)
+
+
+@st.cache_resource(show_spinner=False, max_entries=32)
+def _decisions(key: str, arena: str, _shown: Shown) -> Placed:
+    del key
+    problem = _shown.opened.problem if _shown.solution is None else problem_of(_shown.solution, arena)
+    return placed_in(_shown.plan, arena, problem)
+
+
+def where_they_part(left: Shown, right: Shown, arena: str) -> Parting | None:
+    """The first decision at which two plans part: in the order of both planners where they share one, else by birth."""
+    return _parting(left.key, right.key, arena, left, right)
+
+
+@st.cache_resource(show_spinner=False, max_entries=32)
+def _parting(left_key: str, right_key: str, arena: str, _left: Shown, _right: Shown) -> Parting | None:
+    del left_key, right_key
+    one, two = decisions(_left, arena), decisions(_right, arena)
+    alike = one.by == two.by and one.own and two.own
+    orders = (one.storages, two.storages) if alike else None
+    return parting(_left.plan, _right.plan, arena, orders, one.by)
+
+
+def idle(shown: Shown) -> Idle | None:
+    """How long each storage of the liveness is held without use; ``None`` without the graph."""
+    return None if shown.solution is None else _idle(shown.key, shown)
+
+
+@st.cache_resource(show_spinner=False, max_entries=32)
+def _idle(key: str, _shown: Shown) -> Idle:
+    del key
+    assert _shown.solution is not None
+    return idle_of(_shown.solution.liveness)

@@ -60,6 +60,9 @@ def choose(**changes: Any) -> None:
         st.session_state[_REFUSALS] = []
         if "step" not in changes:
             new = new.but(step=None)
+        new = new.but(turn=None)
+    if new.selected != old.selected and "tried" not in changes:
+        new = new.but(tried="")
     st.session_state[_CHOICE] = new
 
 

@@ -10,8 +10,8 @@ import streamlit as st
 from app.charts import base
 from app.charts.compare import curves
 from app.parts import drawing, focus, frame, selected, tensors
-from app.say import markup, totals, words
-from app.session import opening, planning, state
+from app.say import markup, placing, totals, words
+from app.session import opening, placed, planning, state
 from app.session.planning import Shown
 from tmmu_core.errors import TmmuError
 from tmmu_core.plan.formats.compare import KINDS, Comparison, Difference, TensorChange
@@ -252,6 +252,8 @@ def body(left: Shown, right: Shown, found: Comparison, handle: Any) -> None:
         drawing.canvas(handle, key="compare-over", height=480, show_baseline=True, strip=False)
     arena = focus.of_plan(right.plan)
     if arena is not None:
+        if arena in left.plan.arena_of:
+            st.html(state.linked(placing.parted(placed.where_they_part(left, right, arena), arena)))
         st.html(markup.heading(f"Live bytes of {arena}, baseline → candidate"))
         st.plotly_chart(
             curves(left.plan, right.plan, arena), key=f"curves.{left.key}.{right.key}.{arena}", config=base.CONFIG

@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from app.canvas.component import PlanHandle
-from app.parts import drawing, focus, frame, selected, tensors, toolbar, verdict
+from app.parts import drawing, focus, frame, placing, selected, tensors, toolbar, verdict
 from app.say import glossary, markup
 from app.session import state
 from app.session.planning import Shown
@@ -50,7 +50,7 @@ def body(shown: Shown, handle: PlanHandle) -> None:
     left, right = st.columns([0.755, 0.245], gap="small")
     chosen = state.choice()
     with left:
-        drawing.canvas(handle, height=540)
+        drawing.canvas(handle, height=540, marked=placing.turns(shown))
         tensors.table(shown.plan, shown.key, focus.drawn(shown.plan), search=chosen.search, selected=chosen.selected)
     with right, st.container(key="beside"):
         selected.panel(shown)

@@ -45,6 +45,7 @@ const DEFAULTS = {
   window: null,
   reach: 0,
   zoom: null,
+  ghost: null,
   report_window: false,
 };
 
@@ -157,6 +158,7 @@ export class Chart {
     if ("selected" in fresh) this.selected = this.rowOf(state.selected);
     if ("compared" in fresh) this.compared = this.rowOf(state.compared);
     if ("step" in fresh) this.step = state.step ?? null;
+    if ("ghost" in fresh || "selected" in fresh) this.ghost = this.ghostOf(state.ghost);
     if ("window" in fresh && state.window && this.win) [this.win.t0, this.win.t1] = state.window;
     if ("zoom" in fresh) this.wanted = { zoom: state.zoom }; // taken up when it is known how much there is to see
     this.showState();
@@ -178,6 +180,36 @@ export class Chart {
 
   rowOf(id) {
     return id === null || id === undefined ? -1 : this.plan.rowOf(id);
+  }
+
+  /** The place that the page tries for the selected storage, as {row, offset, birth, conflicts, legal, extent}. */
+  ghostOf(ghost) {
+    const row = ghost ? this.rowOf(ghost.id) : -1;
+    return row < 0 ? null : { ...ghost, row };
+  }
+
+  /** Whether a pixel lies on what can be dragged to another place: the ghost, or with alt the selected box. */
+  holdsGhost(x, y, alt) {
+    const row = this.ghost?.row ?? (alt ? this.selected : -1);
+    if (row < 0 || this.scene.view !== "map" || !this.asks?.("ghost")) return null;
+    const { offset, birth } = this.ghost ?? { offset: this.plan.offset[row], birth: this.plan.held(row).birth };
+    const [x0, y0, x1, y1] = this.plane.box(...this.ghostBox({ row, offset, birth }));
+    if (x < x0 || x > x1 || y < y0 || y > y1) return null;
+    return { row, offset, birth };
+  }
+
+  /** Where a storage tried elsewhere would lie: t0, t1, v0, v1. */
+  ghostBox({ row, offset, birth }) {
+    const { plan, scene } = this, held = plan.held(row), v0 = scene.v0[row] - plan.offset[row] + offset;
+    return [birth, birth + held.death - held.birth, v0, v0 + scene.v1[row] - scene.v0[row]];
+  }
+
+  moveGhost(from, { t, v }) {
+    const held = this.plan.held(from.row), most = this.plan.steps - (held.death - held.birth);
+    const offset = Math.max(0, Math.round(from.offset + v)), birth = Math.round(from.birth + t);
+    this.ghost = { row: from.row, offset, birth: Math.max(0, Math.min(most, birth)), conflicts: null };
+    this.tellSoon("ghost", { id: this.plan.ids.at(from.row), offset, birth: this.ghost.birth }, 120);
+    this.soon("over");
   }
 
   choose(name, value) {

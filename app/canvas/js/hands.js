@@ -99,7 +99,7 @@ export class Hands {
     chart.stage.setPointerCapture(event.pointerId);
     this.fingers.set(event.pointerId, [x, y]);
     if (this.fingers.size === 2) this.beginPinch();
-    else this.drag = { x, y, win: { ...chart.win }, moved: false };
+    else this.drag = { x, y, win: { ...chart.win }, moved: false, ghost: chart.holdsGhost(x, y, event.altKey) };
   }
 
   onDrag(x, y) {
@@ -107,6 +107,10 @@ export class Hands {
     if (!drag.moved && Math.hypot(dx, dy) < CLICK) return;
     drag.moved = true;
     const { t, v } = chart.plane.delta(dx, dy), { t0, t1, v0, v1 } = drag.win;
+    if (drag.ghost) {
+      chart.moveGhost(drag.ghost, { t, v });
+      return;
+    }
     Object.assign(chart.win, { t0: t0 - t, t1: t1 - t, v0: v0 - v, v1: v1 - v });
     chart.moved();
   }

@@ -6,14 +6,18 @@ import { shortBytes, shortened, stepName } from "./words.js";
 
 const SMALLEST = 5; // pixels: a frame is never smaller than it can be seen
 
-/** `marks`: {selected, compared, hovered} rows, −1 for none, and the chosen step, null for none. */
-export function drawOverlay(pen, sight, { selected, compared, hovered, step }) {
+const CONFLICT = "#D55E00", LEGAL = "#009E73";
+
+/** `chart`: {selected, compared, hovered} rows, −1 for none, the chosen step and the ghost, null for none. */
+export function drawOverlay(pen, sight, chart) {
+  const { selected, compared, hovered, step, ghost } = chart;
   const { x, y, w, h } = sight.plot;
   within(pen, { x: x - 3, y: y - 3, w: w + 6, h: h + 6 }, () => {
     if (selected >= 0) drawHandoffs(pen, sight, selected);
     if (hovered >= 0) drawFrame(pen, sight, hovered, [], 1);
     if (compared >= 0) drawFrame(pen, sight, compared, [5, 3], 2);
     if (selected >= 0) drawFrame(pen, sight, selected, [], 2);
+    if (ghost && sight.scene.view === "map") drawGhost(pen, sight, ghost, chart.ghostBox(ghost));
   });
   if (step !== null) drawStep(pen, sight, step);
 }
@@ -33,6 +37,37 @@ function drawFrame(pen, { plan, scene, plane, shown }, row, dash, width) {
   pen.strokeStyle = "#000";
   pen.lineWidth = width;
   pen.strokeRect(...at);
+  pen.setLineDash([]);
+}
+
+/** The selected storage at another place: who is in its way in red, and the line up to which the arena would reach. */
+function drawGhost(pen, { plan, plane, scene, look }, ghost, box) {
+  const [x0, y0, x1, y1] = plane.box(...box).map(Math.round);
+  const ink = ghost.conflicts === null ? look.line : ghost.legal ? LEGAL : CONFLICT;
+  for (const row of ghost.conflicts ?? []) {
+    const held = plan.held(row), [a, b, c, d] = plane.seenBox(held.birth, held.death, scene.v0[row], scene.v1[row]);
+    if (c < a || d < b) continue;
+    pen.fillStyle = "rgba(213,94,0,0.35)";
+    pen.fillRect(a, b, c - a, d - b);
+    pen.strokeStyle = CONFLICT;
+    pen.lineWidth = 2;
+    pen.strokeRect(a, b, c - a, d - b);
+  }
+  pen.globalAlpha = 0.25;
+  pen.fillStyle = ink;
+  pen.fillRect(x0, y0, x1 - x0, y1 - y0);
+  pen.globalAlpha = 1;
+  pen.setLineDash([6, 4]);
+  pen.strokeStyle = ink;
+  pen.lineWidth = 2;
+  pen.strokeRect(x0, y0, x1 - x0, y1 - y0);
+  if (ghost.extent !== undefined) {
+    const [a, b, c, d] = plane.levelLine(scene.v0[ghost.row] - plan.offset[ghost.row] + ghost.extent, ...box.slice(0, 2));
+    pen.beginPath();
+    pen.moveTo(a, b);
+    pen.lineTo(c, d);
+    pen.stroke();
+  }
   pen.setLineDash([]);
 }
 

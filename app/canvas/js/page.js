@@ -59,11 +59,12 @@ function streamlit({ data, parentElement, setTriggerValue, setStateValue }) {
   }
   if (!data) return;
   const { events = [], ...state } = data, wanted = new Set(events);
-  show(parentElement, state, (event, value) => {
+  const chart = show(parentElement, state, (event, value) => {
     if (!wanted.has(event)) return;
     if (event === "window") setStateValue(event, value); // it lasts
     else setTriggerValue(event, { value });
   });
+  chart.asks = (event) => wanted.has(event);
   return () => {
     mounted.get(parentElement)?.destroy();
     mounted.delete(parentElement);

@@ -1,0 +1,81 @@
+"""How long storages are held without being used: who could leave in between, and what holds them to the end.
+
+A storage is *used* at a step whose node writes or reads one of its tensors; ``@inputs`` uses what it writes. Between
+two uses it is only kept. ::
+
+    birth ●────────────────────────●──● death        ● used     ─ idle
+          made       idle stretch   read
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tmmu_core.liveness.model import I64, Liveness
+
+
+@dataclass(frozen=True, eq=False)
+class Idle:
+    """Columns, one row per storage of a :class:`Liveness`, in its order. Steps; ranges are half-open."""
+
+    held: I64
+    """Steps from birth to death."""
+    idle: I64
+    """Those at which no node uses it."""
+    gap_from: I64
+    """The first step of its longest idle stretch, the earlier of equals; its death where it is never idle."""
+    gap_to: I64
+    """The step after the last one of that stretch."""
+    last: I64
+    """The last step of its life at which it is used; −1 where none is."""
+    before: I64
+    """The use before that one; −1 where there is none."""
+
+
+def idle_of(liveness: Liveness) -> Idle:
+    """The idle steps of every storage. O(operands · log operands)."""
+    storages = liveness.storages
+    count, birth, death = len(storages), storages.birth, storages.death
+    owner, step = _uses(liveness)
+    inside = (step >= birth[owner]) & (step < death[owner])
+    pairs = np.unique(np.stack([owner[inside], step[inside]], axis=1), axis=0)
+    owner, step = pairs[:, 0], pairs[:, 1]
+    used = np.bincount(owner, minlength=count)
+    # Every storage has an edge before its first step and one at its death: stretches lie between neighbours.
+    everyone = np.arange(count)
+    who = np.concatenate([everyone, owner, everyone])
+    when = np.concatenate([birth - 1, step, death])
+    by = np.lexsort((when, who))
+    who, when = who[by], when[by]
+    same = who[1:] == who[:-1]
+    left, right, of = when[:-1][same] + 1, when[1:][same], who[:-1][same]
+    longest = np.lexsort((left, left - right, of))
+    first = np.searchsorted(of[longest], everyone)
+    gap_from, gap_to = left[longest][first], right[longest][first]
+    never = gap_from >= gap_to
+    ends = np.cumsum(used)
+    last = np.where(used > 0, step[np.maximum(ends - 1, 0)] if len(step) else -1, -1)
+    before = np.where(used > 1, step[np.maximum(ends - 2, 0)] if len(step) else -1, -1)
+    return Idle(
+        held=death - birth,
+        idle=death - birth - used,
+        gap_from=np.where(never, death, gap_from),
+        gap_to=np.where(never, death, gap_to),
+        last=last,
+        before=before,
+    )
+
+
+def _uses(liveness: Liveness) -> tuple[I64, I64]:
+    """``(storage, step)`` of every operand and every loaded input, repeats kept."""
+    timeline, index = liveness.timeline, liveness.timeline.index
+    nodes = np.arange(len(index.node_ids), dtype=np.int64)
+    readers, writers = np.repeat(nodes, np.diff(index.in_ptr)), np.repeat(nodes, np.diff(index.out_ptr))
+    loaded = np.flatnonzero(index.is_input) if timeline.has_inputs_step else np.zeros(0, np.int64)
+    tensor = np.concatenate([index.in_idx, index.out_idx, loaded])
+    step = np.concatenate([timeline.step_of[readers], timeline.step_of[writers], np.zeros(len(loaded), np.int64)])
+    owner = liveness.storage_of[tensor]
+    there = (owner >= 0) & (step >= 0)
+    return owner[there], step[there]
