@@ -1,0 +1,91 @@
+"""Which module a node belongs to, by the names that files keep."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.session.opening import SAMPLES, read_catalogue
+from tests.build import graph, node, tensor
+from tmmu_core.graph.index import index_graph
+from tmmu_core.graph.model import Graph
+from tmmu_core.graph.modules import Modules, block_of, modules_of
+from tmmu_core.plan.formats.reading import read_any
+
+
+def told(which: Graph) -> Modules:
+    index = index_graph(which)
+    return modules_of(index, range(len(index.node_ids)))
+
+
+def where(modules: Modules, which: Graph) -> dict[str, str]:
+    return {n.node_id: ".".join(modules.paths[modules.of_node[k]]) for k, n in enumerate(which.nodes)}
+
+
+def two_blocks() -> Graph:
+    tensors = [
+        tensor("x", role="input"),
+        *(tensor(f"h.{k}.{m}.weight", role="parameter") for k in (0, 1) for m in ("up", "down")),
+    ]
+    nodes, last = [], "x"
+    for k in (0, 1):
+        tensors += [tensor(f"{name}{k}") for name in ("a", "g", "d", "s")]
+        nodes += [
+            node(f"mm_a{k}", f"{last} h.{k}.up.weight", f"a{k}"),
+            node(f"gelu{k}", f"a{k}", f"g{k}"),
+            node(f"mm_d{k}", f"g{k} h.{k}.down.weight", f"d{k}"),
+            node(f"add{k}", f"d{k} {last}", f"s{k}"),
+        ]
+        last = f"s{k}"
+    return graph(tensors, nodes, "x", last)
+
+
+def test_who_reads_a_modules_parameter_runs_there_and_who_reads_none_stands_where_its_neighbours_agree() -> None:
+    which = two_blocks()
+    modules = told(which)
+    assert modules.known_by == "parameters"
+    found = where(modules, which)
+    assert (found["mm_a0"], found["mm_d1"]) == ("h.0.up", "h.1.down")
+    assert (found["gelu0"], found["gelu1"]) == ("h.0", "h.1")
+    assert found["add1"] == "h.1"
+    assert modules.repeated == (("h.*", 2),)
+    assert {layer for layer in modules.layers if layer} == {"h.0", "h.1"}
+
+
+def test_names_with_scopes_are_believed_before_parameters() -> None:
+    tensors = [tensor("x", role="input"), tensor("model/block1/conv/out"), tensor("model/block2/conv/out")]
+    nodes = [
+        node("CONV_0", "x", "model/block1/conv/out"),
+        node("CONV_1", "model/block1/conv/out", "model/block2/conv/out"),
+    ]
+    which = graph(tensors, nodes, "x", "model/block2/conv/out")
+    modules = told(which)
+    assert modules.known_by == "names"
+    assert where(modules, which) == {"CONV_0": "model.block1.conv", "CONV_1": "model.block2.conv"}
+    assert modules.repeated == (("model.block*", 2),)
+
+
+def test_a_graph_whose_names_tell_nothing_has_no_modules() -> None:
+    which = graph([tensor("x", role="input"), tensor("y")], [node("n", "x", "y")], "x", "y")
+    assert (told(which).known_by, told(which).paths) == ("", ((),))
+
+
+@pytest.mark.parametrize(
+    ("path", "block"), [(("h", "0", "mlp"), ("h", "0")), (("m", "layers.3", "q"), ("m", "layers.3")), (("a", "b"), ())]
+)
+def test_a_block_is_the_path_down_to_its_first_number(path: tuple[str, ...], block: tuple[str, ...]) -> None:
+    assert block_of(path) == block
+
+
+@pytest.mark.parametrize(
+    ("sample", "repeated"),
+    [
+        ("gpt2_small_train_b1_s1024", ("transformer.h.*", 12)),
+        ("bert_base_train_b8_s512", ("bert.encoder.layer.*", 12)),
+        ("mobilenet_v2", ("block*", 17)),
+    ],
+)
+def test_the_layers_of_samples_are_recognised(sample: str, repeated: tuple[str, int]) -> None:
+    path = next(s.path for s in read_catalogue(SAMPLES) if s.name == sample)
+    which = read_any(path.read_bytes(), path.name)
+    assert isinstance(which, Graph)
+    assert repeated in told(which).repeated

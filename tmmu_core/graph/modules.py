@@ -1,0 +1,188 @@
+"""Which module of the model a node belongs to, read off the names that a file keeps.
+
+Two sources, the better one first::
+
+    names        block3/expand/op          ONNX scopes, TFLite names: a node, or what it writes, says where it stands
+    parameters   transformer.h.0.mlp.c_fc.weight    PyTorch: who reads a module's parameter runs in that module
+
+Under ``parameters`` a node that reads none stands where its neighbours agree: between two layers of ``h.0.mlp`` it is
+in ``h.0.mlp``; a sum that joins two blocks belongs to the later one. That is an inference, and called one
+(:attr:`Modules.known_by`). A path is a tuple of names, the root is ``()``; nothing here is hashed or written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+
+from tmmu_core.graph.index import I64, GraphIndex
+
+Path = tuple[str, ...]
+
+MOST_LAYERS = 24
+"""Layers are told as deep as this many names of them allow, where no block repeats."""
+
+_ENDING = re.compile(r"^(.+?)(?:_bn)?_(?:w|b|s|rm|riv|mean|var|scale|bias|weight)(?:_\d+)?$")
+_STEM = re.compile(r"^([A-Za-z]+\d*_\d+)_(.+)$")
+
+
+@dataclass(frozen=True, eq=False)
+class Modules:
+    """The module tree of a graph, and where its nodes and tensors stand in it."""
+
+    paths: tuple[Path, ...]
+    """Distinct paths, sorted; the root first."""
+    of_node: I64
+    """Shape (nodes,): index into ``paths``."""
+    of_tensor: I64
+    """Shape (tensors,): the module of who writes it; a parameter's own; the root for what nobody writes."""
+    known_by: Literal["names", "parameters", ""]
+    """Where it is known from; ``""``: the file keeps no names that tell it."""
+
+    @cached_property
+    def layers(self) -> tuple[str, ...]:
+        """Per path, the layer it lies in: its block where blocks repeat, else as deep as :data:`MOST_LAYERS` allows."""
+        blocks = [block_of(path) for path in self.paths]
+        if any(blocks):
+            return tuple(
+                [
+                    ".".join(block or path[: _shared(path, blocks)])
+                    for path, block in zip(self.paths, blocks, strict=True)
+                ]
+            )
+        deepest = max(map(len, self.paths), default=0)
+        for depth in range(deepest, 0, -1):
+            if len({path[:depth] for path in self.paths}) <= MOST_LAYERS:
+                return tuple([".".join(path[:depth]) for path in self.paths])
+        return tuple([".".join(path[:1]) for path in self.paths])
+
+    @property
+    def repeated(self) -> tuple[tuple[str, int], ...]:
+        """``(transformer.h.*, 12)``: blocks that stand there several times, by name."""
+        found: dict[str, set[Path]] = {}
+        for path in self.paths:
+            block = block_of(path)
+            if block:
+                found.setdefault(".".join([*block[:-1], _starred(block[-1])]), set()).add(block)
+        return tuple(sorted((name, len(blocks)) for name, blocks in found.items() if len(blocks) > 1))
+
+
+def block_of(path: Path) -> Path:
+    """The path down to its first numbered part: ``h.0`` of ``h.0.mlp``, ``layers.3`` or ``block3``; ``()`` for none."""
+    for k, part in enumerate(path):
+        if part.isdigit() or re.search(r"[A-Za-z_.]\d+$", part):
+            return path[: k + 1]
+    return ()
+
+
+def _starred(part: str) -> str:
+    return re.sub(r"\d+$", "*", part)
+
+
+def _shared(path: Path, blocks: Sequence[Path]) -> int:
+    """How deep a path outside all blocks is told: to where it leaves the way to them, and one name more."""
+    ways = {block[:k] for block in blocks if block for k in range(1, len(block))}
+    return next((k + 1 for k in range(len(path)) if path[: k + 1] not in ways), len(path))
+
+
+def modules_of(index: GraphIndex, order: Iterable[int]) -> Modules:
+    """The modules of a graph; ``order`` are its nodes as they run. O(operands)."""
+    sequence = [node for node in order if node >= 0]
+    named = [_scope(index, node) for node in range(len(index.node_ids))]
+    told = sum(1 for path in named if path)
+    if 2 * told >= len(named) and told:
+        by_node, known = named, "names"
+    else:
+        by_node = _by_parameters(index, sequence)
+        known = "parameters" if any(by_node) else ""
+    by_tensor: list[Path] = []
+    for tensor, name in enumerate(index.tensor_ids):
+        node = int(index.producer[tensor])
+        if node >= 0:
+            by_tensor.append(by_node[node])
+        else:
+            by_tensor.append(_owner(name) if known and index.is_persistent[tensor] else ())
+    for tensor, base in enumerate(index.base.tolist()):
+        if base >= 0 and index.producer[tensor] < 0:
+            by_tensor[tensor] = by_tensor[base]
+    paths = tuple(sorted({(), *by_node, *by_tensor}))
+    number = {path: k for k, path in enumerate(paths)}
+    return Modules(
+        paths,
+        np.array([number[path] for path in by_node], np.int64),
+        np.array([number[path] for path in by_tensor], np.int64),
+        known,  # type: ignore[arg-type]
+    )
+
+
+def _scope(index: GraphIndex, node: int) -> Path:
+    """Where a node's own name, or the first of what it writes, says that it stands."""
+    outputs = index.outputs_of(node)
+    for name in (index.node_ids[node], index.tensor_ids[int(outputs[0])] if len(outputs) else ""):
+        parts = [part for part in name.split("@")[0].split(";")[0].split("/") if part]
+        if len(parts) > 1:
+            return tuple(parts[:-1])
+    return ()
+
+
+def _owner(parameter: str) -> Path:
+    """The module that a parameter belongs to, by its name."""
+    parts = [part for part in re.split(r"[./]", parameter.split("@")[0]) if part]
+    found = _ENDING.match(parts[-1]) if parts else None
+    if found is None:
+        return tuple(parts[:-1])
+    stem = _STEM.match(found[1])  # res2_0_branch2a: a layer of the block res2_0
+    return (*parts[:-1], *(stem.groups() if stem else (found[1],)))
+
+
+def _by_parameters(index: GraphIndex, order: Sequence[int]) -> list[Path]:
+    by_node: list[Path] = [()] * len(index.node_ids)
+    reads_own = [False] * len(index.node_ids)
+    weight: dict[int, Path] = {t: _owner(index.tensor_ids[t]) for t in np.flatnonzero(index.is_persistent).tolist()}
+    for node in order:
+        inputs = index.inputs_of(node).tolist()
+        own = [weight[t] for t in inputs if weight.get(t)]
+        if own:
+            by_node[node], reads_own[node] = _common(own) or max(own, key=lambda path: (len(path), path)), True
+            if all(t in weight for t in inputs):  # a transposed weight is still that module's
+                weight.update(dict.fromkeys(index.outputs_of(node).tolist(), by_node[node]))
+            continue
+        writers = [int(index.producer[t]) for t in inputs if index.producer[t] >= 0]
+        by_node[node] = _met([by_node[w] for w in writers])
+    for node in reversed(order):
+        if reads_own[node] or not by_node[node]:
+            continue
+        readers = {int(r) for t in index.outputs_of(node).tolist() for r in index.readers_of(t).tolist()}
+        shared = _common([by_node[node], *[by_node[r] for r in sorted(readers) if by_node[r]]])
+        if shared and block_of(shared) == block_of(by_node[node]):
+            by_node[node] = shared
+    return by_node
+
+
+def _met(paths: Sequence[Path]) -> Path:
+    """What several writers agree on; where they are of different blocks, the last one's block."""
+    paths = [path for path in paths if path]
+    if not paths:
+        return ()
+    shared, blocks = _common(paths), [block_of(path) for path in paths]
+    if any(blocks) and not block_of(shared):
+        return max((block for block in blocks if block), key=_numbered)
+    return shared
+
+
+def _numbered(path: Path) -> tuple[int, ...]:
+    digits = re.search(r"(\d+)$", path[-1])
+    return (int(digits[1]) if digits else -1, len(path))
+
+
+def _common(paths: Sequence[Path]) -> Path:
+    shortest = min(paths, key=len)
+    for k, part in enumerate(shortest):
+        if any(path[k] != part for path in paths):
+            return shortest[:k]
+    return shortest
