@@ -29,6 +29,8 @@ WALKED_UP_TO = 2_500
 """Units up to which all orders are walked, and a beam is."""
 PROOF = 150_000
 """Units tried at sets before a walk is broken off."""
+SMALL, PROOF_OF_SMALL = 400, 600_000
+"""Units up to which more are tried: there the walk often ends."""
 
 Report = Callable[[str, int, int], bool]
 """``report(what, done, of) -> go_on``, as planners are given."""
@@ -57,13 +59,15 @@ class Ordered:
 
 
 def best_order(
-    model: OrderModel, report: Report | None = None, *, proof: int = PROOF, enough: int | None = None
+    model: OrderModel, report: Report | None = None, *, proof: int | None = None, enough: int | None = None
 ) -> Ordered:
     """The lowest order found. ``report`` may stop it; it then gives what it has.
 
     ``enough`` bytes: an order as low ends the search, and where none can be, the two dear methods are left out.
     """
     telling = _Telling(report)
+    if proof is None:
+        proof = PROOF_OF_SMALL if len(model) <= SMALL else PROOF
     given = np.arange(len(model), dtype=np.int64)
     best, peak, method = given, measure(model, given).total, "given"
     tried = {"given": peak}
