@@ -28,6 +28,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     # The judge sees graphs, and of liveness and plans their nouns alone: it computes everything again.
     "judge": {"errors", "extras", "graph", "liveness.model", "plan.model"},
     "fit": {"errors", "compiled", "graph", "liveness", "planners", "plan"},
+    "sweep": {"errors", "extras", "graph", "plan", "planners.problem", "fit", "judge.finished"},
     # What is kept are plans and figures; who made them, and how, it need not know.
     "store": {"errors", "names", "extras", "plan.metrics", "plan.model", "plan.formats"},
 }

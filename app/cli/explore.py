@@ -13,9 +13,12 @@ import typer
 
 from app.cli.console import STREAM, UsageFault
 from app.cli.options import modules_in
+from app.cli.stores import VARIABLE, StoreUrl, open_store
 from tmmu_core.extras import require
 
 FIRST_PORT = 8501
+BASE_PATH = "TMMU_BASE_PATH"
+"""The environment variable that says the path where no option does."""
 MAIN = Path(__file__).resolve().parents[1] / "main.py"
 
 Files = Annotated[
@@ -23,6 +26,10 @@ Files = Annotated[
 ]
 NoBrowser = Annotated[bool, typer.Option("--no-browser", help="Serve, and open no browser.")]
 Port = Annotated[int | None, typer.Option(min=1, max=65535, help="The port to serve on [8501, or the next free].")]
+BasePath = Annotated[
+    str,
+    typer.Option("--base-path", metavar="PATH", help=f"The path under which a reverse proxy serves it [{BASE_PATH}]."),
+]
 Address = Annotated[str, typer.Option(metavar="HOST", help="The address to serve on.")]
 
 
@@ -31,6 +38,8 @@ def command(
     no_browser: NoBrowser = False,
     port: Port = None,
     address: Address = "localhost",
+    base_path: BasePath = "",
+    store: StoreUrl = None,
 ) -> int:
     """Open the explorer on the files named, or on a sample. Stop it with Ctrl-C."""
     names = [str(Path(name).resolve()) for name in files or () if name != STREAM]
@@ -43,8 +52,14 @@ def command(
         elif not Path(name).is_file():
             raise UsageFault(f"there is no file {name}.", "Check the name.")
     require("streamlit", "the explorer")
+    if store or os.environ.get(VARIABLE):
+        open_store(store, create=True).close()  # what is wrong with it is told here, not on every page
+        os.environ[VARIABLE] = store or os.environ[VARIABLE]
+    path = (base_path or os.environ.get(BASE_PATH, "")).strip("/")
+    if path:
+        os.environ["STREAMLIT_SERVER_BASE_URL_PATH"] = path
     port = port or free_port(address)
-    print(f"TMMU Plan Explorer: http://{address}:{port}  (Ctrl-C stops it)", flush=True)
+    print(f"TMMU Plan Explorer: http://{address}:{port}{'/' + path if path else ''}  (Ctrl-C stops it)", flush=True)
     # Replaced, not called: whoever stops this process stops the server.
     os.execv(sys.executable, arguments(names, no_browser, port, address))
 

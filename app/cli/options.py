@@ -183,6 +183,13 @@ def open_any(name: str, dims: Mapping[str, int] | None = None) -> Opened:
 
     A model that leaves sizes open is read at ``dims`` where these are other than its reader assumes.
     """
+    data, source = input_of(name)
+    found = read_any(data, source)
+    return read_at(found, dims, data, source) if isinstance(found, Graph) and dims else found
+
+
+def input_of(name: str) -> tuple[bytes, str]:
+    """``(bytes, what they are called)`` of a file; ``-`` for standard input. Raises ``UnreadableInput``."""
     if name != STREAM and Path(name).is_dir():
         folder = Path(name)
         name = str(folder / xla_folder.only(modules_in(folder), name).assignment)
@@ -190,9 +197,7 @@ def open_any(name: str, dims: Mapping[str, int] | None = None) -> Opened:
     companion = xla.companion(name)
     if companion is not None and Path(companion).exists():
         data += b"\n" + read_input(companion)  # two files of one dump are one finished plan
-    source = "standard input" if name == STREAM else name
-    found = read_any(data, source)
-    return read_at(found, dims, data, source) if isinstance(found, Graph) and dims else found
+    return data, "standard input" if name == STREAM else name
 
 
 def modules_in(folder: Path) -> tuple[xla_folder.Module, ...]:
@@ -221,7 +226,7 @@ def resolve_opened(opened: Opened, name: str, request: PlanRequest, *, plans_too
         plan = opened.plan if isinstance(opened, Trace) else opened
         return _finished(Resolved(name, plan, trace=trace))
     if isinstance(opened, PlainInstance):
-        _about_instance(opened, request)
+        about_instance(opened, request)
     with progress_on_terminal() as progress:
         made = make_plan(opened, request, progress)
     found = Resolved(name, made.plan, made.solution, cut_from=made.cut_from)
@@ -242,7 +247,7 @@ def judged_against(found: Resolved, graph: Graph, request: PlanRequest) -> Resol
     return _finished(found, graph, dims=request.dims or None, arenas=request.arenas, cut_from=found.cut_from)
 
 
-def _about_instance(instance: PlainInstance, request: PlanRequest) -> None:
+def about_instance(instance: PlainInstance, request: PlanRequest) -> None:
     """Tell what its reader has to say, and refuse options that only a graph has."""
     for line in instance.notes:
         note(f"{instance.name}: {line}")

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import os
 from datetime import UTC, datetime
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from app.cli.console import UsageFault
 from app.cli.options import Resolved, resolve_either, resolve_opened
+from tmmu_core.extras import require
 from tmmu_core.plan.making.request import PlanRequest
 from tmmu_core.plan.model import Plan
 
@@ -38,10 +38,7 @@ def open_store(url: str | None, *, create: bool = False) -> Store:
     url = url or os.environ.get(VARIABLE)
     if not url:
         raise UsageFault("no store is named.", f"Give --store sqlite:///plans.db, or set {VARIABLE}.")
-    if find_spec("sqlalchemy") is None:
-        raise UsageFault(
-            "a store needs SQLAlchemy, which is not installed.", "Add it: pip install 'tmmu-plan-explorer[store]'"
-        )
+    require("sqlalchemy", "a store")
     from tmmu_core.store.store import Store
 
     return Store.at(url, create=create)

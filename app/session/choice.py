@@ -31,7 +31,8 @@ class Choice(PlanRequest):
     """
 
     source: str = FIRST_SAMPLE
-    """``sample:<name>``, or ``file:<first 16 hex digits of its SHA-256>`` of a file that this server has opened."""
+    """``sample:<name>``, ``file:<first 16 hex digits of its SHA-256>`` of a file that this server has opened, or
+    ``store:<SHA-256>`` of a plan in this server's store."""
     fit: int | None = None
     """Bytes that all arenas together are to fit, on the page Fit; ``None`` for the limits that are given."""
     fit_kinds: str = ""
@@ -68,6 +69,12 @@ class Choice(PlanRequest):
     """The sequence of shapes of a replan session, as typed; empty for a preset."""
     policy: str = ""
     """The session's replan policy; empty for the graph's own."""
+    model: str = ""
+    """The model that History shows; empty for the first."""
+    branch: str = ""
+    """Its branch; empty for ``main``, or that of the latest run."""
+    pick: str = ""
+    """The commit that the next click there is compared with."""
     plan_at: str = ""
     """Where a session plans: ``upper`` ends of the envelopes, or at each ``point``."""
 

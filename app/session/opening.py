@@ -14,6 +14,7 @@ import msgspec
 import streamlit as st
 
 from app.places import place
+from app.session import history
 from tmmu_core.errors import ArenaTooSmall, TmmuError, UnreadableInput
 from tmmu_core.graph.model import PERSISTENT_ROLES, Graph
 from tmmu_core.plan.formats import xla_folder
@@ -79,6 +80,8 @@ def content_of(source: str) -> tuple[bytes, str]:
                 f"there is no sample {name!r}.", source=source, hint="Choose one from the gallery, or open a file."
             )
         return sample.path.read_bytes(), sample.path.name
+    if kind == history.KIND:
+        return history.content(name)
     kept = shelf().get(source)
     if kept is None:
         raise UnreadableInput(

@@ -12,6 +12,7 @@ PAGES: tuple[tuple[str, str], ...] = (
     ("shapes", "Shapes"),
     ("ranks", "Ranks"),
     ("graph", "Graph"),
+    ("history", "History"),
     ("report", "Report"),
 )
 """``(name, title)``: a page's file in ``views/`` and its address; its title. The first is where a session begins."""

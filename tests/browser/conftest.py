@@ -9,6 +9,7 @@ import subprocess
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -25,15 +26,26 @@ expect.set_options(timeout=SECONDS * 1000)
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The explorer as ``tmmu explore`` starts it, from a folder that has nothing to do with it."""
+    with serving(tmp_path_factory.mktemp("server"), dict(os.environ)) as address:
+        yield address
+
+
+@contextmanager
+def serving(folder: Path, environment: dict[str, str], path: str = "") -> Iterator[str]:
+    """The address of an explorer that runs in ``folder``; ``path`` is where its environment puts it."""
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = free.getsockname()[1]
-    folder = tmp_path_factory.mktemp("server")
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
-            arguments([], True, port, "localhost"), cwd=folder, stdout=log, stderr=log, start_new_session=True
+            arguments([], True, port, "localhost"),
+            cwd=folder,
+            env=environment,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
         )
-        address = f"http://localhost:{port}"
+        address = f"http://localhost:{port}" + (f"/{path}" if path else "")
         until = time.monotonic() + SECONDS
         while True:
             try:

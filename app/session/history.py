@@ -1,0 +1,57 @@
+"""The store that this server was given (``--store``, or ``TMMU_STORE``): runs and sweeps for pages, plans for links."""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from tmmu_core.errors import StoreFault, TmmuError, UnreadableInput
+from tmmu_core.extras import require
+
+if TYPE_CHECKING:
+    from tmmu_core.store.run import Run
+    from tmmu_core.store.store import Store
+
+VARIABLE = "TMMU_STORE"
+KIND = "store"
+"""How the source of a plan of the store begins: ``store:<SHA-256 of its file, in hex>``."""
+
+
+def url() -> str:
+    """The URL of this server's store; ``""`` where it was given none."""
+    return os.environ.get(VARIABLE, "")
+
+
+def store() -> Store | None:
+    """The store, open; ``None`` where this server was given none. Raises ``StoreFault``."""
+    if not url():
+        return None
+    require("sqlalchemy", "a store")
+    return _opened(url())
+
+
+@lru_cache(maxsize=4)
+def _opened(at: str) -> Store:
+    from tmmu_core.store.store import Store
+
+    return Store.at(at, create=True)
+
+
+def source_of(run: Run) -> str:
+    """What a link calls the plan of a run."""
+    return f"{KIND}:{run.content.hex()}"
+
+
+def content(name: str) -> tuple[bytes, str]:
+    """``(plan file, its name)`` of a content hash in hex. Raises ``UnreadableInput`` where there is none."""
+    try:
+        keeper, digest = store(), bytes.fromhex(name)
+        if keeper is None:
+            raise StoreFault("this server has no store.", hint="Start it with tmmu explore --store URL.")
+        return keeper.document(digest), f"{name[:12]}.plan.cbor"
+    except ValueError:
+        raise UnreadableInput(f"{name[:80]!r} names no plan.", hint="Open it from the page History.") from None
+    except TmmuError as error:
+        why = getattr(error, "message", str(error))
+        raise UnreadableInput(why, source=f"{KIND}:{name[:12]}", hint=error.hint) from error

@@ -1,0 +1,227 @@
+"""History: how has each model's memory changed, commit by commit?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import streamlit as st
+
+from app.charts import base
+from app.say import markup, words
+from app.session import history, state
+from tmmu_core.errors import TmmuError
+from tmmu_core.names import for_markdown
+
+if TYPE_CHECKING:
+    from tmmu_core.store.run import Run
+    from tmmu_core.store.store import Line, Store
+    from tmmu_core.store.sweeps import Sweep
+
+MOST_LINES, MOST_RUNS, MOST_ROWS = 200, 2_000, 100
+REFRESH = 2.0
+"""Seconds between looks at a sweep that is under way."""
+
+
+def page() -> None:
+    """The page, top down."""
+    try:
+        keeper = history.store()
+        if keeper is None:
+            _without_a_store()
+            return
+        _of(keeper)
+    except TmmuError as error:
+        st.html(markup.claim("The store cannot be read"))
+        st.html(markup.error_card({**error.record(), "title": "The store cannot be read", "code": "STORE"}))
+
+
+def _without_a_store() -> None:
+    st.html(markup.claim("A history needs a store"))
+    st.html(
+        markup.empty(
+            "This server was given none",
+            "Start it with: tmmu explore --store sqlite:///plans.db (or postgresql://…). "
+            "Runs are added by: tmmu record model.onnx --store sqlite:///plans.db --as MODEL@COMMIT.",
+        )
+    )
+
+
+def _of(keeper: Store) -> None:
+    lines = keeper.lines()
+    if not lines:
+        st.html(markup.claim("No run is recorded yet"))
+        st.html(markup.empty("Record one", "tmmu record model.onnx --as MODEL@COMMIT, with this server's --store."))
+    else:
+        models = sorted({line.model for line in lines})
+        model = state.choice().model if state.choice().model in models else models[0]
+        runs = _runs(keeper, model)
+        st.html(markup.claim(_claim(runs), [words.count(len(runs), "run")]))
+        _choose(models, model, runs)
+        _drawn(runs)
+        _table(lines)
+    _sweeps(keeper)
+
+
+def _runs(keeper: Store, model: str) -> tuple[Run, ...]:
+    """The runs that one line is drawn of: of the branch and planner chosen, by default those of ``tmmu bisect``."""
+    from tmmu_core.store.growth import like_the_latest
+    from tmmu_core.store.run import MAIN
+
+    runs = keeper.runs(model)
+    branches = {run.branch for run in runs}
+    branch = state.choice().branch
+    branch = branch if branch in branches else MAIN if MAIN in branches else runs[-1].branch
+    runs = tuple(run for run in runs if run.branch == branch)
+    return like_the_latest(runs)[-MOST_RUNS:]
+
+
+def _claim(runs: tuple[Run, ...]) -> str:
+    """``resnet50 on main takes 9.19 MiB since 8f1c2ab (+1.00 MiB)``."""
+    last = runs[-1]
+    changed = next((k for k in range(len(runs) - 1, 0, -1) if runs[k].extent_bytes != runs[k - 1].extent_bytes), None)
+    title = f"{last.model} on {last.branch} takes {words.short_bytes(last.extent_bytes)}"
+    if changed is None:
+        return f"{title}, as ever"
+    grown = runs[changed].extent_bytes - runs[changed - 1].extent_bytes
+    return f"{title} since {words.shortened(runs[changed].commit, 12)} ({words.delta_bytes(grown)})"
+
+
+def _choose(models: list[str], model: str, runs: tuple[Run, ...]) -> None:
+    keeper = history.store()
+    assert keeper is not None
+    branches = sorted({line.branch for line in keeper.lines() if line.model == model})
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        st.selectbox(
+            "Model",
+            models,
+            key=state.seat("model", model),
+            on_change=lambda: state.choose(model=state.value_of("model"), branch=""),
+            label_visibility="collapsed",
+            width=320,
+        )
+        st.selectbox(
+            "Branch",
+            branches,
+            key=state.seat("branch", runs[-1].branch),
+            on_change=lambda: state.choose(branch=state.value_of("branch")),
+            label_visibility="collapsed",
+            width=220,
+        )
+
+
+# --- the line, and what a click on it does -----------------------------------------------------------------------
+
+
+def _drawn(runs: tuple[Run, ...]) -> None:
+    from app.charts.history import over_commits
+
+    picked = _picked(runs)
+    key = f"history.{runs[-1].model}.{runs[-1].branch}.{len(runs)}.{picked}"
+    said = "a click picks a commit, a second one compares the two"
+    if picked is not None:
+        said = f"{runs[picked].commit} is picked: a click on another compares the two"
+    st.html(markup.heading("Extent, peak and lower bound", said))
+    st.plotly_chart(
+        over_commits(runs, picked),
+        key=key,
+        config=base.CONFIG,
+        on_select=lambda: _click(key, runs),
+        selection_mode="points",
+    )
+    if picked is not None:
+        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+            st.button("Look at its plan", key="history-open", on_click=lambda: _open(runs[picked]))
+            st.button("Let go", key="history-let-go", type="tertiary", on_click=lambda: state.choose(pick=""))
+
+
+def _picked(runs: tuple[Run, ...]) -> int | None:
+    """The run that a link or a click picked."""
+    at = state.choice().pick
+    return next((k for k in reversed(range(len(runs))) if runs[k].commit == at), None)
+
+
+def _click(key: str, runs: tuple[Run, ...]) -> None:
+    event = state.raw(key)
+    points = event["selection"]["points"] if event else []
+    if not points:
+        return
+    at, picked = int(points[0]["customdata"][0]), _picked(runs)
+    if picked is None or picked == at:
+        state.choose(pick="" if picked == at else runs[at].commit)
+        return
+    before, after = sorted((picked, at))
+    choice = state.choice()
+    state.choose(source=history.source_of(runs[after]), baseline=history.source_of(runs[before]))
+    state.choose(model=choice.model, branch=choice.branch, pick="")
+    state.go("compare")
+
+
+def _open(run: Run) -> None:
+    choice = state.choice()
+    state.choose(source=history.source_of(run))
+    state.choose(model=choice.model, branch=choice.branch, pick=choice.pick)
+    state.go("plan")
+
+
+# --- all models --------------------------------------------------------------------------------------------------
+
+
+def _table(lines: tuple[Line, ...]) -> None:
+    shown = lines[:MOST_LINES]
+    st.html(markup.heading("Every model, with its last change", words.of(len(shown), len(lines), "line")))
+    head = ["model", "branch", "planner", "mode", "runs", "extent", "lower bound", "last change", "since", "commit"]
+    st.html(markup.table(head, [_row(line) for line in shown], numbers=(4, 5, 6, 7)))
+
+
+def _row(line: Line) -> list[str]:
+    css = "worse" if line.change_bytes > 0 else "better"
+    change = "none" if line.before_bytes is None else words.delta_bytes(line.change_bytes)
+    cells = [line.model, line.branch, line.planner, line.mode, f"{line.runs:,}"]
+    cells += [words.short_bytes(line.extent_bytes), words.short_bytes(line.lower_bound_bytes)]
+    told = markup.esc(change) if line.before_bytes is None else f'<span class="{css}">{markup.esc(change)}</span>'
+    return [*map(markup.esc, cells), told, markup.esc(line.changed_at[:10]), markup.esc(line.changed_commit)]
+
+
+# --- sweeps ------------------------------------------------------------------------------------------------------
+
+
+def _sweeps(keeper: Store) -> None:
+    from tmmu_core.store import sweeps
+
+    every = sweeps.sweeps(keeper)
+    if not every:
+        return
+    st.html(markup.heading("Sweeps", "the latest first; rows as they come"))
+    running = any(sweep.done < sweep.points for sweep in every)
+
+    @st.fragment(run_every=REFRESH if running else None)
+    def watch() -> None:
+        for sweep in sweeps.sweeps(keeper)[:5]:
+            _sweep(keeper, sweep)
+
+    watch()
+
+
+def _sweep(keeper: Store, sweep: Sweep) -> None:
+    from tmmu_core.store import sweeps
+
+    of = ", ".join(str(name) for name in sweep.asked.get("sources", ()))
+    failed = f", {sweep.failed:,} failed" if sweep.failed else ""
+    said = f"{sweep.name}, {sweep.at[:16]}Z: {sweep.done:,} of {sweep.points:,} points{failed}; {of}"
+    st.progress(min(1.0, sweep.done / max(1, sweep.points)), text=for_markdown(words.shortened(said, 160)))
+    rows = [row for kept in sweeps.points(keeper, sweep.name, last=MOST_ROWS) for row in kept.rows][-MOST_ROWS:]
+    with st.expander(words.of(len(rows), sweep.done, "row"), expanded=False):
+        head = ["model", "planner", "mode", "alignment", "lower bound", "extent", "what went wrong"]
+        st.html(markup.table(head, [_sweep_row(row) for row in rows], numbers=(3, 4, 5)))
+
+
+def _sweep_row(row: dict[str, object]) -> list[str]:
+    error = row.get("error")
+    why = f"{error.get('code_id')}: {error.get('message')}" if isinstance(error, dict) else ""
+    cells = [row.get("model") or row.get("name") or "", row["planner"], row["mode"] or "", row["alignment"] or ""]
+    figures = [row["lower_bound_bytes"], row["extent_bytes"]]
+    cells += ["" if n is None else words.short_bytes(int(str(n))) for n in figures]
+    return [markup.esc(str(cell)) for cell in [*cells, words.shortened(why, 80)]]
+
+
+page()

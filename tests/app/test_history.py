@@ -1,0 +1,78 @@
+"""The page History: a model over its commits, two of them compared by two clicks; and sweeps as they come."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from app.session import history
+from tests.app.test_pages import claim, html, opened
+from tests.store.plans import NEW_YEAR, label, plan_of
+from tmmu_core.store import sweeps
+from tmmu_core.store.run import Run
+from tmmu_core.store.store import Store
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    url = f"sqlite:///{tmp_path / 'team.db'}"
+    monkeypatch.setenv(history.VARIABLE, url)
+    return Store.at(url, create=True)
+
+
+@pytest.fixture
+def runs(store: Store) -> tuple[Run, ...]:
+    for hour, (commit, lines) in enumerate((("c1", 1), ("c2", 3), ("c3", 3))):
+        store.record(plan_of({"a": lines, "b": 1}), label(commit, hour))
+    store.record(plan_of({"a": 9}), label("t1", 4, branch="topic"))
+    return store.runs("net", branch="main")
+
+
+def test_without_a_store_the_page_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(history.VARIABLE, raising=False)
+    at = opened("history")
+    assert claim(at) == "A history needs a store"
+    assert "tmmu explore --store" in html(at)
+
+
+def test_a_store_that_cannot_be_opened_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(history.VARIABLE, f"sqlite:///{tmp_path}/no/such/folder.db")
+    assert claim(opened("history")) == "The store cannot be read"
+
+
+def test_an_empty_store_says_how_a_run_comes_to_it(store: Store) -> None:
+    assert claim(opened("history")) == "No run is recorded yet"
+
+
+def test_the_page_says_since_when_a_model_takes_what_it_takes(runs: tuple[Run, ...]) -> None:
+    at = opened("history")
+    assert claim(at) == "net on main takes 640 B since c2 (+256 B)"
+    assert "all 2 lines" in html(at)
+
+
+def test_another_branch_is_a_line_of_its_own(runs: tuple[Run, ...]) -> None:
+    at = opened("history")
+    at.selectbox(key="w.branch").select("topic").run()
+    assert claim(at) == "net on topic takes 1.25 KiB, as ever"
+    assert at.query_params["branch"] == "topic"
+
+
+def test_two_runs_are_compared_by_a_link_to_their_plans(runs: tuple[Run, ...]) -> None:
+    at = opened("compare", graph=history.source_of(runs[2]), baseline=history.source_of(runs[0]))
+    assert "activations 384 B → 640 B (+256 B)" in claim(at)
+
+
+def test_a_plan_that_the_store_does_not_hold_is_refused(store: Store) -> None:
+    assert "there is no plan 000000000000" in html(opened(graph="store:" + "00" * 32))
+
+
+def test_a_sweep_shows_how_far_it_is_and_what_failed(store: Store, runs: tuple[Run, ...]) -> None:
+    row = {"planner": "slots", "mode": None, "alignment": 48, "lower_bound_bytes": None, "extent_bytes": None}
+    sweeps.begin(store, "5weeb", NEW_YEAR, {"sources": ["net.onnx"]}, 4)
+    bad = {**row, "error": {"code_id": "ALIGNMENT_VIOLATION", "message": "48 is no power of two"}}
+    sweeps.add(store, "5weeb", [sweeps.Kept(0, (bad,), sweeps.REFUSED)])
+    at = opened("history")
+    (bar,) = [element.proto.text for element in at.get("progress")]
+    assert "1 of 4 points, 1 failed" in bar.replace("\\", "")
+    assert "ALIGNMENT_VIOLATION: 48 is no power of two" in html(at)

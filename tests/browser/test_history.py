@@ -1,0 +1,48 @@
+"""Two clicks on the line of a model compare two of its commits."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from tests.browser.conftest import rest, serving
+from tests.store.plans import label, plan_of
+from tmmu_core.store.store import Store
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def team(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """An explorer with a store, behind a path of its own."""
+    folder = tmp_path_factory.mktemp("team")
+    url = f"sqlite:///{folder / 'team.db'}"
+    store = Store.at(url, create=True)
+    for hour, (commit, lines) in enumerate((("c1", 1), ("c2", 3), ("c3", 2))):
+        store.record(plan_of({"a": lines, "b": 1}), label(commit, hour))
+    given = {**os.environ, "TMMU_STORE": url, "STREAMLIT_SERVER_BASE_URL_PATH": "team/plans"}
+    with serving(folder, given, "team/plans") as address:
+        yield address
+
+
+def test_two_clicks_compare_two_commits_behind_a_path_of_its_own(team: str, browser: Browser) -> None:
+    page = browser.new_page(viewport={"width": 1440, "height": 900})
+    page.goto(f"{team}/history")
+    expect(page.locator(".tm-claim h1")).to_have_text("net on main takes 512 B since c3 (−128 B)")
+    rest(page)
+    for k, picked in ((0, "c1 is picked"), (1, None)):
+        points = page.locator(".scatterlayer .trace").last.locator(".points path")
+        expect(points).to_have_count(3)
+        points.nth(k).click(force=True)
+        if picked:
+            expect(page.get_by_text(picked)).to_be_visible()
+            rest(page)
+    expect(page.locator(".tm-claim h1")).to_contain_text("activations 384 B → 640 B (+256 B)")
+    expect(page).to_have_url(re.compile(re.escape(f"{team}/compare?graph=store")))
+    page.goto(page.url)  # the link opens the same comparison
+    expect(page.locator(".tm-claim h1")).to_contain_text("activations 384 B → 640 B (+256 B)")
+    page.close()

@@ -1,0 +1,262 @@
+"""Many plans at once: the same rows wherever they are worked, whatever dies."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.cli.main import run
+from tests.cli.test_commands import told  # noqa: F401 - the fixture
+from tmmu_core.judge.verifier import verify_plan
+from tmmu_core.plan.formats.reading import read_graph
+from tmmu_core.plan.making.make import make_plan
+from tmmu_core.plan.making.request import PlanRequest
+from tmmu_core.store import sweeps
+from tmmu_core.store.store import Store
+from tmmu_core.sweep.points import Axes, Done, Point, Source, name_of_sweep, points_of
+from tmmu_core.sweep.running import DIED, cluster, run_here, run_on
+from tmmu_core.sweep.working import work
+
+ROOT = Path(__file__).resolve().parents[2]
+SAMPLES = ROOT / "sample_graphs"
+CHAIN, BLOCK = (str(SAMPLES / f"{name}.tmmu.json") for name in ("linear_chain", "residual_block"))
+SECONDS = 120
+
+
+def sources(*names: str) -> list[Source]:
+    return [Source(name, Path(name).read_bytes()) for name in names]
+
+
+def product(alignments: int, given: Sequence[Source]) -> tuple[Point, ...]:
+    """Slots and naive, at 1, 2, 4, … bytes; one alignment is none."""
+    axes = Axes(alignments=(*(2**k for k in range(alignments)), 48))
+    return points_of(PlanRequest(), axes, [(None,)] * len(given), [source.name for source in given])
+
+
+def rows(done: Iterator[tuple[Done, ...]]) -> list[list[dict[str, Any]]]:
+    """By point, without what the clock says."""
+    found = {one.number: [_untimed(row) for row in one.rows] for batch in done for one in batch}
+    assert sorted(found) == list(range(len(found)))
+    return [found[number] for number in sorted(found)]
+
+
+def _untimed(row: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in row.items() if key != "allocation_time_ns"}
+
+
+# --- points ------------------------------------------------------------------------------------------------------
+
+
+def test_a_point_is_each_combination_once_in_the_order_of_the_axes() -> None:
+    axes = Axes(modes=("inference", "backward"), alignments=(64, 128), fits=({"": 1}, {"": 2}))
+    found = points_of(PlanRequest(), axes, [(("B", 1), ("B", 8))], [""])
+    assert len(found) == 2 * 2 * 2 * 2 * 2
+    assert [point.number for point in found] == list(range(len(found)))
+    assert len({point.key(sources(CHAIN)) for point in found}) == len(found)
+    assert found[0].head["capacity"] == {"": 1} != found[1].head["capacity"]
+
+
+def test_a_sweep_is_named_by_its_sources_and_points() -> None:
+    one, two = sources(CHAIN), sources(BLOCK)
+    points = product(3, one)
+    assert name_of_sweep(one, points) == name_of_sweep(one, points)
+    other = [name_of_sweep(two, points), name_of_sweep(one, points[:-1])]
+    changed = [replace(points[0], request=points[0].request.but(seed=1)), *points[1:]]
+    assert name_of_sweep(one, points) not in [*other, name_of_sweep(one, changed)]
+
+
+def test_a_row_is_what_its_plan_says() -> None:
+    (source,) = sources(BLOCK)
+    graph = read_graph(source.data, source.name)
+    for point in product(2, [source]):
+        if point.request.alignment == 48:
+            continue
+        plan = make_plan(graph, point.request).plan
+        assert verify_plan(plan, graph).ok
+        (row,) = work(source, point).rows
+        assert (row["layout_hash"], row["extent_bytes"]) == (
+            plan.layout_hash.hex(),
+            sum(arena.extent_bytes for arena in plan.arenas),
+        )
+
+
+def test_what_cannot_be_planned_read_or_done_is_a_row() -> None:
+    (chain,) = sources(CHAIN)
+    nothing = Source("notes.txt", b"no graph at all")
+    point = Point(0, 0, PlanRequest(planner="slots", alignment=48))
+    assert work(chain, point).rows[0]["error"]["code_id"] == "ALIGNMENT_VIOLATION"
+    assert work(nothing, point).rows[0]["error"]["code_id"] == "UNREADABLE_INPUT"
+    # A request that no reader of ours lets through stands for a fault of ours.
+    broken = Point(0, 0, PlanRequest(planner="slots", order=(1, 2)))  # type: ignore[arg-type]
+    assert work(chain, broken).rows[0]["error"]["code_id"] in ("INTERNAL", "INVALID_IR_SHAPES")
+
+
+def test_a_capacity_is_fitted_and_the_row_tells_the_answer() -> None:
+    (block,) = sources(BLOCK)
+    points = points_of(PlanRequest(), Axes(planners=("slots",), fits=({"": 1 << 20}, {"": 3 << 20})), [(None,)], [""])
+    assert [work(block, point).rows[0]["answer"] for point in points] == ["cannot", "fits"]
+
+
+# --- on a cluster ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Any]:
+    with cluster(workers=2) as client:
+        yield client
+
+
+def test_a_cluster_of_two_processes_gives_the_rows_of_this_one(client: Any) -> None:
+    given = sources(CHAIN, BLOCK)
+    points = product(12, given)
+    assert rows(run_on(client, given, points)) == rows(run_here(given, points))
+
+
+def test_a_worker_killed_in_mid_sweep_loses_nothing(client: Any) -> None:
+    given = sources(CHAIN, BLOCK)
+    points = tuple(
+        replace(point, number=k) for k, point in enumerate([p for _ in range(8) for p in product(12, given)])
+    )
+    expected = rows(run_here(given, points[:52]))
+    coming = run_on(client, given, points)
+    first = next(coming)
+    process = next(iter(client.run(os.getpid).values()))
+    os.kill(process, signal.SIGKILL)
+    found = rows(iter([first, *coming]))
+    assert len(found) == len(points)
+    assert all(found[k] == expected[k % 52] for k in range(len(found)))
+    assert process not in client.run(os.getpid).values()
+
+
+class Killer:
+    """What ends the worker that it comes to, and no other process."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _end, ()
+
+
+def _end() -> Killer:
+    if multiprocessing.parent_process() is not None:
+        os._exit(9)
+    return Killer()
+
+
+def test_a_point_that_kills_its_workers_is_a_row_and_the_others_are_planned(client: Any) -> None:
+    given = sources(CHAIN)
+    points = list(product(1, given))
+    points[3] = replace(points[3], head={**points[3].head, "kills": Killer()})
+    done = {one.number: one for batch in run_on(client, given, points) for one in batch}
+    assert [done[number].died for number in sorted(done)] == [number == 3 for number in range(len(points))]
+    assert done[3].rows[0]["error"]["code_id"] == DIED
+
+
+@pytest.fixture
+def scheduler(tmp_path: Path) -> Iterator[str]:
+    """A scheduler and a worker that are started apart, as on a cluster."""
+    dask = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0"]
+    with (tmp_path / "log").open("wb") as log:
+        how: dict[str, Any] = {"cwd": ROOT, "stdout": log, "stderr": log, "start_new_session": True}
+        processes = [subprocess.Popen([*dask, "--no-dashboard"], **how)]
+        try:
+            address = ""
+            until = time.monotonic() + SECONDS
+            while not address:
+                assert time.monotonic() < until, (tmp_path / "log").read_text()
+                found = re.search(r"Scheduler at:\s+(tcp://\S+)", (tmp_path / "log").read_text())
+                address = found[1] if found else ""
+                time.sleep(0.1)
+            worker = [sys.executable, "-m", "distributed.cli.dask_worker", address, "--no-nanny", "--nthreads", "1"]
+            processes.append(subprocess.Popen([*worker, "--no-dashboard"], **how))
+            yield address
+        finally:
+            for process in reversed(processes):
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait(SECONDS)
+
+
+def test_a_scheduler_that_was_started_apart_is_worked_on(told: Any, scheduler: str) -> None:  # noqa: F811
+    asked = ("sweep", CHAIN, BLOCK, "--alignments", "48,64", "--json")
+    here, there = (json.loads(told(*asked, *how)[1]) for how in ((), ("--scheduler", scheduler)))
+    assert [*map(_untimed, there["rows"])] == [*map(_untimed, here["rows"])]
+
+
+def test_a_scheduler_that_is_not_there_is_told(told: Any) -> None:  # noqa: F811
+    code, _, err = told("sweep", CHAIN, "--scheduler", "nonsense://nowhere")
+    assert (code, "scheduler" in err) == (2, True)
+
+
+# --- in a store --------------------------------------------------------------------------------------------------
+
+
+def test_rows_stream_into_the_store_and_a_killed_sweep_goes_on(told: Any, tmp_path: Path) -> None:  # noqa: F811
+    url = f"sqlite:///{tmp_path / 'store.db'}"
+    asked = ["sweep", CHAIN, BLOCK, "--planners", "slots,naive,greedy,ffd"]
+    asked += ["--alignments", ",".join(str(2**k) for k in range(26)), "--workers", "0", "--store", url]
+    process = subprocess.Popen([sys.executable, "-m", "app.cli.main", *asked], cwd=ROOT, stdout=subprocess.DEVNULL)
+    until = time.monotonic() + SECONDS
+    while not (tmp_path / "store.db").exists() or not _kept(url):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    process.kill()
+    process.wait()
+    kept = _kept(url)
+    code, out, err = told(*asked, "--json")
+    found = json.loads(out)
+    assert (code, len(found["rows"])) == (0, 2 * 4 * 26)
+    assert f"{kept:,} kept already" in err
+    (listed,) = sweeps.sweeps(Store.at(url))
+    assert (listed.name, listed.points, listed.done, listed.failed) == (found["sweep"], 208, 208, 0)
+    told_once = {(row["model"], row["planner"], row["alignment"]) for row in found["rows"]}
+    assert len(told_once) == len(found["rows"])
+
+
+def _kept(url: str) -> int:
+    try:
+        store = Store.at(url)
+    except Exception:  # it is being made
+        return 0
+    found = sum(sweep.done for sweep in sweeps.sweeps(store))
+    store.close()
+    return found
+
+
+def test_what_died_is_tried_again_and_what_failed_is_not(tmp_path: Path) -> None:
+    store = Store.at(f"sqlite:///{tmp_path / 'store.db'}", create=True)
+    from tests.store.plans import NEW_YEAR
+
+    sweeps.begin(store, "s", NEW_YEAR, {"sources": ["net"]}, 3)
+    for failed in (sweeps.DIED, sweeps.FINE, sweeps.REFUSED):
+        sweeps.add(store, "s", [sweeps.Kept(0, ({"error": failed},), failed)])
+    (kept,) = sweeps.points(store, "s")
+    assert (kept.failed, kept.rows) == (sweeps.FINE, ({"error": 0},))
+    (listed,) = sweeps.sweeps(store)
+    assert (listed.points, listed.done, listed.failed) == (3, 1, 0)
+
+
+def test_several_models_have_a_row_each_and_one_that_cannot_be_read_too(told: Any, tmp_path: Path) -> None:  # noqa: F811
+    notes = tmp_path / "notes.txt"
+    notes.write_text("nothing to plan")
+    code, out, _ = told("sweep", CHAIN, str(notes), "--planners", "slots", "--json")
+    found = [(row["model"], row["error"] and row["error"]["code_id"]) for row in json.loads(out)["rows"]]
+    assert (code, found) == (0, [(CHAIN, None), (str(notes), "UNREADABLE_INPUT")])
+    assert run(["sweep", str(notes)]) == 2
+
+
+def test_shards_are_an_axis(told: Any, tmp_path: Path) -> None:  # noqa: F811
+    spec = tmp_path / "tp2.json"
+    spec.write_text(json.dumps({"mesh": {"tp": 2}, "kinds": {}}))
+    code, out, _ = told("sweep", CHAIN, "--planners", "slots", "--shards", f"none,{spec}", "--json")
+    assert code in (0, 2)
+    assert [row["shard"] for row in json.loads(out)["rows"]] == ["none", str(spec)]

@@ -1,0 +1,171 @@
+"""Where points are worked: one after the other here, or in batches on a Dask cluster; the same work, the same rows.
+
+On a cluster a batch is as many points of one source as take about :data:`BATCH_SECONDS`, so that what Dask costs per
+task is paid seldom. A worker that dies takes its batch along: Dask tries it elsewhere, and where it dies again the
+batch is tried point by point, until the one that kills is alone and gets a row that says so.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+from uuid import uuid4
+
+from tmmu_core.sweep.points import Done, Point, Source
+from tmmu_core.sweep.working import refused, work
+
+BATCH_SECONDS = 0.5
+AHEAD = 3
+"""Batches per worker that are handed out before they can begin."""
+MOST = 512
+"""Points in a batch."""
+DEATHS = 1
+"""Workers that may end under a batch before it is given up: Dask tries it once more, for one death is chance."""
+DIED = "WORKER_DIED"
+
+Runner = Callable[[Sequence[Source], Sequence[Point]], Iterator[tuple[Done, ...]]]
+
+
+def run_here(sources: Sequence[Source], points: Sequence[Point]) -> Iterator[tuple[Done, ...]]:
+    """Each point in this process, one at a time, in order; told a few at a time."""
+    done: list[Done] = []
+    until = time.monotonic() + BATCH_SECONDS
+    for point in points:
+        done.append(work(sources[point.source], point))
+        if time.monotonic() > until:
+            yield tuple(done)
+            done, until = [], time.monotonic() + BATCH_SECONDS
+    if done:
+        yield tuple(done)
+
+
+@contextmanager
+def cluster(scheduler: str | None = None, workers: int = 0) -> Iterator[Any]:
+    """A Dask client: of a running scheduler, or of ``workers`` processes of one thread on this machine.
+
+    Raises ``OSError`` where the scheduler is not to be reached, or nobody works for it.
+    """
+    import dask
+    from distributed import Client, LocalCluster
+
+    quiet = {"distributed.scheduler.allowed-failures": DEATHS, "distributed.admin.large-graph-warning-threshold": "1GB"}
+    with dask.config.set(quiet):
+        if scheduler is not None:
+            with _reached(scheduler) as client:
+                client.wait_for_workers(1, timeout=60)
+                yield client
+            return
+        own = LocalCluster(
+            n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
+        )
+        with own, Client(own) as client:
+            yield client
+
+
+def _reached(scheduler: str) -> Any:
+    from distributed import Client
+
+    try:
+        return Client(scheduler, timeout=20)
+    except (ValueError, ImportError) as error:
+        raise ConnectionError(f"it is no address: {error}") from error
+
+
+def run_on(client: Any, sources: Sequence[Source], points: Sequence[Point]) -> Iterator[tuple[Done, ...]]:
+    """The points on a cluster, batch by batch as they are done."""
+    yield from _Handing(client, sources, points).out()
+
+
+def work_all(source: Source, points: tuple[Point, ...]) -> tuple[tuple[Done, ...], float]:
+    """A batch, on its worker: what is done, and the seconds it took."""
+    begun = time.perf_counter()
+    return tuple(work(source, point) for point in points), time.perf_counter() - begun
+
+
+def given(source: Source) -> Source:
+    """A source on its way: the scheduler can hand it out again when who held it is gone."""
+    return source
+
+
+class _Handing:
+    """Batches on their way."""
+
+    def __init__(self, client: Any, sources: Sequence[Source], points: Sequence[Point]) -> None:
+        self._client, self._sources = client, sources
+        self._waiting, self._alone = deque(points), deque[Point]()
+        self._out: dict[str, tuple[Point, ...]] = {}
+        self._held: dict[int, Any] = {}
+        self._name = uuid4().hex  # two sweeps on one scheduler are not each other's
+        self._size, self._workers, self._looked = 1.0, 1, 0.0
+
+    def out(self) -> Iterator[tuple[Done, ...]]:
+        from distributed import as_completed
+
+        coming = as_completed()
+        try:
+            self._hand_out(coming)
+            for future in coming:
+                batch = self._out.pop(future.key)
+                answer = self._answer(future, batch)
+                future.release()
+                self._hand_out(coming)
+                if answer:
+                    yield answer
+        finally:
+            for future in [*coming.futures, *self._held.values()]:
+                future.release()
+
+    def _answer(self, future: Any, batch: tuple[Point, ...]) -> tuple[Done, ...]:
+        try:
+            done, seconds = future.result()
+        except Exception as error:  # the worker, not the work: that raises nothing
+            return self._once_more(batch, error)
+        # Half of the way to the size that the last batch asks for: one slow point does not make the rest crawl.
+        fitting = len(batch) * BATCH_SECONDS / max(seconds, 1e-4)
+        self._size = max(1.0, min(MOST, (self._size + min(fitting, 4 * self._size)) / 2))
+        answer: tuple[Done, ...] = done
+        return answer
+
+    def _once_more(self, batch: tuple[Point, ...], error: Exception) -> tuple[Done, ...]:
+        if self._client.status != "running":
+            raise ConnectionError("the scheduler is gone") from error
+        if len(batch) > 1:
+            self._alone.extend(batch)
+            return ()
+        (point,) = batch
+        message = f"what worked on it ended each time: {type(error).__name__}."
+        return (Done(point.number, (refused(point, {"code_id": DIED, "message": message}),), died=True),)
+
+    def _hand_out(self, coming: Any) -> None:
+        if time.monotonic() - self._looked > 2:
+            self._workers = max(1, sum(self._client.nthreads().values()))
+            self._looked = time.monotonic()
+        while (self._waiting or self._alone) and len(self._out) < AHEAD * self._workers:
+            batch = self._next()
+            at = batch[0].source
+            if at not in self._held:
+                source = self._sources[at]
+                self._let_go()
+                self._held[at] = self._client.submit(given, source, key=f"tmmu-source-{source.digest}")
+            key = f"tmmu-{self._name}-{batch[0].number}-{len(batch)}"
+            self._out[key] = batch
+            coming.add(self._client.submit(work_all, self._held[at], batch, key=key))
+
+    def _let_go(self) -> None:
+        """Of sources that no batch is out for; who needs one again is given it again."""
+        needed = {batch[0].source for batch in self._out.values()}
+        for at in [at for at in self._held if at not in needed]:
+            self._held.pop(at).release()
+
+    def _next(self) -> tuple[Point, ...]:
+        if self._alone:
+            return (self._alone.popleft(),)
+        # Towards the end batches are small, so that no worker waits for another's last one.
+        share = max(1, len(self._waiting) // (2 * self._workers))
+        batch = [self._waiting.popleft()]
+        while self._waiting and len(batch) < min(int(self._size), share) and self._waiting[0].source == batch[0].source:
+            batch.append(self._waiting.popleft())
+        return tuple(batch)
