@@ -337,6 +337,14 @@ def test_a_long_chain_goes_below_what_one_cut_reaches(tensors: int, further_runs
     assert found.flops <= further_runs * KIB // 4
 
 
+def test_where_nothing_fits_the_way_down_ends_at_the_lowest_that_is_found() -> None:
+    question = long_chain(16)
+    totals = [run(*unwritten(applied(question, moves))).total for moves in lower(question, None, Bytes(1))]
+    assert totals == sorted(totals, reverse=True)
+    assert 2 < len(totals) <= 16
+    assert totals[-1] == 5 * KIB
+
+
 # -- laws --------------------------------------------------------------------------------------------------------------
 
 

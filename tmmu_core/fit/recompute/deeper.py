@@ -51,20 +51,20 @@ def deepened(search: Search, starts: Sequence[Point]) -> list[Point]:
     search has weighed enough.
     """
     found: list[Point] = []
+    last = search.weighed + search.most
     for start in starts:
         for beyond in BEYOND:
-            found += _way(search, Point(start.make, search.weigh(start.choice).run), beyond)
-            if not search.go_on():
+            found += _way(search, Point(start.make, search.weigh(start.choice).run), beyond, last)
+            if search.weighed > last or not search.go_on():
                 return found
     fitting = [point for point in found if not search.excess(point.run)]
     trimmed = [_held_again(search, point) for point in sorted(fitting, key=lambda point: point.key)[:TRIMMED]]
     return [*found, *trimmed]
 
 
-def _way(search: Search, point: Point, beyond: int) -> Iterator[Point]:
-    begun = search.weighed
+def _way(search: Search, point: Point, beyond: int, last: int) -> Iterator[Point]:
     goal = search.excess(point.run) * beyond // 100
-    while search.weighed - begun <= search.most and search.go_on():
+    while search.weighed <= last and search.go_on():
         live = point.run.live[search.arena]
         over = goal - (int(search.nothing.run.peaks[search.arena]) - int(point.run.peaks[search.arena]))
         if over <= 0:

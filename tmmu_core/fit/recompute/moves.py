@@ -28,6 +28,10 @@ TIGHTER = tuple(
 """Millionths of what there is, tried one after the other where a planner needs more than what is alive."""
 
 
+ON_THE_WAY = 16
+"""Where no list of moves fits, so many are offered at most, the lowest among them."""
+
+
 class Goal(Protocol):
     """What there is: ``fit.capacity.Capacity`` is one."""
 
@@ -100,17 +104,27 @@ def lower(
             least = point.run
             yield moves_of(model, begun, point.choice)
     if least is None and found is not None:
-        total = run(model, begun).total
-        for point in sorted([*(point for _, point in found), *below], key=lambda point: point.key):
-            if point.run.total < total:
-                total = point.run.total
-                yield moves_of(model, begun, point.choice)
+        way = _way_down([*(point for _, point in found), *below], run(model, begun).total)
+        for point in way:
+            yield moves_of(model, begun, point.choice)
+
+
+def _way_down(points: Sequence[Point], total: int) -> list[Point]:
+    """From below ``total`` to the lowest, each dearer and lower than the one before; at most ``ON_THE_WAY`` of them."""
+    way: list[Point] = []
+    for point in sorted(points, key=lambda point: point.key):
+        if point.run.total < total:
+            total = point.run.total
+            way.append(point)
+    if len(way) <= ON_THE_WAY:
+        return way
+    return [way[(k + 1) * len(way) // ON_THE_WAY - 1] for k in range(ON_THE_WAY)]
 
 
 def _below(search: Search, found: Sequence[tuple[Mask, Point]]) -> list[Point]:
-    """From nothing dropped, and from the lowest of what cuts found, further down."""
+    """From the lowest of what cuts found, and from nothing dropped, further down."""
     lowest = min((point for _, point in found), key=lambda point: (search.excess(point.run), point.key))
-    return deepened(search, [search.nothing] if lowest is search.nothing else [search.nothing, lowest])
+    return deepened(search, [lowest] if lowest is search.nothing else [lowest, search.nothing])
 
 
 def _cheapest_of(search: Search, points: Sequence[Point]) -> Point | None:
