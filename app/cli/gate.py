@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Annotated
@@ -22,6 +22,7 @@ from app.cli.options import (
 )
 from app.cli.stores import StoreUrl, resolve_side
 from app.say import words
+from tmmu_core.plan import gate as core
 from tmmu_core.plan.making.request import PlanRequest
 from tmmu_core.plan.metrics import totals
 from tmmu_core.plan.model import Plan
@@ -96,14 +97,14 @@ def command(
     found = judged.plan
     checks = [check for side in (judged, before) if side is not None for check in _validity(side)]
     if all(check.ok for check in checks):  # figures of an invalid plan are nobody's
-        checks += [
-            *_extents(found, max_extent or ()),
-            *_peaks(found, max_peak or ()),
-            *_gaps(found, max_gap or ()),
-            *_reuse(found, min_reuse or ()),
+        limits = [
+            *_limits("--max-extent", "extent", found, max_extent),
+            *_limits("--max-peak", "peak live bytes", found, max_peak),
+            *_limits("--max-gap", "gap", found, max_gap),
+            *_limits("--min-reuse", "reuse", found, min_reuse),
+            *([] if before is None else [_growth(max_growth or "0")]),
         ]
-        if before is not None:
-            checks += _growth(before.plan, found, max_growth or "0")
+        checks += map(in_words, core.gate(found, limits, None if before is None else before.plan))
     invalid = [side for side in (judged, before) if side is not None and side.findings]
     green = all(check.ok for check in checks)
     if json:
@@ -132,54 +133,36 @@ def _validity(side: Resolved) -> Iterator[Check]:
         yield Check("findings of the judge", side.name, words.count(errors), "0", not errors)
 
 
-def _extents(plan: Plan, limits: list[str] | tuple[()]) -> Iterator[Check]:
-    for arena, text in _split(plan, limits):
-        limit = read_bytes_option("--max-extent", text)
-        value = sum(a.extent_bytes for a in plan.arenas if arena in (ALL, a.name))
-        yield Check("extent", arena, words.full_bytes(value), words.full_bytes(limit), value <= limit)
-
-
-def _peaks(plan: Plan, limits: list[str] | tuple[()]) -> Iterator[Check]:
-    for arena, text in _split(plan, limits):
-        limit = read_bytes_option("--max-peak", text)
-        value = totals(plan).peak_live_bytes if arena == ALL else plan.arena_of[arena].peak_live_bytes
-        yield Check("peak live bytes", arena, words.full_bytes(value), words.full_bytes(limit), value <= limit)
-
-
-def _gaps(plan: Plan, limits: list[str] | tuple[()]) -> Iterator[Check]:
-    for arena, text in _split(plan, limits):
-        limit = _percent("--max-gap", text)
-        chosen = [a for a in plan.arenas if arena in (ALL, a.name)]
-        extent, bound = sum(a.extent_bytes for a in chosen), sum(a.bound_bytes for a in chosen)
-        # extent / bound − 1 ≤ limit, in whole numbers
-        ok = extent - bound <= limit * bound
-        yield Check("gap", arena, words.gap(extent, bound), f"{text.rstrip('% ')} %", ok)
-
-
-def _reuse(plan: Plan, limits: list[str] | tuple[()]) -> Iterator[Check]:
-    for arena, text in _split(plan, limits):
-        limit = _percent("--min-reuse", text)
-        chosen = [a for a in plan.arenas if arena in (ALL, a.name)]
-        slots, storages = sum(a.slots for a in chosen), sum(a.storages for a in chosen)
-        ok = storages - slots >= limit * storages
-        yield Check("reuse", arena, words.percent(storages - slots, storages), f"{text.rstrip('% ')} %", ok)
-
-
-def _growth(before: Plan, after: Plan, text: str) -> Iterator[Check]:
-    relative = text.strip().endswith("%")
-    allowed = _percent("--max-growth", text) if relative else Fraction(read_bytes_option("--max-growth", text))
-    for name in sorted({**before.arena_of, **after.arena_of}):
-        old, new = (side.arena_of[name].extent_bytes if name in side.arena_of else 0 for side in (before, after))
-        limit = old + (allowed * old if relative else allowed)
-        yield Check("growth", name, words.delta_bytes(new - old), words.delta_bytes(int(limit) - old), new <= limit)
-
-
-def _split(plan: Plan, limits: list[str] | tuple[()]) -> Iterator[tuple[str, str]]:
-    for text in limits:
+def _limits(option: str, what: core.Measure, plan: Plan, given: list[str] | None) -> Iterator[core.Limit]:
+    """The limits that an option says, ``[ARENA=]AMOUNT`` each."""
+    for text in given or ():
         arena, separator, value = text.rpartition("=")
         if separator and arena not in plan.arena_of:
             raise UsageFault(f"the plan has no arena {arena!r}.", f"Its arenas are: {', '.join(plan.arena_of)}.")
-        yield (arena, value) if separator else (ALL, value)
+        amount = _percent(option, value) if what in ("gap", "reuse") else Fraction(read_bytes_option(option, value))
+        yield core.Limit(what, amount, arena if separator else core.ALL)
+
+
+def _growth(text: str) -> core.Limit:
+    relative = text.strip().endswith("%")
+    amount = _percent("--max-growth", text) if relative else Fraction(read_bytes_option("--max-growth", text))
+    return core.Limit("growth", amount, relative=relative)
+
+
+def in_words(check: core.Check) -> Check:
+    """A check with its figures as texts."""
+    said: dict[str, Callable[[], tuple[str, str]]] = {
+        "gap": lambda: (words.gap(check.value + check.of, check.of), _percentage(check.limit)),
+        "reuse": lambda: (words.percent(check.value, check.of), _percentage(check.limit)),
+        "growth": lambda: (words.delta_bytes(check.value), words.delta_bytes(int(check.limit))),
+    }
+    plain = (words.full_bytes(check.value), words.full_bytes(int(check.limit)))
+    value, limit = said[check.what]() if check.what in said else plain
+    return Check(check.what, check.arena or ALL, value, limit, check.ok)
+
+
+def _percentage(ratio: Fraction) -> str:
+    return f"{float(ratio * 100):.10g} %"
 
 
 def _percent(option: str, text: str) -> Fraction:
