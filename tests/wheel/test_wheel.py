@@ -130,3 +130,13 @@ def test_the_explorer_of_the_wheel_opens_on_its_sample(wheel: Path, tmp_path: Pa
         "print([e.message for e in page.exception], any('resnet50: activations take' in body for body in bodies))"
     )
     assert run(binaries / "python", "-c", program, cwd=tmp_path).splitlines()[-1] == "[] True"
+
+
+def test_a_program_with_an_app_of_its_own_gets_the_report_of_a_plan(base: Path, tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text("mine = 1\n")
+    program = (
+        f"import app, tmmu_core as tmmu; plan = tmmu.plan({CHAIN!r}); plan.report('x.html');"
+        "print(app.mine, plan._repr_html_().count('<svg'))"
+    )
+    assert run(base / "python", "-c", program, cwd=tmp_path).strip() == "1 1"
+    assert (tmp_path / "x.html").stat().st_size > 100_000

@@ -1,0 +1,226 @@
+"""``import tmmu_core as tmmu``: the same answers as everywhere else, in one line each."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tmmu_core as tmmu
+from tests.build import chain
+from tmmu_core.errors import ArenaTooSmall, UnreadableInput
+from tmmu_core.graph import native
+from tmmu_core.judge.verifier import verify_plan
+from tmmu_core.plan.formats.reading import read_graph_file
+from tmmu_core.plan.making.engine import plan_graph
+
+SAMPLES = Path(__file__).resolve().parents[2] / "sample_graphs"
+MIXED = SAMPLES / "mixed_sizes.tmmu.json"
+ROOT = SAMPLES.parent
+
+
+def test_there_are_ten_names_and_each_is_documented() -> None:
+    assert len(tmmu.__all__) == 10
+    assert set(tmmu.__all__) <= set(dir(tmmu))
+    for name in ("plan", "fit"):
+        assert callable(getattr(tmmu, name))
+    from tmmu_core.library import verbs
+
+    for name in ("plan", "fit", "pack", "compare", "read", "verify"):
+        text = inspect.getdoc(getattr(verbs, name)) or ""
+        assert "Raises" in text
+        assert "Source:" in text
+
+
+def test_nothing_is_loaded_before_it_is_asked_for() -> None:
+    program = (
+        "import sys, tmmu_core; assert 'numpy' not in sys.modules; tmmu_core.plan;"
+        "assert 'numpy' not in sys.modules; tmmu_core.TmmuError; assert 'numpy' not in sys.modules;"
+        "tmmu_core.pack; assert 'app' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True)
+
+
+def test_a_verb_with_the_name_of_a_room_is_both() -> None:
+    import tmmu_core.plan.model
+
+    assert tmmu.plan.model is tmmu_core.plan.model
+    assert "source" in inspect.signature(tmmu.plan).parameters
+    assert tmmu.plan(MIXED).planner == "slots"
+
+
+def test_path_bytes_graph_and_instance_are_planned_alike() -> None:
+    graph = read_graph_file(MIXED)
+    expected = plan_graph(graph, planner="greedy").plan.tmmu_plan_hash
+    for source in (MIXED, str(MIXED), MIXED.read_bytes(), graph, native.encode_json(graph)):
+        made = tmmu.plan(source, planner="greedy")
+        assert made.tmmu_plan_hash == expected
+        assert made.verify().ok
+    instance = tmmu.plan(
+        SAMPLES / "instances" / "figure1.csv"
+        if (SAMPLES / "instances" / "figure1.csv").exists()
+        else min((SAMPLES / "instances").glob("*.csv")),
+        planner="greedy",
+    )
+    assert verify_plan(instance).ok
+
+
+def test_options_are_values_or_texts() -> None:
+    file = SAMPLES / "dynamic_batch.tmmu.json"
+    assert tmmu.plan(file, dims={"B": 2}).layout_hash == tmmu.plan(file, dims="B=2").layout_hash
+    with pytest.raises(ArenaTooSmall):
+        tmmu.plan(MIXED, capacity="1KiB")
+    with pytest.raises(TypeError, match="no option 'planer'"):
+        tmmu.plan(MIXED, planer="auto")
+    with pytest.raises(UnreadableInput):
+        tmmu.plan(MIXED, alignment="sixteen")
+
+
+def test_what_holds_no_graph_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(UnreadableInput, match="a int holds no graph"):
+        tmmu.plan(7)
+    with pytest.raises(UnreadableInput, match="cannot be opened"):
+        tmmu.plan(tmp_path / "nothing.onnx")
+    saved = tmmu.plan(MIXED).save(tmp_path / "plan.json")
+    with pytest.raises(UnreadableInput, match="a plan already"):
+        tmmu.plan(saved)
+
+
+def test_a_plan_is_what_it_was_after_a_file(tmp_path: Path) -> None:
+    made = tmmu.plan(MIXED)
+    again = tmmu.read(made.save(tmp_path / "plan.cbor"))
+    assert isinstance(again, tmmu.Plan)
+    assert again.compare(made).identical
+    assert tmmu.compare(made, MIXED).identical
+    assert not tmmu.compare(made, tmmu.plan(MIXED, planner="naive")).identical
+    assert tmmu.verify(tmp_path / "plan.cbor").ok
+
+
+def test_figures_are_the_cores() -> None:
+    made = tmmu.plan(MIXED)
+    assert (made.extent_bytes, made.lower_bound_bytes, made.peak_live_bytes) == (786_432, 270_336, 270_336)
+    assert repr(made) == (
+        "<Plan mixed_sizes · inference · slots: extent 786,432 B, bound 270,336 B, gap 190.9 %, 12 tensors>"
+    )
+
+
+def test_a_gate_is_green_or_red_and_says_why() -> None:
+    made = tmmu.plan(MIXED)
+    assert made.gate(max_gap=200)
+    red = made.gate(max_gap=5, max_extent="1MiB")
+    assert not red
+    assert repr(red) == "<Gate red: gap>"
+    assert made.gate(max_extent={"activations": 786_432})
+    assert not made.gate(max_extent={"activations": 786_431})
+    assert not made.gate(baseline=tmmu.plan(MIXED, planner="auto"))
+    assert made.gate(baseline=tmmu.plan(MIXED, planner="auto"), max_growth="300 %")
+    with pytest.raises(ValueError, match="can never be red"):
+        made.gate()
+    with pytest.raises(TypeError, match="no limit 'max_gaps'"):
+        made.gate(max_gaps=5)
+
+
+def test_a_table_has_a_row_per_tensor() -> None:
+    table = tmmu.plan(MIXED).table()
+    assert len(table) == 12
+    assert table.loc["k", "offset_bytes"] == 262_144
+    assert int((table["offset_bytes"] + table["size_bytes"]).max()) <= 786_432
+
+
+def test_a_report_is_written_where_it_is_asked_for(tmp_path: Path) -> None:
+    made = tmmu.plan(MIXED)
+    page = made.report(tmp_path / "x.html").read_bytes()
+    assert page == made.report()
+    assert b"mixed_sizes" in page
+    assert b"mixed_sizes" in made.report(tmp_path / "x.md", title="mixed_sizes").read_bytes()
+
+
+def test_a_notebook_draws_the_map() -> None:
+    drawn = tmmu.plan(MIXED)._repr_html_()
+    assert "<svg" in drawn
+    assert "Arena map of activations" in drawn
+    assert "<script" not in drawn
+
+
+def test_a_fit_answers_and_gives_the_graph_that_fits(tmp_path: Path) -> None:
+    made = tmmu.plan(MIXED)
+    fitted = made.fit("300KiB")
+    assert (fitted.answer, bool(fitted)) == ("fits", True)
+    again = tmmu.plan(fitted.save(tmp_path / "fitted.tmmu.json"))
+    assert again.extent_bytes == fitted.extent_bytes == fitted.plan.extent_bytes
+    assert fitted.plan.verify().ok
+    refused = tmmu.fit(MIXED, 1000, allow="planner")
+    assert (refused.answer, bool(refused)) == ("cannot", False)
+    assert repr(refused).startswith("<Fit cannot: extent ")
+    with pytest.raises(TypeError, match="no option"):
+        made.fit("1MiB", quickly=True)
+
+
+def test_a_plan_that_came_finished_has_no_graph_to_fit(tmp_path: Path) -> None:
+    finished = tmmu.read(tmmu.plan(MIXED).save(tmp_path / "plan.json"))
+    with pytest.raises(UnreadableInput, match="no graph"):
+        finished.fit("1MiB")
+
+
+def test_arrays_are_packed_in_the_order_in_which_they_came() -> None:
+    packed = tmmu.pack([5, 0, 0], [9, 5, 9], [4, 4, 8])
+    assert (packed.extent_bytes, packed.optimal, len(packed)) == (12, True, 3)
+    assert packed[0] == packed[1] != packed[2]
+    assert np.asarray(packed).dtype == np.uint64
+    assert list(packed) == packed.offset.tolist()
+    assert len(tmmu.pack([], [], [])) == 0
+
+
+@pytest.mark.parametrize(
+    ("columns", "why"),
+    [
+        (([0], [0], [1]), "half-open"),
+        (([0], [1], [-1]), "negative"),
+        (([-1], [1], [1]), "before step 0"),
+        (([0, 1], [1], [1]), "shape"),
+        (([0.5], [1], [1]), "whole numbers"),
+    ],
+)
+def test_arrays_that_mean_nothing_are_refused(columns: tuple[list[int], ...], why: str) -> None:
+    with pytest.raises(UnreadableInput, match=why):
+        tmmu.pack(*columns)
+
+
+def test_a_packing_keeps_alignment_and_capacity() -> None:
+    packed = tmmu.pack([0, 0, 0], [2, 2, 2], [3, 3, 3], alignment=4, capacity=11)
+    assert sorted(packed) == [0, 4, 8]
+    with pytest.raises(ArenaTooSmall):
+        tmmu.pack([0, 0], [2, 2], [8, 8], capacity="8")
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 9), st.integers(1, 6), st.integers(0, 9), st.sampled_from((1, 2, 4))),
+        min_size=1,
+        max_size=9,
+    )
+)
+def test_no_two_buffers_alive_together_share_a_byte(rows: list[tuple[int, int, int, int]]) -> None:
+    lower, span, size, alignment = (np.array(column) for column in zip(*rows, strict=True))
+    upper = lower + span
+    packed = tmmu.pack(lower, upper, size, alignment=alignment, planner="greedy")
+    at = packed.offset.astype(np.int64)
+    assert (at % alignment == 0).all()
+    assert int((at + size).max()) <= packed.extent_bytes or not size.any()
+    for i in range(len(rows)):
+        for j in range(i):
+            together = lower[i] < upper[j] and lower[j] < upper[i] and size[i] and size[j]
+            assert not together or at[i] + size[i] <= at[j] or at[j] + size[j] <= at[i]
+
+
+def test_a_plan_of_a_made_graph_is_verified() -> None:
+    made = tmmu.plan(chain(4), mode="backward", planner="auto")
+    assert made.graph is not None
+    assert tmmu.verify(made).ok

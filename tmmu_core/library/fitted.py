@@ -1,0 +1,79 @@
+"""The answer of a fit, and what one asks of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tmmu_core.errors import UnreadableInput
+from tmmu_core.fit.fitting import Fitted
+from tmmu_core.fit.moves import Cost, Move
+from tmmu_core.graph import native
+from tmmu_core.graph.model import Graph
+from tmmu_core.library.planned import Plan
+from tmmu_core.plan.making.make import Made
+from tmmu_core.plan.making.request import PlanRequest
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Fit:
+    """``fits``, ``cannot`` or ``open``; the plan, the graph that gives it with no further flags, and the moves."""
+
+    fitted: Fitted
+    """All of it: the curve of bytes and cost, the bound and what makes it."""
+
+    @property
+    def answer(self) -> str:
+        """``fits``; ``cannot``, which is proven; or ``open``: neither a plan nor a proof was found."""
+        return self.fitted.answer
+
+    @property
+    def plan(self) -> Plan:
+        """The cheapest plan that fits; else the one that is over by the least."""
+        best = self.fitted.best
+        request = PlanRequest(planner=best.question.planner)
+        return Plan.of(best.plan, Made(request, best.plan, best.solution))
+
+    @property
+    def graph(self) -> Graph:
+        """What is run then: its order stands, recomputing and copying nodes are written out."""
+        return self.fitted.best.fitted_graph
+
+    @property
+    def moves(self) -> tuple[Move, ...]:
+        """What was done, in order, with the bytes that each brings and its cost."""
+        return self.fitted.best.moves
+
+    @property
+    def cost(self) -> Cost:
+        """Extra operations, bytes moved, extra steps: of all moves together."""
+        return self.fitted.best.cost
+
+    @property
+    def extent_bytes(self) -> int:
+        """What the plan reserves, over all arenas that the capacity counts."""
+        return self.fitted.best.extent_bytes
+
+    @property
+    def lower_bound_bytes(self) -> int:
+        """No plan that the allowed moves lead to takes fewer."""
+        return self.fitted.lower_bound_bytes
+
+    def save(self, path: str | Path) -> Path:
+        """Write the fitted graph as a native file (``.tmmu.json``, ``.tmmu.cbor``, ``.gz`` of either). Gives the path.
+
+        Raises ``UnreadableInput`` for another ending.
+        """
+        path = Path(path)
+        if not {".json", ".cbor"} & set(path.suffixes):
+            raise UnreadableInput("a graph is written as .tmmu.json or .tmmu.cbor.", source=str(path))
+        path.write_bytes(native.encode(self.graph, path.name))
+        return path
+
+    def __bool__(self) -> bool:
+        return self.answer == "fits"
+
+    def __repr__(self) -> str:
+        over = f", over by {self.fitted.over_bytes:,} B" * bool(self.fitted.over_bytes)
+        figures = f"extent {self.extent_bytes:,} B{over}, bound {self.lower_bound_bytes:,} B"
+        return f"<Fit {self.answer}: {figures}, {len(self.moves)} move{'s' * (len(self.moves) != 1)}>"
