@@ -1,1 +1,1 @@
-"""What ``import tmmu_core as tmmu`` offers: a few verbs, and values that can be asked. ``docs/library.md`` shows them."""
+"""What ``import tmmu_core as tmmu`` offers: verbs, and values that can be asked. ``docs/library.md`` shows them."""
