@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help explore test check format golden bench samples lock clean fuzz
+.PHONY: help explore test check format golden bench samples lock clean fuzz docs wheel
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -57,6 +57,12 @@ bench: $(VENV)/.dev .venv-peers/.made ## measure beside the peers, and write doc
 	$(BIN)/python -m benchmarks.models
 	$(BIN)/python -m benchmarks.fit
 
+docs: $(VENV)/.dev ## build the documentation site into site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+
+wheel: $(VENV)/.dev ## build the wheel into dist/
+	$(BIN)/python -m hatchling build -t wheel
+
 samples: $(VENV)/.dev ## make the sample graphs anew
 	$(BIN)/python -m sample_graphs.make
 
@@ -65,4 +71,4 @@ lock: ## pin the dependencies anew (needs uv)
 	uv pip compile --universal --python-version 3.11 --extra app -c requirements-dev.lock pyproject.toml -o requirements.lock --no-header --no-annotate
 
 clean: ## remove the environment and every cache
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist site *.egg-info

@@ -1,0 +1,49 @@
+"""What the documentation site works out by itself: the list of decisions, and the commands with their help."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+DOCS = Path(__file__).resolve().parent
+
+
+def on_config(config: Any) -> Any:
+    """Every decision in the navigation, by its number, without a list that somebody would have to keep."""
+    decisions = [{_title(path): f"decisions/{path.name}"} for path in sorted((DOCS / "decisions").glob("*.md"))]
+    if not any("Decisions" in entry for entry in config.nav):
+        config.nav.append({"Decisions": decisions})
+    return config
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """The command line's page says what ``--help`` says."""
+    return (
+        markdown.replace("<!-- commands -->", commands()) if page.file.src_uri == "reference/commands.md" else markdown
+    )
+
+
+def commands() -> str:
+    """Each command with its sentence and its options, from the command line itself."""
+    import typer
+
+    from app.cli.main import build
+
+    group: Any = typer.main.get_command(build())
+    parts = []
+    for name, command in group.commands.items():
+        parts += [f"## tmmu {name}", "", _plain(command.help or ""), "", "| option | |", "|---|---|"]
+        for option in command.params:
+            words = ", ".join(f"`{word}`" for word in option.opts if word.startswith("-")) or f"`{option.name.upper()}`"
+            parts.append(f"| {words} | {_plain(getattr(option, 'help', None) or '')} |")
+        parts.append("")
+    return "\n".join(parts)
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"([\[\]|<>*_])", r"\\\1", " ".join(text.split()))
+
+
+def _title(path: Path) -> str:
+    return path.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")

@@ -1,0 +1,26 @@
+"""A notebook, executed: a plan at the end of a cell draws its map."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import nbformat
+from nbclient import NotebookClient
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_a_plan_at_the_end_of_a_cell_draws_its_map() -> None:
+    cells = [
+        "import tmmu_core as tmmu\nplan = tmmu.plan('sample_graphs/residual_block.tmmu.json', planner='greedy')",
+        "plan",
+        "plan.table().head(2)",
+        "plan.gate(max_gap=0)",
+    ]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    NotebookClient(notebook, timeout=120, kernel_name="python3", resources={"metadata": {"path": str(ROOT)}}).execute()
+    shown = [cell.outputs[0].data if cell.outputs else {} for cell in notebook.cells]
+    assert "Arena map of activations" in shown[1]["text/html"]
+    assert shown[1]["text/plain"].startswith("<Plan residual_block · ")
+    assert "offset_bytes" in shown[2]["text/html"]
+    assert shown[3]["text/plain"].startswith("<Gate ")

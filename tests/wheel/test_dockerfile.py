@@ -1,0 +1,53 @@
+"""The Dockerfile's lines: what they copy is there, what they run is ours, and who runs it has no rights."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from app.cli.main import COMMANDS
+
+ROOT = Path(__file__).resolve().parents[2]
+TEXT = (ROOT / "Dockerfile").read_text().replace("\\\n", " ")
+LINES = [line.split(maxsplit=1) for line in TEXT.splitlines() if line and not line.startswith("#")]
+
+
+def said(instruction: str) -> list[str]:
+    return [" ".join(rest.split()) for word, rest in LINES if word == instruction]
+
+
+def test_what_is_copied_is_there_and_all_that_a_wheel_is_built_of() -> None:
+    copied = [name for line in said("COPY") if not line.startswith("--from") for name in line.split()[:-1]]
+    assert [name for name in copied if not (ROOT / name).exists()] == []
+    assert {"pyproject.toml", "hatch_build.py", "README.md", "LICENSE", "app", "tmmu_core", "sample_graphs"} <= set(
+        copied
+    )
+    ignored = (ROOT / ".dockerignore").read_text().split()
+    assert not set(copied) & set(ignored)
+
+
+def test_it_is_served_by_a_user_without_rights() -> None:
+    (user,) = said("USER")
+    assert user not in ("root", "0")
+    words = [word for word, _ in LINES]
+    assert words.index("USER") < words.index("ENTRYPOINT")
+    assert any(f"useradd --create-home --uid 10001 {user}" in line for line in said("RUN"))
+
+
+def test_it_serves_the_explorer_and_asks_whether_it_is_well() -> None:
+    (entry,) = said("ENTRYPOINT")
+    command = json.loads(entry)
+    assert command[0] == "tmmu"
+    assert command[1] in COMMANDS
+    (port,) = said("EXPOSE")
+    assert command[command.index("--port") + 1] == port
+    (health,) = said("HEALTHCHECK")
+    asked = json.loads(health.partition("CMD ")[2])
+    compile(asked[-1], "healthcheck", "exec")
+    assert f"127.0.0.1:{port}/_stcore/health" in asked[-1]
+
+
+def test_every_version_is_pinned() -> None:
+    assert all(re.fullmatch(r"python:\d+\.\d+-slim( AS \w+)?", line) for line in said("FROM"))
+    assert any("-r requirements.lock" in line for line in said("RUN"))
