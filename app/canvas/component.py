@@ -16,13 +16,13 @@ from typing import Any, Literal, cast
 
 import streamlit as st
 
-from app.canvas.pack import Packed, packed_once
+from app.canvas.pack import Origin, Packed, packed_once
 from app.canvas.script import ENTRY, canvas_script
 from app.session import state
 from tmmu_core.plan.model import Plan
 
 View = Literal["lifetimes", "slots", "map"]
-Colour = Literal["role", "slot", "arena", "operator", "size", "change"]
+Colour = Literal["role", "slot", "arena", "operator", "module", "phase", "size", "change"]
 
 
 @dataclass(frozen=True)
@@ -50,14 +50,15 @@ def plan_store(
     baseline: Plan | None = None,
     operators: Sequence[str] | None = None,
     extra: Mapping[str, Sequence[str]] | None = None,
+    origin: Origin | None = None,
     key: str = "plan_store",
 ) -> PlanHandle:
     """Bring a plan's bytes to the page, once for all views; call it outside any fragment.
 
-    ``baseline`` is packed along for overlays, baseline → candidate. ``operators`` and ``extra`` as in
+    ``baseline`` is packed along for overlays, baseline → candidate. ``operators``, ``extra`` and ``origin`` as in
     :func:`app.canvas.pack.pack_plan`; pass the same objects on every run, so that the packing is remembered.
     """
-    packed = packed_once(plan, baseline=baseline, operators=operators, extra=extra)
+    packed = packed_once(plan, baseline=baseline, operators=operators, extra=extra, origin=origin)
     _component()(key=key, data=packed.data, height="content")
     return _handle(packed)
 

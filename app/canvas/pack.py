@@ -45,6 +45,16 @@ class Packed:
     """The plan that is drawn, then the baseline it is compared with, where there is one."""
 
 
+@dataclass(frozen=True, eq=False)
+class Origin:
+    """Where the rows of a plan come from, each a text per row; and the phases of its steps."""
+
+    layers: Sequence[str] | None = None
+    phases: Sequence[str] | None = None
+    stretches: Sequence[tuple[str, int, int]] = ()
+    """``(phase, first step, step after the last)``."""
+
+
 class _Arrays:
     """Collects arrays at 8-byte boundaries and says where each one lies."""
 
@@ -87,18 +97,24 @@ def pack_plan(
     baseline: Plan | None = None,
     operators: Sequence[str] | None = None,
     extra: Mapping[str, Sequence[str]] | None = None,
+    origin: Origin | None = None,
 ) -> Packed:
     """Pack ``plan`` (and the ``baseline`` it is compared with) for the canvas.
 
     ``operators`` names the operator that writes each row of ``plan`` (length n, ``""`` where none does);
     ``extra`` holds further lines for the tooltip, a text per row under a heading ("dies" → "last read by #130 conv").
-    Raises ``ValueError`` when a column's length is not the plan's.
+    ``origin`` tells layers and phases. Raises ``ValueError`` when a column's length is not the plan's.
     """
-    for name, column in {"operators": operators, **(extra or {})}.items():
+    origin = origin or Origin()
+    given = {"operators": operators, "layers": origin.layers, "phases": origin.phases, **(extra or {})}
+    for name, column in given.items():
         if column is not None and len(column) != len(plan):
             raise ValueError(f"{name} has {len(column)} entries, the plan {len(plan)} rows")
     arrays = _Arrays()
     plans = [_pack_one(arrays, plan, operators, extra or {})]
+    columns = {"module": origin.layers, "phase": origin.phases}
+    plans[0] |= {name: None if texts is None else arrays.table(texts) for name, texts in columns.items()}
+    plans[0]["stretches"] = [] if picture_of(plan)[1] is not None else [list(stretch) for stretch in origin.stretches]
     if baseline is not None:
         plans.append(_pack_one(arrays, baseline, None, {}))
         comparison = compare(baseline, plan)
@@ -128,9 +144,10 @@ def packed_once(
     baseline: Plan | None = None,
     operators: Sequence[str] | None = None,
     extra: Mapping[str, Sequence[str]] | None = None,
+    origin: Origin | None = None,
 ) -> Packed:
     """:func:`pack_plan`, remembered for as long as the very same plan object lives (plans are frozen)."""
-    parts = (baseline, operators, *(extra or {}).values())
+    parts = (baseline, operators, origin, *(extra or {}).values())
     key = tuple(id(part) for part in parts)
     kept = _CACHE.setdefault(plan, {})
     hit = kept.get(key)
@@ -138,7 +155,7 @@ def packed_once(
         if len(kept) >= 4:
             kept.clear()
         # The parts are kept beside the bytes: an id is only an identity while its object lives.
-        packed = pack_plan(plan, baseline=baseline, operators=operators, extra=extra)
+        packed = pack_plan(plan, baseline=baseline, operators=operators, extra=extra, origin=origin)
         kept[key] = hit = (parts, Packed(packed.token, packed.data, () if baseline is None else (baseline,)))
     return Packed(hit[1].token, hit[1].data, (plan, *hit[1].plans))
 

@@ -137,3 +137,28 @@ def bytes_axis(top: int, **more: Any) -> dict[str, Any]:
         "range": [0, max(1, top + top // 12)],
         **more,
     }
+
+
+PHASE_COLOURS = {"forward": "#0072B2", "backward": "#E69F00", "optimizer": "#8C6BB1"}
+MOST_BANDS = 60
+
+
+def phase_bands(fig: go.Figure, bands: Sequence[tuple[str, int, int]]) -> go.Figure:
+    """Forward, backward, optimizer as a band at the foot of a figure over steps; none where they change too often."""
+    for phase, start, end in bands if len(bands) <= MOST_BANDS else ():
+        fig.add_shape(
+            type="rect",
+            x0=start,
+            x1=end,
+            xref="x",
+            y0=0,
+            y1=0.03,
+            yref="paper",
+            fillcolor=PHASE_COLOURS[phase],
+            line_width=0,
+            layer="above",
+        )
+        fig.add_annotation(
+            x=start, y=0.03, xref="x", yref="paper", text=phase, showarrow=False, xanchor="left", yanchor="bottom"
+        )
+    return fig

@@ -8,6 +8,7 @@ from app.parts import focus
 from app.say import details
 from app.session import state
 from app.session.planning import Shown
+from tmmu_core.plan.model import Plan
 
 WITNESS = "witness"
 """Chosen where the drawing marks the tensors that make the lower bound."""
@@ -44,12 +45,18 @@ def _mark(arena: str, step: int, on: bool) -> None:
     )
 
 
-def marked(shown_plan: object, arena: str | None) -> list[int] | None:
-    """The rows to mark, where marking is on; the witness of ``arena``, or of every arena."""
-    from tmmu_core.plan.model import Plan
+LAYER = "layer:"
+"""Chosen, with a layer's name behind it, where the drawing marks that layer."""
 
-    assert isinstance(shown_plan, Plan)
+
+def layer_of(marked: str) -> str | None:
+    """The layer that is marked; ``None`` where none is."""
+    return marked.removeprefix(LAYER) if marked.startswith(LAYER) else None
+
+
+def marked(plan: Plan, arena: str | None) -> list[int] | None:
+    """The rows to mark, where marking is on: the witness of ``arena``, or of every arena."""
     if state.choice().marked != WITNESS:
         return None
-    rows = [row for a in shown_plan.arenas if arena in (None, a.name) for row in details.witness_rows(shown_plan, a)]
+    rows = [row for a in plan.arenas if arena in (None, a.name) for row in details.witness_rows(plan, a)]
     return sorted(rows)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+import streamlit as st
+
 from app.canvas.component import PlanHandle, Selection, plan_canvas, plan_store
-from app.canvas.pack import picture_of
+from app.canvas.pack import Origin, picture_of
 from app.parts import certificate, focus, placing
 from app.session import state
 from app.session.choice import COLOURS, VIEWS, zoom_of, zoom_text
-from app.session.placed import operators
+from app.session.placed import MOST_TOLD, bands, operators, origins
 from app.session.planning import Shown
 
 
@@ -19,8 +21,27 @@ def store(shown: Shown, baseline: Shown | None = None, key: str = "plan-bytes") 
         shown.plan,
         baseline=baseline.plan if baseline is not None else None,
         operators=operators(shown.key, shown),
+        origin=_origin(shown.key, _by_layers(shown), shown),
         key=key,
     )
+
+
+def _by_layers(shown: Shown) -> bool:
+    chosen = state.choice()
+    asked = chosen.colour in ("module", "phase") or certificate.layer_of(chosen.marked) is not None
+    return shown.solution is not None and (asked or len(shown.plan) <= MOST_TOLD)
+
+
+@st.cache_resource(show_spinner=False, max_entries=16)
+def _origin(key: str, by_layers: bool, _shown: Shown) -> Origin:
+    """The same object for the same plan, so that its packing is remembered."""
+    del key
+    stretches = bands(_shown)
+    known = origins(_shown) if by_layers else None
+    if known is None:
+        return Origin(stretches=stretches)
+    told = known.layer if known.modules.known_by else None
+    return Origin(told, known.phase if stretches else None, stretches)
 
 
 def canvas(handle: PlanHandle, *, key: str = "map", height: int = 560, **more: Any) -> None:

@@ -8,12 +8,17 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
+from app.parts import certificate
 from app.say import markup, words
-from app.session import state
+from app.session import placed, state
+from app.session.placed import Origins
+from app.session.planning import Shown
 from tmmu_core.plan.metrics import arena_number
 from tmmu_core.plan.model import Plan
 
 MOST_ROWS = 5_000
+NAMING = ("view of",)
+"""Columns whose cells name another tensor: a click there selects that one."""
 
 
 def matching(plan: Plan, search: str, arena: str | None = None) -> np.ndarray:
@@ -33,8 +38,8 @@ def matching(plan: Plan, search: str, arena: str | None = None) -> np.ndarray:
     return rows[np.lexsort((rows, np.uint64(words.UNLIMITED) - plan.size[rows]))]
 
 
-def frame_of(plan: Plan, rows: np.ndarray) -> pd.DataFrame:
-    """The columns of the table for some rows."""
+def frame_of(plan: Plan, rows: np.ndarray, origins: Origins | None = None) -> pd.DataFrame:
+    """The columns of the table for some rows; with ``origins`` also where each comes from."""
     arenas = np.array([arena.name for arena in plan.arenas] or [""])
     ids = rows.tolist()
     frame = pd.DataFrame(
@@ -55,6 +60,11 @@ def frame_of(plan: Plan, rows: np.ndarray) -> pd.DataFrame:
             "view of": [plan.base_tensor_uids[i] or "" for i in ids],
         }
     )
+    if origins is not None:
+        known = {"producer": origins.producer, "module": origins.module, "phase": origins.phase}
+        for name, texts in known.items():
+            if any(texts[i] for i in ids):
+                frame[name] = [texts[i] for i in ids]
     return frame if plan.has_slots else frame.drop(columns=["slot", "tenant"])
 
 
@@ -65,16 +75,27 @@ def by_size(plan: Plan, rows: np.ndarray) -> np.ndarray:
 
 
 @st.cache_data(show_spinner=False, max_entries=32)
-def _frame(plan_key: str, search: str, arena: str | None, _plan: Plan) -> tuple[pd.DataFrame, int]:
+def _frame(plan_key: str, search: str, arena: str | None, layer: str | None, _shown: Shown) -> tuple[pd.DataFrame, int]:
     del plan_key
-    rows = matching(_plan, search, arena)
-    return frame_of(_plan, by_size(_plan, rows[:MOST_ROWS])), len(rows)
+    plan = _shown.plan
+    known = placed.origins(_shown) if layer is not None or len(plan) <= placed.MOST_TOLD else None
+    rows = matching(plan, search, arena)
+    if layer is not None and known is not None:
+        rows = rows[[known.layer[i] == layer for i in rows.tolist()]]
+    frame = frame_of(plan, by_size(plan, rows[:MOST_ROWS]), known)
+    makers = placed.operators(_shown.key, _shown)
+    if makers is not None and len(frame):
+        frame.insert(1, "operator", [makers[plan.row_of[name]] for name in frame["tensor"]])
+    return frame, len(rows)
 
 
-def table(plan: Plan, plan_key: str, arena: str | None, *, search: str, selected: str, height: int = 330) -> None:
-    """Draw the table of one arena, or of all; a click on a row selects its tensor everywhere."""
-    frame, hits = _frame(plan_key, search, arena, plan)
+def table(shown: Shown, arena: str | None, *, height: int = 330) -> None:
+    """The table of one arena, or of all, filtered as chosen; a click on a row selects its tensor everywhere."""
+    plan, chosen = shown.plan, state.choice()
+    search, layer = chosen.search, certificate.layer_of(chosen.marked)
+    frame, hits = _frame(shown.key, search, arena, layer, shown)
     note = f"{words.of(len(frame), len(plan), 'tensor')} listed, the largest first"
+    note += f"; of layer {layer}" if layer else ""
     note += f"; {hits:,} match “{search}”" if search else ""
     note += f"; {hits - len(frame):,} smaller ones left out" if hits > len(frame) else ""
     st.html(
@@ -83,7 +104,53 @@ def table(plan: Plan, plan_key: str, arena: str | None, *, search: str, selected
     if not len(frame):
         st.html(markup.empty("No tensor matches", f"Nothing in this plan is called like “{search}”."))
         return
-    selectable(frame, f"table.{plan_key}.{arena}.{search}", selected, height=height)
+    selectable(frame, f"table.{shown.key}.{arena}.{search}.{layer}", chosen.selected, height=height)
+
+
+def storages(shown: Shown, arena: str | None, *, height: int = 330) -> None:
+    """The table of storages by bytes × idle steps: who is kept longest for the least."""
+    frame = _storages(shown.key, arena, shown)
+    st.html(
+        markup.heading(
+            f"Storages of {arena}" if arena else "Storages",
+            f"{words.count(len(frame), 'storage')} that are kept unused, most bytes × idle steps first; a row selects",
+        )
+    )
+    if not len(frame):
+        st.html(markup.empty("Nothing is idle", "Every storage is used at each step at which it is held."))
+        return
+    selectable(frame, f"storages.{shown.key}.{arena}", state.choice().selected, height=height)
+
+
+@st.cache_data(show_spinner=False, max_entries=16)
+def _storages(plan_key: str, arena: str | None, _shown: Shown) -> pd.DataFrame:
+    del plan_key
+    idle, solution = placed.idle(_shown), _shown.solution
+    assert idle is not None
+    assert solution is not None
+    own = solution.liveness.storages
+    kept = np.flatnonzero((idle.idle > 0) & (own.size > 0))
+    if arena is not None:
+        kept = kept[own.arena[kept] == solution.liveness.arenas.index(arena)]
+    products = [int(own.size[k]) * int(idle.idle[k]) for k in kept.tolist()]
+    order = sorted(range(len(kept)), key=lambda i: (-products[i], int(kept[i])))[:MOST_ROWS]
+    ids, plan = solution.liveness.timeline.index.tensor_ids, _shown.plan
+    rows = [(int(kept[i]), products[i]) for i in order]
+    return pd.DataFrame(
+        {
+            "tensor": [ids[own.head[k]] for k, _ in rows],
+            "size": [int(own.size[k]) for k, _ in rows],
+            "held steps": [int(idle.held[k]) for k, _ in rows],
+            "idle steps": [int(idle.idle[k]) for k, _ in rows],
+            "bytes × idle steps": [product for _, product in rows],
+            "longest stretch": [words.live_range(int(idle.gap_from[k]), int(idle.gap_to[k])) for k, _ in rows],
+            "last used by": [_used_by(plan, int(idle.last[k])) for k, _ in rows],
+        }
+    )
+
+
+def _used_by(plan: Plan, step: int) -> str:
+    return words.step(step, plan.node_at(step)) if step >= 0 else ""
 
 
 def selectable(frame: pd.DataFrame, key: str, selected: str, *, height: int) -> None:
@@ -109,6 +176,9 @@ def selectable(frame: pd.DataFrame, key: str, selected: str, *, height: int) -> 
             "death": st.column_config.NumberColumn(format="localized"),
             "steps": st.column_config.NumberColumn(format="localized"),
             "operator": st.column_config.TextColumn(width=130),
+            "held steps": st.column_config.NumberColumn(format="localized"),
+            "idle steps": st.column_config.NumberColumn(format="localized"),
+            "bytes × idle steps": st.column_config.NumberColumn(format="localized"),
             "tenants": st.column_config.NumberColumn(format="localized"),
             "busy steps": st.column_config.NumberColumn(format="localized"),
             "hex": st.column_config.TextColumn("offset (hex)"),
@@ -123,4 +193,9 @@ def selectable(frame: pd.DataFrame, key: str, selected: str, *, height: int) -> 
 def _selected(key: str, frame: pd.DataFrame) -> None:
     ev: Any = state.raw(key)
     cells = ev["selection"]["cells"] if ev else []
-    state.choose(selected=str(frame["tensor"].iloc[cells[0][0]]) if cells else "")
+    if not cells:
+        state.choose(selected="")
+        return
+    row, column = cells[0]
+    named = str(frame[column].iloc[row]) if column in NAMING else ""
+    state.choose(selected=named or str(frame["tensor"].iloc[row]))

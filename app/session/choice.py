@@ -19,7 +19,7 @@ from tmmu_core.plan.making.wording import SAID, key_of, written
 FIRST_SAMPLE = "sample:resnet50"
 VIEWS = ("lifetimes", "slots", "map")
 VIEW_NAMES = {"lifetimes": "Lifetimes", "slots": "Slots", "map": "Arena map"}
-COLOURS = ("role", "slot", "arena", "operator", "size")
+COLOURS = ("role", "slot", "arena", "operator", "module", "phase", "size")
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Choice(PlanRequest):
     selected: str = ""
     search: str = ""
     marked: str = ""
-    """``witness`` where the tensors that make the lower bound are marked."""
+    """``witness`` where the tensors that make the lower bound are marked; ``layer:<name>`` for those of a layer."""
     step: int | None = None
     tried: str = ""
     """Where the selected storage is tried: ``offset~birth`` in bytes and steps; empty for nowhere."""
@@ -108,7 +108,6 @@ _ALLOWED: dict[str, tuple[str, ...]] = {
     "colour": COLOURS,
     "policy": POLICIES,
     "plan_at": PLAN_AT,
-    "marked": ("witness",),
 }
 
 
@@ -156,6 +155,8 @@ def _read(name: str, text: str) -> Any:
         return text == "1"
     if name == "fit":
         return SAID["budget"].read(text)
+    if name == "marked" and text != "witness" and not text.startswith("layer:"):
+        raise ValueError("choose witness, or layer: with the name of a layer.")
     if name == "tried":
         return tried_text(*tried_of(text)) if text else ""
     if name == "zoom":

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import streamlit as st
 
 from app.say import words
 from app.session.planning import Shown
+from tmmu_core.graph.modules import Modules, modules_of
 from tmmu_core.liveness.idle import Idle, idle_of
+from tmmu_core.liveness.phases import Stretch, phases_of
 from tmmu_core.plan.making.sequence import Placed, placed_in, problem_of
 from tmmu_core.plan.metrics import PlanStorages, arena_number, storages_of
 from tmmu_core.plan.placing import Parting, parting
@@ -27,6 +31,69 @@ def operators(key: str, _shown: Shown) -> list[str] | None:
         nodes[producers[tensor_of[name]]].instr if producers[tensor_of[name]] >= 0 else ""
         for name in _shown.plan.tensor_ids
     ]
+
+
+MOST_TOLD = 12_000
+"""Tensors up to which origins are told unasked; of larger plans they are worked out when they are asked for."""
+
+
+@dataclass(frozen=True, eq=False)
+class Origins:
+    """Where each row of a plan comes from, as texts; ``""`` for what nobody writes."""
+
+    producer: list[str]
+    layer: list[str]
+    module: list[str]
+    phase: list[str]
+    modules: Modules
+
+
+def origins(shown: Shown) -> Origins | None:
+    """Producer, layer, module and phase of each row; ``None`` without the graph."""
+    return None if shown.solution is None else _origins(shown.key, shown)
+
+
+def modules(shown: Shown) -> Modules:
+    """The module tree of the graph as run."""
+    assert shown.solution is not None
+    return _modules(shown.key, shown)
+
+
+@st.cache_resource(show_spinner=False, max_entries=16)
+def _modules(key: str, _shown: Shown) -> Modules:
+    del key
+    assert _shown.solution is not None
+    timeline = _shown.solution.liveness.timeline
+    return modules_of(timeline.index, timeline.node_at.tolist())
+
+
+@st.cache_resource(show_spinner=False, max_entries=16)
+def _origins(key: str, _shown: Shown) -> Origins:
+    del key
+    assert _shown.solution is not None
+    timeline = _shown.solution.liveness.timeline
+    index, tree = timeline.index, modules(_shown)
+    tensors = [index.tensor_of[name] for name in _shown.plan.tensor_ids]
+    makers = index.producer[tensors].tolist() if tensors else []
+    where = tree.of_tensor[tensors].tolist() if tensors else []
+    return Origins(
+        producer=[index.node_ids[node] if node >= 0 else "" for node in makers],
+        layer=[tree.layers[k] for k in where],
+        module=[".".join(tree.paths[k]) for k in where],
+        phase=[timeline.graph.nodes[node].phase if node >= 0 else "" for node in makers],
+        modules=tree,
+    )
+
+
+def phases(shown: Shown) -> tuple[Stretch, ...]:
+    """The phases of the steps, where there are several; else nothing to tell."""
+    found = phases_of(shown.solution.liveness.timeline) if shown.solution is not None else ()
+    return found if len({stretch.phase for stretch in found}) > 1 else ()
+
+
+def bands(shown: Shown) -> tuple[tuple[str, int, int], ...]:
+    """The same as ``(phase, first step, step after the last)``."""
+    return tuple([(s.phase, s.start, s.end) for s in phases(shown)])
 
 
 def place_of(shown: Shown) -> dict[str, str]:

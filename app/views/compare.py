@@ -256,7 +256,9 @@ def body(left: Shown, right: Shown, found: Comparison, handle: Any) -> None:
             st.html(state.linked(placing.parted(placed.where_they_part(left, right, arena), arena)))
         st.html(markup.heading(f"Live bytes of {arena}, baseline → candidate"))
         st.plotly_chart(
-            curves(left.plan, right.plan, arena), key=f"curves.{left.key}.{right.key}.{arena}", config=base.CONFIG
+            base.phase_bands(curves(left.plan, right.plan, arena), placed.bands(right)),
+            key=f"curves.{left.key}.{right.key}.{arena}",
+            config=base.CONFIG,
         )
     changes(found, left, right)
     state.write_link()

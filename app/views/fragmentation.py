@@ -9,7 +9,7 @@ from app.charts import base, waste
 from app.parts import focus, frame, selected, tensors, verdict
 from app.parts import ledger as resources
 from app.say import glossary, markup, words
-from app.session import state
+from app.session import placed, state
 from app.session.planning import Shown
 from tmmu_core.plan.metrics import SlotReport, slot_reports
 from tmmu_core.plan.waste import ACCOUNTS, WasteLedger, waste_ledger
@@ -52,6 +52,7 @@ def body(shown: Shown) -> None:
     with left:
         st.html(markup.heading("The extent, account by account, over the steps", "the five sum to the extent exactly"))
         figure = waste.ledger_over_time(plan, accounts, step=step, height=340)
+        base.phase_bands(figure, placed.bands(shown))
         base.clickable(figure, [summary.extent_bytes] * len(accounts.steps), accounts.steps.tolist())
         figure.update_layout(hovermode="x unified")
         key = f"ledger.{shown.key}.{arena}.{step}"

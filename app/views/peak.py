@@ -8,6 +8,7 @@ import streamlit as st
 
 from app.charts import base
 from app.charts.alive import areas
+from app.charts.flames import flames
 from app.charts.live import live_curve
 from app.parts import focus, frame, selected, tensors, verdict
 from app.say import markup, words
@@ -15,7 +16,7 @@ from app.session import placed, state
 from app.session.planning import Shown
 from tmmu_core.plan.metrics import alive_at, beats_of, live_bytes
 
-GROUPS = ("operator", "role", "slot")
+GROUPS = ("operator", "role", "slot", "layer", "phase")
 
 
 def page() -> None:
@@ -39,7 +40,7 @@ def body(shown: Shown) -> None:
     st.html(markup.claim(claim(shown, arena, step, own), verdict.chips(shown)))
     focus.step_controls(shown, arena)
     st.html(markup.heading(f"Live bytes of {arena}", "click the curve to choose a step"))
-    curve = live_curve(plan, arena, step=step, height=190)
+    curve = base.phase_bands(live_curve(plan, arena, step=step, height=190), placed.bands(shown))
     key = f"peak-curve.{shown.key}.{arena}.{step}"
     st.plotly_chart(curve, key=key, config=base.CONFIG, on_select=lambda: _picked(key), selection_mode="points")
     left, right = st.columns([0.58, 0.42], gap="medium")
@@ -60,6 +61,8 @@ def body(shown: Shown) -> None:
             on_select=lambda: _box(area_key),
             selection_mode="points",
         )
+        if group == "layer":
+            _flames(shown, own, step)
         if drawn < len(own):
             st.caption(f"{drawn:,} of {words.count(len(own), 'storage')} drawn one by one, the largest ones.")
     with right:
@@ -87,6 +90,9 @@ def claim(shown: Shown, arena: str, step: int, own: list[tuple[int, int]]) -> st
 def _group(shown: Shown) -> str:
     cannot = {"operator"} if shown.solution is None else set()
     cannot |= set() if shown.plan.has_slots else {"slot"}
+    known = placed.origins(shown)
+    cannot |= set() if known is not None and known.modules.known_by else {"layer"}
+    cannot |= set() if placed.phases(shown) else {"phase"}
     options = [group for group in GROUPS if group not in cannot]
     if len(options) == 1:
         return options[0]
@@ -102,9 +108,23 @@ def _areas(shown: Shown, rows: list[tuple[int, int]], group: str, step: int) -> 
     title = words.step(step)
     if group == "operator" and names is not None:
         return areas(plan, rows, lambda i: names[i] or plan.roles[i], title=title)
+    known = placed.origins(shown)
+    if group == "layer" and known is not None:
+        return areas(plan, rows, lambda i: known.layer[i] or plan.roles[i], title=title)
+    if group == "phase" and known is not None:
+        return areas(plan, rows, lambda i: known.phase[i] or plan.roles[i], title=title)
     if group == "slot":
         return areas(plan, rows, lambda i: f"slot {plan.logical_slot[i]}", title=title)
     return areas(plan, rows, lambda i: plan.roles[i], title=title)
+
+
+def _flames(shown: Shown, own: list[tuple[int, int]], step: int) -> None:
+    """The same bytes down the module tree: a module's width is what it holds."""
+    known = placed.origins(shown)
+    assert known is not None
+    st.html(markup.heading("Down the module tree", "width: bytes alive; a click looks into a module"))
+    figure = flames(own, lambda row: known.module[row].split(".") if known.module[row] else [])
+    st.plotly_chart(figure, key=f"flames.{shown.key}.{step}", config={"displayModeBar": False})
 
 
 def _list(shown: Shown, rows: np.ndarray) -> None:

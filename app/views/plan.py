@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from app.canvas.component import PlanHandle
-from app.parts import drawing, focus, frame, placing, selected, tensors, toolbar, verdict
+from app.parts import drawing, focus, frame, layers, placing, selected, tensors, toolbar, verdict
 from app.say import glossary, markup
 from app.session import state
 from app.session.planning import Shown
@@ -48,10 +48,21 @@ def came_with_the_file(shown: Shown) -> None:
 def body(shown: Shown, handle: PlanHandle) -> None:
     """What follows the selection: it runs again alone when something is clicked."""
     left, right = st.columns([0.755, 0.245], gap="small")
-    chosen = state.choice()
+    arena = focus.drawn(shown.plan)
     with left:
-        drawing.canvas(handle, height=540, marked=placing.turns(shown))
-        tensors.table(shown.plan, shown.key, focus.drawn(shown.plan), search=chosen.search, selected=chosen.selected)
+        drawing.canvas(handle, height=540, marked=placing.turns(shown) or layers.marked(shown))
+        kinds = ["Tensors", "Storages by idle bytes"] if shown.solution is not None else ["Tensors"]
+        with st.container(horizontal=True, vertical_alignment="center", gap="small", key="listed"):
+            listed = kinds[0]
+            if len(kinds) > 1:
+                listed = st.segmented_control(
+                    "List", kinds, default=kinds[0], key="w.listed", label_visibility="collapsed", required=True
+                )
+            layers.pick(shown)
+        if listed == "Tensors":
+            tensors.table(shown, arena)
+        else:
+            tensors.storages(shown, arena)
     with right, st.container(key="beside"):
         selected.panel(shown)
     state.write_link()

@@ -8,7 +8,7 @@ from app.session.opening import SAMPLES, read_catalogue
 from tests.build import graph, node, tensor
 from tmmu_core.graph.index import index_graph
 from tmmu_core.graph.model import Graph
-from tmmu_core.graph.modules import Modules, block_of, modules_of
+from tmmu_core.graph.modules import Modules, block_of, families_of, modules_of
 from tmmu_core.plan.formats.reading import read_any
 
 
@@ -69,11 +69,10 @@ def test_a_graph_whose_names_tell_nothing_has_no_modules() -> None:
     assert (told(which).known_by, told(which).paths) == ("", ((),))
 
 
-@pytest.mark.parametrize(
-    ("path", "block"), [(("h", "0", "mlp"), ("h", "0")), (("m", "layers.3", "q"), ("m", "layers.3")), (("a", "b"), ())]
-)
-def test_a_block_is_the_path_down_to_its_first_number(path: tuple[str, ...], block: tuple[str, ...]) -> None:
-    assert block_of(path) == block
+def test_a_block_is_the_path_down_to_the_first_name_of_which_there_are_several() -> None:
+    paths = [("gpu_0", "h", "0", "mlp"), ("gpu_0", "h", "1", "mlp"), ("gpu_0", "norm_1")]
+    families = families_of(paths)
+    assert [block_of(path, families) for path in paths] == [("gpu_0", "h", "0"), ("gpu_0", "h", "1"), ()]
 
 
 @pytest.mark.parametrize(
@@ -82,6 +81,7 @@ def test_a_block_is_the_path_down_to_its_first_number(path: tuple[str, ...], blo
         ("gpt2_small_train_b1_s1024", ("transformer.h.*", 12)),
         ("bert_base_train_b8_s512", ("bert.encoder.layer.*", 12)),
         ("mobilenet_v2", ("block*", 17)),
+        ("resnet50", ("gpu_0.res4_*", 6)),
     ],
 )
 def test_the_layers_of_samples_are_recognised(sample: str, repeated: tuple[str, int]) -> None:

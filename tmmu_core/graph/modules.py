@@ -28,6 +28,7 @@ MOST_LAYERS = 24
 """Layers are told as deep as this many names of them allow, where no block repeats."""
 
 _ENDING = re.compile(r"^(.+?)(?:_bn)?_(?:w|b|s|rm|riv|mean|var|scale|bias|weight)(?:_\d+)?$")
+_NUMBERED = re.compile(r"\d+$")
 _STEM = re.compile(r"^([A-Za-z]+\d*_\d+)_(.+)$")
 
 
@@ -45,48 +46,59 @@ class Modules:
     """Where it is known from; ``""``: the file keeps no names that tell it."""
 
     @cached_property
+    def _blocks(self) -> tuple[Path, ...]:
+        families = families_of(self.paths)
+        return tuple([block_of(path, families) for path in self.paths])
+
+    @cached_property
     def layers(self) -> tuple[str, ...]:
         """Per path, the layer it lies in: its block where blocks repeat, else as deep as :data:`MOST_LAYERS` allows."""
-        blocks = [block_of(path) for path in self.paths]
+        blocks = self._blocks
         if any(blocks):
+            ways = {block[:k] for block in blocks for k in range(1, len(block))}
             return tuple(
-                [
-                    ".".join(block or path[: _shared(path, blocks)])
-                    for path, block in zip(self.paths, blocks, strict=True)
-                ]
+                [".".join(block or path[: _leaves(path, ways)]) for path, block in zip(self.paths, blocks, strict=True)]
             )
         deepest = max(map(len, self.paths), default=0)
-        for depth in range(deepest, 0, -1):
-            if len({path[:depth] for path in self.paths}) <= MOST_LAYERS:
-                return tuple([".".join(path[:depth]) for path in self.paths])
-        return tuple([".".join(path[:1]) for path in self.paths])
+        depth = next(
+            (k for k in range(deepest, 1, -1) if len({path[:k] for path in self.paths}) <= MOST_LAYERS), min(1, deepest)
+        )
+        return tuple([".".join(path[:depth]) for path in self.paths])
 
     @property
     def repeated(self) -> tuple[tuple[str, int], ...]:
         """``(transformer.h.*, 12)``: blocks that stand there several times, by name."""
         found: dict[str, set[Path]] = {}
-        for path in self.paths:
-            block = block_of(path)
+        for block in self._blocks:
             if block:
                 found.setdefault(".".join([*block[:-1], _starred(block[-1])]), set()).add(block)
-        return tuple(sorted((name, len(blocks)) for name, blocks in found.items() if len(blocks) > 1))
+        return tuple(sorted((name, len(blocks)) for name, blocks in found.items()))
 
 
-def block_of(path: Path) -> Path:
-    """The path down to its first numbered part: ``h.0`` of ``h.0.mlp``, ``layers.3`` or ``block3``; ``()`` for none."""
-    for k, part in enumerate(path):
-        if part.isdigit() or re.search(r"[A-Za-z_.]\d+$", part):
-            return path[: k + 1]
-    return ()
+Families = frozenset[tuple[Path, str]]
+
+
+def families_of(paths: Iterable[Path]) -> Families:
+    """The numbered names of which several stand beside one another, as (parent, name without its number)."""
+    found: dict[tuple[Path, str], set[str]] = {}
+    for path in paths:
+        for k, part in enumerate(path):
+            if _NUMBERED.search(part):
+                found.setdefault((path[:k], _starred(part)), set()).add(part)
+    return frozenset(family for family, members in found.items() if len(members) > 1)
+
+
+def block_of(path: Path, families: Families) -> Path:
+    """The path down to the first part that is one of several: ``h.0`` of ``h.0.mlp``; ``()`` for none."""
+    return next((path[: k + 1] for k, part in enumerate(path) if (path[:k], _starred(part)) in families), ())
 
 
 def _starred(part: str) -> str:
-    return re.sub(r"\d+$", "*", part)
+    return _NUMBERED.sub("*", part)
 
 
-def _shared(path: Path, blocks: Sequence[Path]) -> int:
+def _leaves(path: Path, ways: set[Path]) -> int:
     """How deep a path outside all blocks is told: to where it leaves the way to them, and one name more."""
-    ways = {block[:k] for block in blocks if block for k in range(1, len(block))}
     return next((k + 1 for k in range(len(path)) if path[: k + 1] not in ways), len(path))
 
 
@@ -144,6 +156,7 @@ def _by_parameters(index: GraphIndex, order: Sequence[int]) -> list[Path]:
     by_node: list[Path] = [()] * len(index.node_ids)
     reads_own = [False] * len(index.node_ids)
     weight: dict[int, Path] = {t: _owner(index.tensor_ids[t]) for t in np.flatnonzero(index.is_persistent).tolist()}
+    families = families_of(weight.values())
     for node in order:
         inputs = index.inputs_of(node).tolist()
         own = [weight[t] for t in inputs if weight.get(t)]
@@ -153,24 +166,27 @@ def _by_parameters(index: GraphIndex, order: Sequence[int]) -> list[Path]:
                 weight.update(dict.fromkeys(index.outputs_of(node).tolist(), by_node[node]))
             continue
         writers = [int(index.producer[t]) for t in inputs if index.producer[t] >= 0]
-        by_node[node] = _met([by_node[w] for w in writers])
+        by_node[node] = _met([by_node[w] for w in writers], families)
     for node in reversed(order):
         if reads_own[node] or not by_node[node]:
             continue
         readers = {int(r) for t in index.outputs_of(node).tolist() for r in index.readers_of(t).tolist()}
         shared = _common([by_node[node], *[by_node[r] for r in sorted(readers) if by_node[r]]])
-        if shared and block_of(shared) == block_of(by_node[node]):
+        if shared and block_of(shared, families) == block_of(by_node[node], families):
             by_node[node] = shared
     return by_node
 
 
-def _met(paths: Sequence[Path]) -> Path:
+def _met(paths: Sequence[Path], families: Families) -> Path:
     """What several writers agree on; where they are of different blocks, the last one's block."""
     paths = [path for path in paths if path]
     if not paths:
         return ()
-    shared, blocks = _common(paths), [block_of(path) for path in paths]
-    if any(blocks) and not block_of(shared):
+    shared = _common(paths)
+    if shared == paths[0] and len(paths) == 1:
+        return shared
+    blocks = [block_of(path, families) for path in paths]
+    if any(blocks) and not block_of(shared, families):
         return max((block for block in blocks if block), key=_numbered)
     return shared
 

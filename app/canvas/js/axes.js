@@ -1,5 +1,6 @@
 // The axes: which steps and which values of v are marked, and how they are written at the left and at the foot.
 
+import { css, PHASE_COLOURS } from "./colours.js";
 import { LETTER } from "./look.js";
 import { sharp } from "./plane.js";
 import { grouped, shortened, stepName, tickBytes } from "./words.js";
@@ -152,5 +153,30 @@ function drawLeft(pen, { plot }, ticks) {
     const y = Math.min(plot.y + plot.h - 4, Math.max(plot.y + 5, px));
     pen.fillText(more ? shortened(`${text} ${more}`, letters) : text, plot.x - 7, y);
     last = px;
+  }
+}
+
+const BAND = 5; // pixels
+
+/** Forward, backward, optimizer: a band along the steps, at their edge of the picture, named where there is room. */
+export function drawPhases(pen, { plan, plane, plot, look }) {
+  for (const [phase, start, end] of plan.stretches) {
+    const { t0, t1 } = plane.win, from = Math.max(start, t0), to = Math.min(end, t1);
+    if (to <= from) continue;
+    const a = plane.step(from), b = plane.step(to);
+    pen.fillStyle = PHASE_COLOURS[phase];
+    if (plane.sideways) pen.fillRect(plot.x, a, BAND, b - a);
+    else pen.fillRect(a, plot.y + plot.h - BAND, b - a, BAND);
+    if (plane.sideways || b - a < 70) continue;
+    pen.font = look.font;
+    pen.textAlign = "left";
+    pen.textBaseline = "bottom";
+    const width = pen.measureText(phase).width + 8;
+    pen.fillStyle = css(look.solid);
+    pen.globalAlpha = 0.85;
+    pen.fillRect(a + 1, plot.y + plot.h - BAND - 14, width, 14);
+    pen.globalAlpha = 1;
+    pen.fillStyle = look.ink;
+    pen.fillText(phase, a + 5, plot.y + plot.h - BAND - 1);
   }
 }

@@ -1,6 +1,6 @@
 // One chart: the state that the page or the person sets, the window that is looked at, and drawing once a frame.
 
-import { drawGrid, drawTicks, ticksOf } from "./axes.js";
+import { drawGrid, drawPhases, drawTicks, ticksOf } from "./axes.js";
 import { paint } from "./colours.js";
 import { build, fill } from "./element.js";
 import { Hands } from "./hands.js";
@@ -220,7 +220,7 @@ export class Chart {
 
   fillMenus() {
     const { plan, parts } = this;
-    const schemes = ["role", "slot", "arena", plan.operator && "operator", "size", this.other && "change"];
+    const schemes = ["role", "slot", "arena", plan.operator && "operator", plan.module && "module", plan.phase && "phase", "size", this.other && "change"];
     fill(parts.colours, [["", "automatic"], ...schemes.filter(Boolean).map((name) => [name, name])]);
     fill(parts.arenas, [["", "all, one scale"], ...plan.arenas.map(({ name }) => [name, name])]);
     parts.overlay.hidden = !this.other;
@@ -391,6 +391,7 @@ export class Chart {
       if (this.other && this.state.baseline) outlined = drawBaseline(pen, sight);
     });
     drawTicks(pen, sight, ticks);
+    drawPhases(pen, sight);
     if (this.strip) drawStrip(pen, sight);
     pen.strokeStyle = look.soft;
     pen.lineWidth = 1;

@@ -46,6 +46,8 @@ function painted(plan, scheme) {
   if (scheme === "slot") return bySlot(plan);
   if (scheme === "arena") return byArena(plan);
   if (scheme === "operator" && plan.operator) return byOperator(plan);
+  if (scheme === "module" && plan.module) return byModule(plan);
+  if (scheme === "phase" && plan.phase) return byPhase(plan);
   if (scheme === "size") return bySize(plan);
   if (scheme === "change" && plan.changes) return byChange(plan);
   return byRole(plan);
@@ -100,6 +102,47 @@ function byOperator(plan) {
     table: [...CATEGORIES, OTHER].map(rgbOf),
     legend,
     note: "colour = operator, those that write most bytes",
+  };
+}
+
+/** A hue per layer, in the order in which they stand; the legend names those that write most bytes. */
+function byModule(plan) {
+  const { names, codes } = plan.module, bytes = names.map(() => 0), first = names.map(() => Infinity);
+  for (let i = 0; i < plan.n; i++) {
+    const code = codes[rootOf(plan, i)];
+    if (!plan.isView[i]) bytes[code] += plan.size[i];
+    first[code] = Math.min(first[code], plan.birth[i] || Infinity);
+  }
+  const order = names.map((_, code) => code).sort((a, b) => first[a] - first[b] || a - b), place = [];
+  order.forEach((code, k) => (place[code] = k));
+  const table = Array.from({ length: SLOT_HUES }, (_, k) => {
+    return even(0.66 + 0.08 * (k % 2), 0.12, (k * 137.508 + 245) % 360);
+  });
+  const hue = (code) => (names[code] ? place[code] % SLOT_HUES : SLOT_HUES);
+  const named = names.map((_, code) => code).filter((code) => names[code] && bytes[code]);
+  const most = named.sort((a, b) => bytes[b] - bytes[a] || a - b).slice(0, 8).sort((a, b) => place[a] - place[b]);
+  const legend = most.map((code) => [names[code], css(table[hue(code)])]);
+  if (named.length > most.length) legend.push([`${named.length - most.length} more`, "transparent"]);
+  return {
+    codes: coded(plan.n, (i) => hue(codes[rootOf(plan, i)])),
+    table: [...table, rgbOf(OTHER)],
+    legend,
+    note: "colour = layer",
+  };
+}
+
+export const PHASE_COLOURS = { forward: "#0072B2", backward: "#E69F00", optimizer: "#8C6BB1" };
+
+function byPhase(plan) {
+  const { names, codes } = plan.phase, keys = Object.keys(PHASE_COLOURS), seen = new Set(codes);
+  const code = names.map((name) => (keys.includes(name) ? keys.indexOf(name) : keys.length));
+  return {
+    codes: coded(plan.n, (i) => code[codes[rootOf(plan, i)]]),
+    table: [...Object.values(PHASE_COLOURS), OTHER].map(rgbOf),
+    legend: names
+      .map((name, k) => [name || "nobody writes it", PHASE_COLOURS[name] ?? OTHER, seen.has(k)])
+      .filter(([, , there]) => there),
+    note: "colour = phase of who writes it",
   };
 }
 

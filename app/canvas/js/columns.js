@@ -116,6 +116,9 @@ class Columns {
     this.dtype = new Table(spec.dtype, read);
     this.shape = new Table(spec.shape, read);
     this.operator = spec.operator && new Table(spec.operator, read);
+    this.module = spec.module ? new Table(spec.module, read) : null; // the layer that each row comes from
+    this.phase = spec.phase ? new Table(spec.phase, read) : null;
+    this.stretches = spec.stretches ?? []; // [phase, first step, step after the last]
     this.extra = spec.extra.map(([heading, table]) => [heading, new Table(table, read)]);
     this.arenas = spec.arenas.map((arena) => ({ ...arena, live: numbers(arena.live), rawLive: read(arena.live) }));
     this.viewRows = read(spec.views);

@@ -14,6 +14,7 @@ export function linesOf(plan, row, { other = null, candidate = true } = {}) {
     ["born", stepName(birth, plan.nodes.at(birth))],
     ...storage(plan, row),
     ["kind", kind(plan, row)],
+    ...(plan.module?.at(row) ? [["layer", plan.module.at(row)]] : []),
   ];
   if (plan.baseOf.has(row)) lines.push(["view of", plan.ids.at(plan.baseOf.get(row))]);
   for (const [step, from, to] of plan.handoffs) {

@@ -1,0 +1,34 @@
+"""Layers and phases of a model, and who is kept for nothing."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.conftest import Visit, rest
+
+pytestmark = pytest.mark.browser
+
+
+def test_a_layer_is_marked_in_the_drawing_and_lists_its_tensors_alone(visit: Visit) -> None:
+    page = visit(graph="sample:mobilenet_v2", colour="module", marked="layer:block3")
+    canvas = page.locator(".tmmu-canvas[data-paintings]").first
+    expect(canvas).to_contain_text("colour = layer")
+    expect(canvas).to_contain_text("marked")
+    expect(page.locator(".tm-sub", has_text="Tensors of activations")).to_contain_text("of layer block3")
+    rest(page)
+    page.get_by_text("Storages by idle bytes").click()
+    expect(page.locator(".tm-sub", has_text="Storages of activations")).to_contain_text("bytes × idle steps")
+
+
+def test_the_peak_is_told_by_layer_and_down_the_module_tree_and_phases_are_bands(visit: Visit) -> None:
+    page = visit("peak", graph="sample:resnet50_train_b32_224")
+    rest(page)
+    page.get_by_text("layer", exact=True).click()
+    expect(page.locator(".tm-sub", has_text="Down the module tree")).to_be_visible()
+    expect(page.locator("[class*=st-key-flames] .iciclelayer .slicetext").first).to_be_visible()
+    curve = page.locator("[class*=st-key-peak-curve]")
+    expect(curve.locator(".annotation-text", has_text=re.compile("forward"))).to_be_visible()
+    expect(curve.locator(".annotation-text", has_text="backward")).to_be_visible()
