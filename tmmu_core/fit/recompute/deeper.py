@@ -21,8 +21,9 @@ from tmmu_core.fit.recompute.simulate import Choice, Run
 
 STEPS_LOOKED_AT = 40
 """Steps above the goal whose idle storages are tried, from the fullest down, where the one before offers nothing."""
-BEYOND = (100, 104, 110, 120, 150)
-"""Percent of what is over the goal that a way is walked for."""
+WAYS = ((100, 1), (100, 4), (104, 1), (110, 1), (120, 1), (150, 1))
+"""Percent of what is over the goal that a way is walked for, and the part of the fullest step's bytes that one drop
+looks at: all that is above the goal, or no more than a quarter of them, where the goal is far away."""
 TRIMMED = 3
 STRIDES = (1, 2, 3, 4, 6)
 """Together are tried: all that is idle there, all but every second, every third … of them."""
@@ -53,8 +54,8 @@ def deepened(search: Search, starts: Sequence[Point]) -> list[Point]:
     found: list[Point] = []
     last = search.weighed + search.most
     for start in starts:
-        for beyond in BEYOND:
-            found += _way(search, Point(start.make, search.weigh(start.choice).run), beyond, last)
+        for way in WAYS:
+            found += _way(search, Point(start.make, search.weigh(start.choice).run), way, last)
             if search.weighed > last or not search.go_on():
                 return found
     fitting = [point for point in found if not search.excess(point.run)]
@@ -62,14 +63,15 @@ def deepened(search: Search, starts: Sequence[Point]) -> list[Point]:
     return [*found, *trimmed]
 
 
-def _way(search: Search, point: Point, beyond: int, last: int) -> Iterator[Point]:
+def _way(search: Search, point: Point, way: tuple[int, int], last: int) -> Iterator[Point]:
+    beyond, part = way
     goal = search.excess(point.run) * beyond // 100
     while search.weighed <= last and search.go_on():
-        live = point.run.live[search.arena]
+        top = int(point.run.live[search.arena].max(initial=0))
         over = goal - (int(search.nothing.run.peaks[search.arena]) - int(point.run.peaks[search.arena]))
         if over <= 0:
             return
-        better = _step(search, point, max(0, int(live.max(initial=0)) - over))
+        better = _step(search, point, max(0, top - min(over, top // part)))
         if better is None:
             return
         point = better
