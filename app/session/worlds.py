@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from tmmu_core.errors import UnreadableInput
+from tmmu_core.graph.document import refuse_repeated_keys
 from tmmu_core.graph.model import Graph
 from tmmu_core.graph.sharding import ShardSpec
 
@@ -121,6 +122,7 @@ def spec_of(text: str) -> dict[str, Any]:
         )
     try:
         spec = msgspec.json.decode(text)
+        refuse_repeated_keys(text.encode(), "shard spec")
     except (msgspec.DecodeError, UnicodeError) as error:
         raise UnreadableInput(f"the shard spec is not JSON: {error}.", source="shard spec", hint=way) from error
     if not isinstance(spec, dict):

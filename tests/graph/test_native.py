@@ -234,3 +234,23 @@ def test_what_is_written_says_every_shape_and_dtype_and_hashes_as_before() -> No
         {"id": "x", "shape": [], "dtype": "float32", "role": "input"}
     ]
     assert list(native.normal_form(g)["tensors"]) == [{"id": "x", "role": "input"}]
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ('{"tensors": [], "nodes": [], "tensors": []}', "$.tensors"),
+        ('{"tensors": [{"id": "x", "shape": [1], "dtype": "int8", "shape": [2]}]}', "$.tensors[0].shape"),
+        ('{"nodes": [{"node_id": "a", "params": {"k": {"axis": 1, "axis": 2}}}]}', "$.nodes[0].params.k.axis"),
+        ('{"name": "one", "n\\u0061me": "two"}', "$.name"),
+    ],
+)
+def test_an_object_that_says_a_key_twice_is_refused(text: str, place: str) -> None:
+    with pytest.raises(UnreadableInput, match="says this key twice") as refused:
+        native.decode(text.encode(), "g.tmmu.json")
+    assert refused.value.place == place
+
+
+def test_a_text_with_the_same_words_twice_is_read() -> None:
+    text = '{"tensors": [{"id": "x", "shape": [1], "dtype": "int8"}], "nodes": [], "name": "\\"id\\": \\"id\\":"}'
+    assert native.decode(text.encode()).name == '"id": "id":'

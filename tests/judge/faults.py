@@ -63,6 +63,10 @@ def refigured(plan: Plan) -> Plan:
                 extent_bytes=extent,
                 committed_bytes=-(-extent // arena.page_size) * arena.page_size if arena.page_size else extent,
                 lower_bound_bytes=None,
+                proven_bytes=None,
+                status="feasible",
+                witness=(),
+                witness_step=-1,
             )
         )
     step, most = facts.peak_together(np.arange(facts.storages))
@@ -72,7 +76,22 @@ def refigured(plan: Plan) -> Plan:
         "extent_bytes": sum(arena.extent_bytes for arena in arenas),
         "lower_bound_bytes": sum(arena.bound_bytes for arena in arenas),
     }
-    return replace(plan, arenas=tuple(arenas), metrics={**plan.metrics, "totals": totals})
+    slots, storages = sum(arena.slots for arena in arenas), sum(arena.storages for arena in arenas)
+    extent, peaks = totals["extent_bytes"], sum(arena.peak_live_bytes for arena in arenas)
+    metrics = {
+        "peak_logical_slots": slots,
+        "max_live": sum(arena.max_live for arena in arenas),
+        "storages": storages,
+        "peak_live_bytes": most,
+        "extent_bytes": extent,
+        "committed_bytes": sum(arena.committed_bytes for arena in arenas),
+        "peak_physical_bytes_per_arena": {arena.name: arena.extent_bytes for arena in arenas},
+        "peak_tmmu_usage_per_arena": {arena.name: arena.peak_live_bytes for arena in arenas},
+        "memory_reuse_ratio": (storages - slots) / storages if storages else 0.0,
+        "internal_fragmentation_ratio": (extent - peaks) / extent if extent else 0.0,
+        "totals": totals,
+    }
+    return replace(plan, arenas=tuple(arenas), metrics={**plan.metrics, **metrics})
 
 
 def _row(plan: Plan, choice: Random) -> int | None:

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.build import graph, node, tensor, view
 from tests.judge.faults import refigured, rehashed
 from tests.plan.examples import chain_plan, ledger_plan, solved
 from tests.strategies import Case, plannable_cases
@@ -57,6 +58,24 @@ def test_a_taker_beside_its_giver_overlaps_it_at_the_hand_off() -> None:
     moved = replace(plan, offset=beside)
     assert list(faults(plan)) == []
     assert any({giver, taker} <= set(said.split()) for said in faults(moved))
+
+
+def test_a_storage_holds_all_its_bytes_for_as_long_as_any_of_it_lives() -> None:
+    """``h`` is read at step 2, a view of its first element at step 4: nobody may have the rest of it in between."""
+    tensors = [tensor("x", role="input"), tensor("h"), view("v", "h", 1), tensor("y"), tensor("w"), tensor("z")]
+    nodes = [
+        node("a", "x", "h", inplace="none"),
+        node("b", "h", "y", inplace="none"),
+        node("c", "y", "w", inplace="none"),
+        node("d", "w v", "z", inplace="none"),
+    ]
+    plan = plan_graph(graph(tensors, nodes, "x", "z")).plan
+    under = plan.offset.copy()
+    under[plan.row_of["w"]] = plan.offset[plan.row_of["h"]] + np.uint64(8)
+    moved = rehashed(refigured(replace(plan, offset=under)))
+    assert list(faults(plan)) == []
+    assert "h and w hold one byte at one step" in list(faults(moved))
+    assert collides(moved)
 
 
 @pytest.mark.parametrize("planner", sorted(PLANNERS))

@@ -20,6 +20,7 @@ from tmmu_core.errors import UnreadableInput
 from tmmu_core.graph.model import Graph, Tensor
 from tmmu_core.plan.formats import files
 from tmmu_core.plan.formats.compare import same_plan
+from tmmu_core.plan.formats.trace import read_trace, to_json_lines
 from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.plan.making.instance import plan_problem
 from tmmu_core.plan.model import Plan
@@ -208,3 +209,18 @@ def test_a_process_that_read_parquet_ends_well() -> None:
         "from_parquet(to_parquet(chain_plan()))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_an_arena_that_stands_twice_in_a_plan_is_refused() -> None:
+    data = files.to_json(chain_plan())
+    (arena,) = chain_plan().arena_of
+    twice = data.replace(b'"arenas": {', b'"arenas": {"' + arena.encode() + b'": {},')
+    with pytest.raises(UnreadableInput) as refused:
+        files.from_document(twice)
+    assert refused.value.place in (f"$.arenas.{arena}", "$.arenas[...]")
+
+
+def test_a_record_of_a_trace_that_says_a_key_twice_is_refused() -> None:
+    lines = to_json_lines(chain_plan()).replace(b'"record":"summary",', b'"record":"summary","notes":{"a":{}},')
+    with pytest.raises(UnreadableInput, match="says this key twice"):
+        read_trace(lines)

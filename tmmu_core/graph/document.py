@@ -10,6 +10,7 @@ import codecs
 import contextlib
 import gc
 import io
+import json
 import re
 import threading
 import zlib
@@ -120,14 +121,17 @@ def fields(data: bytes, source: str = "") -> dict[str, Any]:
 def decode(data: bytes, shape: type[T], source: str = "", noun: str = "graph") -> T:
     """The document as a value of the type ``shape``. ``noun`` says what it is meant to be, for the error's words.
 
-    Raises ``UnreadableInput`` when it is no JSON and no CBOR, ``InvalidIrShapes`` when a field is wrong (reason
-    ``wrong_type``, ``unknown_field``, ``missing_field``, ``unknown_value``; ``path`` is the JSON path).
+    Raises ``UnreadableInput`` when it is no JSON and no CBOR, or an object says a key twice, ``InvalidIrShapes`` when
+    a field is wrong (reason ``wrong_type``, ``unknown_field``, ``missing_field``, ``unknown_value``; ``path`` is the
+    JSON path).
     """
     try:
         with many_small_values():
             if kind(data) == "cbor":
                 return msgspec.convert(_taken(data, source), shape)
-            return _decode_json(data, shape, source)
+            value = _decode_json(data, shape, source)
+            refuse_repeated_keys(data, source)
+            return value
     except msgspec.ValidationError as error:
         raise _wrong_field(error, data, source, noun) from error
 
@@ -210,6 +214,56 @@ def _long_numbers(value: Any, path: str) -> Iterator[tuple[str, str]]:
     elif isinstance(value, list):
         for k, inner in enumerate(value):
             yield from _long_numbers(inner, f"{path}[{k}]")
+
+
+def refuse_repeated_keys(data: bytes, source: str) -> None:
+    """Raise ``UnreadableInput`` for JSON (which it is known to be) in which an object says a key twice.
+
+    One reader takes the first, another the last: two people would plan two graphs of one file.
+    """
+    try:
+        text = data.removeprefix(BYTE_ORDER_MARK).decode()
+        json.loads(text, object_pairs_hook=_once)
+    except _RepeatedKey:
+        path = next(_repeated_keys(json.loads(text, object_pairs_hook=_Pairs), "$"))
+        raise UnreadableInput(
+            "an object says this key twice.", source=source, place=path, hint="Say it once."
+        ) from None
+    except UnicodeDecodeError as error:  # in a field that nobody asked for
+        raise UnreadableInput(
+            "this is not JSON: a text in it is not UTF-8.",
+            source=source,
+            place=_place(data, error.start),
+            hint="Save the file as UTF-8.",
+        ) from error
+    except (RecursionError, ValueError) as error:
+        raise UnreadableInput(f"this is not JSON: {error}.", source=source, hint="Check what wrote it.") from error
+
+
+class _RepeatedKey(Exception):
+    """An object says a key twice."""
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """An object with every key as often as it stands there."""
+
+
+def _once(pairs: list[tuple[str, Any]]) -> None:
+    if len(dict(pairs)) != len(pairs):
+        raise _RepeatedKey
+
+
+def _repeated_keys(value: Any, path: str) -> Iterator[str]:
+    if isinstance(value, _Pairs):
+        said: set[str] = set()
+        for key, inner in value:
+            if key in said:
+                yield f"{path}.{key}"
+            said.add(key)
+            yield from _repeated_keys(inner, f"{path}.{key}")
+    elif isinstance(value, list):
+        for k, inner in enumerate(value):
+            yield from _repeated_keys(inner, f"{path}[{k}]")
 
 
 def _place(text: bytes, at: int) -> str:

@@ -14,7 +14,7 @@ from tmmu_core.errors import ContractError
 from tmmu_core.graph.model import PRESETS, Graph
 from tmmu_core.judge.canonical import hash_of, ir_hash
 from tmmu_core.judge.facts import PlanFacts
-from tmmu_core.judge.finding import Finding
+from tmmu_core.judge.finding import Finding, error
 from tmmu_core.judge.lives import Lives, lives_of
 from tmmu_core.judge.steps import run_of
 from tmmu_core.plan.model import Plan
@@ -29,6 +29,7 @@ RULES: dict[str, str] = {
     "address": "views and what is written in place lie at their byte of their storage",
     "must_not_alias": "tensors that must not alias share neither a slot nor a byte",
     "illegal_handoff": "every hand-off is permitted by its node and refused by no condition of the contract",
+    "retention": "bytes of activations, and of those kept past their last forward use, are what the graph makes them",
 }
 """Rule → what holds when it is not found."""
 
@@ -51,8 +52,8 @@ def examine(facts: PlanFacts, graph: Graph, dims: Mapping[str, int] | None, cut_
     plan = facts.plan
     try:
         lives = _lives(plan, graph, dims)
-    except ContractError as error:
-        found = _error("graph", f"the graph cannot be run as the plan says: {error}")
+    except ContractError as refusal:
+        found = error("graph", f"the graph cannot be run as the plan says: {refusal}")
         untried = {rule: "the graph cannot be run as the plan says" for rule in RULES if rule != "graph"}
         return Seen((found,), None, None, untried)
     findings = [
@@ -65,15 +66,12 @@ def examine(facts: PlanFacts, graph: Graph, dims: Mapping[str, int] | None, cut_
         *check_addresses(plan, lives),
         *check_apart(plan, lives),
         *check_legality(plan, lives),
+        *check_retention(plan, lives),
     ]
     number = {name: int(plan.storage[row]) for name, row in plan.row_of.items()}
     alignment = {number[s.name]: s.alignment for s in lives.storages.values() if s.name in number}
     pairs = frozenset(lives.storages[name].arena for pair in lives.apart for name in pair)
     return Seen(tuple(findings), alignment, pairs, {"arena": "its arenas are its own"} if plan.own_arenas else {})
-
-
-def _error(rule: str, message: str, **fields: Any) -> Finding:
-    return Finding(rule, "error", message, **fields)
 
 
 def _lives(plan: Plan, graph: Graph, dims: Mapping[str, int] | None) -> Lives:
@@ -103,16 +101,16 @@ def _point(plan: Plan, graph: Graph) -> dict[str, int]:
 def check_graph(plan: Plan, graph: Graph, lives: Lives, cut_from: bytes | None = None) -> Iterator[Finding]:
     """Rule ``graph``."""
     if plan.ir_hash != (ir_hash(graph) if cut_from is None else cut_from):
-        yield _error("graph", "the plan was made of another graph: the ir_hash differs.")
+        yield error("graph", "the plan was made of another graph: the ir_hash differs.")
     run = lives.run
     if (plan.steps, plan.has_inputs_step) != (run.steps, run.has_inputs_step):
-        yield _error("graph", f"the plan has {plan.steps} steps, the graph {run.steps} under {plan.mode}.")
+        yield error("graph", f"the plan has {plan.steps} steps, the graph {run.steps} under {plan.mode}.")
     for k, (mine, theirs) in enumerate(zip(plan.execution_order, run.order, strict=False)):
         if mine != theirs:
-            yield _error("graph", f'the plan runs "{mine}" where the graph runs "{theirs}".', step=run.step_of(k))
+            yield error("graph", f'the plan runs "{mine}" where the graph runs "{theirs}".', step=run.step_of(k))
             return
     if len(plan.execution_order) != len(run.order):
-        yield _error("graph", f"the plan runs {len(plan.execution_order)} nodes, the graph {len(run.order)}.")
+        yield error("graph", f"the plan runs {len(plan.execution_order)} nodes, the graph {len(run.order)}.")
 
 
 def check_tensors(plan: Plan, lives: Lives) -> Iterator[Finding]:
@@ -120,10 +118,10 @@ def check_tensors(plan: Plan, lives: Lives) -> Iterator[Finding]:
     run = lives.run
     for name in lives.birth:
         if name not in plan.row_of:
-            yield _error("tensors", f'"{name}" is in the timeline and not in the plan.', tensor=name)
+            yield error("tensors", f'"{name}" is in the timeline and not in the plan.', tensor=name)
     for i, name in enumerate(plan.tensor_ids):
         if name not in lives.birth:
-            yield _error("tensors", f'"{name}" is in the plan and not in the timeline.', tensor=name)
+            yield error("tensors", f'"{name}" is in the plan and not in the timeline.', tensor=name)
             continue
         tensor = run.tensors[name]
         for what, mine, theirs in (
@@ -135,7 +133,7 @@ def check_tensors(plan: Plan, lives: Lives) -> Iterator[Finding]:
             ("base", plan.base_tensor_uids[i], tensor.view.base_tensor_uid if tensor.view else None),
         ):
             if mine != theirs:
-                yield _error("tensors", f'"{name}" has the {what} {mine}, by the graph {theirs}.', tensor=name)
+                yield error("tensors", f'"{name}" has the {what} {mine}, by the graph {theirs}.', tensor=name)
 
 
 def check_homes(plan: Plan, lives: Lives) -> Iterator[Finding]:
@@ -144,7 +142,7 @@ def check_homes(plan: Plan, lives: Lives) -> Iterator[Finding]:
         if name in lives.storage_of:
             mine, theirs = plan.arenas[plan.arena[i]].name, lives.storages[lives.storage_of[name]].arena
             if mine != theirs:
-                yield _error("arena", f'"{name}" lies in the arena {mine}, by the graph in {theirs}.', tensor=name)
+                yield error("arena", f'"{name}" lies in the arena {mine}, by the graph in {theirs}.', tensor=name)
 
 
 def check_accesses(plan: Plan, lives: Lives) -> Iterator[Finding]:
@@ -162,7 +160,7 @@ def check_accesses(plan: Plan, lives: Lives) -> Iterator[Finding]:
             birth, death = int(plan.birth[row]), int(plan.death[row])
             dies_here = death == step and ((step, name) in handed or name in overwritten)
             if not (birth <= step < death or dies_here):
-                yield _error(
+                yield error(
                     "dead_access",
                     f'"{run.node_name(step)}" reads "{name}" at step {step}, which lives [{birth}, {death}).',
                     tensor=name,
@@ -172,7 +170,7 @@ def check_accesses(plan: Plan, lives: Lives) -> Iterator[Finding]:
             row = row_of.get(name)
             # What is there from the start may be written at any time.
             if row is not None and plan.birth[row] != step and not run.tensors[name].persistent:
-                yield _error(
+                yield error(
                     "dead_access",
                     f'"{run.node_name(step)}" writes "{name}" at step {step}, which is born at {plan.birth[row]}.',
                     tensor=name,
@@ -187,7 +185,7 @@ def check_ranges(plan: Plan, lives: Lives) -> Iterator[Finding]:
         if name in lives.birth:
             mine, theirs = (int(plan.birth[row]), int(plan.death[row])), (lives.birth[name], death[name])
             if mine != theirs:
-                yield _error(
+                yield error(
                     "live_range",
                     f'"{name}" lives [{mine[0]}, {mine[1]}), by the contract [{theirs[0]}, {theirs[1]}).',
                     tensor=name,
@@ -205,12 +203,12 @@ def check_sharing(plan: Plan, lives: Lives) -> Iterator[Finding]:
         mine, theirs = int(plan.storage[row]), lives.storage_of[name]
         number, fellow = number_of.setdefault(theirs, (mine, name))
         if number != mine:
-            yield _error(
+            yield error(
                 "sharing", f'"{name}" and "{fellow}" are one storage, the plan parts them.', tensor=name, other=fellow
             )
         storage, fellow = storage_of.setdefault(mine, (theirs, name))
         if storage != theirs:
-            yield _error(
+            yield error(
                 "sharing",
                 f'"{name}" and "{fellow}" are not one storage, the plan joins them.',
                 tensor=name,
@@ -227,7 +225,7 @@ def check_addresses(plan: Plan, lives: Lives) -> Iterator[Finding]:
         start = int(plan.offset[row]) - lives.offset[name]
         expected, arena, fellow = start_of.setdefault(lives.storage_of[name], (start, int(plan.arena[row]), name))
         if (start, int(plan.arena[row])) != (expected, arena):
-            yield _error(
+            yield error(
                 "address",
                 f'"{name}" lies at {plan.offset[row]}, by "{fellow}" at {expected + lives.offset[name]}.',
                 tensor=name,
@@ -235,7 +233,7 @@ def check_addresses(plan: Plan, lives: Lives) -> Iterator[Finding]:
             )
         declared = lives.run.tensors[name].alignment
         if declared is not None and int(plan.offset[row]) % declared:
-            yield _error(
+            yield error(
                 "address", f'"{name}" asks for a multiple of {declared}, lies at {plan.offset[row]}.', tensor=name
             )
 
@@ -256,7 +254,7 @@ def check_apart(plan: Plan, lives: Lives) -> Iterator[Finding]:
         low = max(min(int(plan.offset[r]) for r in rows[a]), min(int(plan.offset[r]) for r in rows[b]))
         high = min(max(int(plan.offset[r] + plan.size[r]) for r in side) for side in (rows[a], rows[b]))
         if low < high or plan.logical_slot[i] == plan.logical_slot[j]:
-            yield _error("must_not_alias", f'"{a}" and "{b}" must not alias and share a place.', tensor=a, other=b)
+            yield error("must_not_alias", f'"{a}" and "{b}" must not alias and share a place.', tensor=a, other=b)
 
 
 def check_legality(plan: Plan, lives: Lives) -> Iterator[Finding]:
@@ -266,10 +264,34 @@ def check_legality(plan: Plan, lives: Lives) -> Iterator[Finding]:
         node = run.node_at(step) if 0 <= step < run.steps else None
         fields: dict[str, Any] = {"tensor": x, "other": y, "step": step}
         if node is None or (x, y) not in lives.judge.candidates(step, node):
-            yield _error(
+            yield error(
                 "illegal_handoff",
                 f'"{run.node_name(step) if node else step}" does not permit "{y}" to take over "{x}".',
                 **fields,
             )
         elif condition := lives.judge.refusal(step, node, x, y):
-            yield _error("illegal_handoff", f'"{x}" may not be handed to "{y}" at step {step}: {condition}.', **fields)
+            yield error("illegal_handoff", f'"{x}" may not be handed to "{y}" at step {step}: {condition}.', **fields)
+
+
+def check_retention(plan: Plan, lives: Lives) -> Iterator[Finding]:
+    """Rule ``retention`` (contract §7, ``activation_retention_ratio`` in parts).
+
+    A view has no bytes of its own: who reads it uses its root, and who hands it out hands out its root.
+    """
+    run = lives.run
+    last = {name: lives.birth[name] for name in lives.birth}
+    for name, steps in run.reads.items():
+        root = run.root[name]
+        forward = [step for step in steps if (node := run.node_at(step)) is not None and node.phase == "forward"]
+        if root in last:
+            last[root] = max([last[root], *forward])
+    handed_out = {run.root[name] for name in run.graph.outputs}
+    kept = activations = 0
+    for name, used in last.items():
+        tensor, row = run.tensors[name], plan.row_of.get(name)
+        if row is not None and tensor.role == "activation" and tensor.view is None:
+            activations += int(plan.size[row])
+            kept += int(plan.size[row]) if plan.death[row] > used + 1 and name not in handed_out else 0
+    for what, counted in (("activation_bytes", activations), ("activation_bytes_retained", kept)):
+        if plan.metrics.get(what, counted) != counted:
+            yield error("retention", f"the metrics say {what} {plan.metrics[what]}, the graph makes {counted}.")

@@ -121,6 +121,17 @@ class PlanFacts:
         )
 
     @cached_property
+    def slots_meet(self) -> Mask:
+        """Per slot, along (arena, start): whether it begins before the one below it ends."""
+        slots = self.slots
+        space = np.zeros_like(slots.arena) if self.plan.places == "sparse" else slots.arena
+        order = np.lexsort((slots.number, slots.start, space))
+        arena, start, end = space[order], slots.start[order], (slots.start + slots.backing)[order]
+        meet = np.zeros(len(order), np.bool_)
+        meet[order[1:]] = (arena[1:] == arena[:-1]) & (start[1:] < end[:-1])
+        return meet
+
+    @cached_property
     def slot_of(self) -> I64:
         """Per storage, its row of :attr:`slots`."""
         number = np.zeros(self.storages, np.int64)

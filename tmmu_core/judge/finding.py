@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 Severity = Literal["error", "warning"]
 
@@ -74,3 +74,8 @@ def shortened(findings: Iterable[Finding]) -> tuple[Finding, ...]:
         if count > TOLD_PER_RULE:
             kept.append(Finding(rule, severity[rule], f"… and {count - TOLD_PER_RULE:,} more findings of this rule."))
     return tuple(kept)
+
+
+def error(rule: str, message: str, **fields: Any) -> Finding:
+    """A finding that makes a plan invalid."""
+    return Finding(rule, "error", message, **fields)

@@ -15,8 +15,10 @@ import numpy as np
 from tmmu_core.errors import AddressCollision, AlignmentViolation, ArenaTooSmall, ContractError, InvalidIrShapes
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.facts import I64, Mask, PlanFacts
+from tmmu_core.judge.figures import check_metrics, impossible
 from tmmu_core.judge.finding import Finding, Verdict
-from tmmu_core.judge.verifier import RULES, check_columns, impossible, overlaps, verify_plan
+from tmmu_core.judge.places import overlaps
+from tmmu_core.judge.verifier import RULES, check_changes, check_columns, verify_plan
 from tmmu_core.plan.model import Plan
 
 INVALID = "invalid"
@@ -56,9 +58,9 @@ def believed(plan: Plan, verdict: Verdict) -> Plan:
 
 
 def _of_digest(plan: Plan) -> Verdict:
-    tried = ("extent", "capacity", "figures")
+    tried = ("extent", "capacity", "figures", "hash")
     left_out = tuple((rule, "a digest does not tell its tensors") for rule in RULES if rule not in tried)
-    return Verdict(tuple(impossible(plan)), tried, left_out)
+    return Verdict((*impossible(plan), *check_metrics(plan), *check_changes(plan)), tried, left_out)
 
 
 def refuse_invalid(plan: Plan, operator: str, verdict: Verdict | None = None) -> None:

@@ -1,12 +1,13 @@
 """The referee: two tensors never hold one byte at one time, said so plainly that a reader believes it at sight.
 
-All pairs of tensors, one after the other, with nothing shared with anybody: not the planners, not the verifier. Slow,
-O(n²); the tests compare it with the verifier.
+All pairs of storages (a tensor with its views and whoever else shares its bytes), one after the other, with nothing
+shared with anybody: not the planners, not the verifier. Slow, O(n²); the tests compare it with the verifier.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from tmmu_core.plan.model import Plan, TensorRow
 
@@ -18,10 +19,20 @@ def faults(plan: Plan) -> Iterator[str]:
     for row in rows:
         if plan.places != "sparse" and row.offset_bytes + row.size_bytes > extent[row.arena]:
             yield f"{row.tensor_id} ends outside {row.arena}"
-    for k, a in enumerate(rows):
-        for b in rows[k + 1 :]:
-            if meet(a, b, plan) and not one_storage(a, b):
+    wholes = [whole(a, rows) for k, a in enumerate(rows) if not any(one_storage(a, b) for b in rows[:k])]
+    for k, a in enumerate(wholes):
+        for b in wholes[k + 1 :]:
+            if meet(a, b, plan):
                 yield f"{a.tensor_id} and {b.tensor_id} hold one byte at one step"
+
+
+def whole(a: TensorRow, rows: list[TensorRow]) -> TensorRow:
+    """The storage that ``a`` is the first row of, as a row: from the first birth to the last death, from the lowest
+    byte to the highest, of whoever is in it."""
+    members = [row for row in rows if one_storage(a, row)]
+    start, end = min(r.offset_bytes for r in members), max(r.offset_bytes + r.size_bytes for r in members)
+    birth, death = min(r.birth for r in members), max(r.death for r in members)
+    return replace(a, birth=birth, death=death, offset_bytes=start, size_bytes=end - start)
 
 
 def meet(a: TensorRow, b: TensorRow, plan: Plan) -> bool:

@@ -21,7 +21,7 @@ from tmmu_core.graph import document
 from tmmu_core.judge.finished import refuse_invalid
 from tmmu_core.liveness.model import Liveness
 from tmmu_core.plan.canonical import H, cbor_canonical, execution_order_hash, logical_address_table, plan_digests
-from tmmu_core.plan.formats.files import HeadDocument, RowDocument, build, head_document
+from tmmu_core.plan.formats.files import HeadDocument, RowDocument, from_head, head_document
 from tmmu_core.plan.metrics import told_metrics
 from tmmu_core.plan.model import Plan
 
@@ -216,7 +216,7 @@ def _build(given: Any, source: str) -> Plan:
             base,
         ) in body.rows
     ]
-    return build(head, rows, source)
+    return from_head(head, rows, source)
 
 
 def rows_in_order(data: bytes) -> list[tuple[int, int, str]]:

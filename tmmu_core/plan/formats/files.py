@@ -9,7 +9,8 @@ csv      the rows alone, for a spreadsheet; cannot be read back
 
 The document has, beside the keys of §9: ``places``, ``own_arenas``, ``digests`` (:mod:`.held`), ``has_inputs_step``,
 ``planner_options``, ``notes`` and per arena ``storages``, ``lower_bound_bytes``, ``proven_bytes`` (where a search
-proved more), ``status``, ``witness`` and ``witness_step``. Unknown keys are passed over when reading.
+proved more), ``status``, ``witness`` and ``witness_step``. Unknown keys are passed over when reading; what is not as it
+was written is told in the plan's notes (decision 60).
 
 Files of the first version are read too: what they do not tell (which hand-offs are taken, totals, a lower bound) is
 worked out from their rows, and their peaks, which counted no giver at the step that reads it, are counted anew.
@@ -32,7 +33,7 @@ from tmmu_core.errors import U64_MAX, InvalidIrShapes, UnreadableInput
 from tmmu_core.extras import need
 from tmmu_core.graph import document
 from tmmu_core.names import for_cell
-from tmmu_core.plan.formats.held import Held, changed_since, held_by
+from tmmu_core.plan.formats.held import APART, Held, changed_claim, changed_since, held_by, sealed
 from tmmu_core.plan.formats.places import Addresses, Placed, derived
 from tmmu_core.plan.metrics import arena_number, moments, peak_and_count, renewed_metrics, storages_of, told_metrics
 from tmmu_core.plan.model import CHANGED, I64, PLACES, PLAN_SCHEMA, UNSAID, ArenaSummary, Plan
@@ -140,7 +141,7 @@ class PlanDocument(HeadDocument):
 
 def head_document(plan: Plan) -> HeadDocument:
     """The head of a plan's document."""
-    return HeadDocument(
+    head = HeadDocument(
         schema=PLAN_SCHEMA,
         planner=plan.planner,
         ir_name=plan.ir_name,
@@ -165,8 +166,14 @@ def head_document(plan: Plan) -> HeadDocument:
         notes=plan.notes,
         places=plan.places,
         own_arenas=plan.own_arenas,
-        digests=held_by(plan),
     )
+    return msgspec.structs.replace(head, digests=sealed(held_by(plan), *_claims(head)))
+
+
+def _claims(head: HeadDocument) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What a document says of each arena, and of the plan, beside what has hashes of its own."""
+    said = {name: getattr(head, name) for name in HeadDocument.__struct_fields__ if name not in APART}
+    return msgspec.to_builtins(head.arenas), msgspec.to_builtins(said)
 
 
 def handoff_documents(plan: Plan) -> tuple[HandoffDocument, ...]:
@@ -333,7 +340,7 @@ def from_document(data: bytes, source: str = "") -> Plan:
             place=str(error.diagnostics.get("path", "")),
             hint='Write plans with "tmmu plan … -o plan.json".',
         ) from error
-    return build(whole, whole.tensors, source)
+    return from_head(whole, whole.tensors, source)
 
 
 def from_parquet(data: bytes, source: str = "") -> Plan:
@@ -357,7 +364,9 @@ def from_parquet(data: bytes, source: str = "") -> Plan:
     try:
         document.refuse_long_numbers(head, source)
         rows = msgspec.convert(listed, list[RowDocument])
-        return build(msgspec.json.decode(head, type=HeadDocument), rows, source)
+        told = msgspec.json.decode(head, type=HeadDocument)
+        document.refuse_repeated_keys(head, source)
+        return from_head(told, rows, source)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UnreadableInput(f"this parquet file is not a plan: {error}.", source=source) from error
 
@@ -451,10 +460,20 @@ def build(head: HeadDocument, rows: Sequence[RowDocument], source: str = "") -> 
         notes={**head.notes, UNSAID: placed.why} if placed.why else head.notes,
         own_arenas=placed.own_arenas,
     )
-    changed = changed_since(plan, head.digests) if head.digests is not None else ""
-    if changed:
-        plan = replace(plan, notes={**plan.notes, CHANGED: changed})
     return _renewed(_with_storage_counts(plan, head))
+
+
+def from_head(head: HeadDocument, rows: Sequence[RowDocument], source: str = "") -> Plan:
+    """:func:`build`, with a note of what is no longer what was written, as far as the file holds hashes of it."""
+    plan = build(head, rows, source)
+    if head.digests is None:
+        return plan
+    return noted(plan, changed_since(plan, head.digests) or changed_claim(head.digests, *_claims(head)))
+
+
+def noted(plan: Plan, changed: str) -> Plan:
+    """``plan`` with a note of what in its file was changed, for the judge; as it is where that is nothing."""
+    return replace(plan, notes={**plan.notes, CHANGED: changed}) if changed else plan
 
 
 def storage_numbers(arena: np.ndarray[Any, Any], slot: I64, generation: I64) -> I64:

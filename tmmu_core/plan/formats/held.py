@@ -9,21 +9,30 @@ made of was changed after it was written. Each is SHA-256 over canonical CBOR of
     described   [[tensor_id, role, dtype, shape, alias_group_id, base_tensor_uid], …]
 
 and ``handoffs``, over all arenas, ``[[step, from, to, taken], …]``.
+
+What is said beside the rows is held too, as it stands in the file (decision 60): per arena ``figures``, the hash of its
+record, and ``head``, that of all else that is said of the plan, its order and what has hashes here left out. A field
+without a value counts as one that is not there.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import cbor2
 import msgspec
 import numpy as np
 
+from tmmu_core.plan.canonical import H, NotCanonical
 from tmmu_core.plan.model import Plan
 
 PARTS = ("ranges", "slots", "offsets", "described")
+FIGURES = "figures"
+""":class:`Held` has it of an arena beside the parts: what is claimed of it."""
+APART = ("arenas", "digests", "execution_order", "handoffs", "tensors")
+"""What ``head`` leaves out: it has hashes of its own."""
 
 SAYS = {
     "ranges": "live ranges",
@@ -33,11 +42,13 @@ SAYS = {
 }
 
 
-class Held(msgspec.Struct, frozen=True):
+class Held(msgspec.Struct, frozen=True, omit_defaults=True):
     """The hashes, in hex."""
 
     arenas: dict[str, dict[str, str]]
     handoffs: str
+    head: str = ""
+    """Empty in a file of an older version, which does not hold what is claimed."""
 
 
 def held_by(plan: Plan) -> Held:
@@ -77,8 +88,38 @@ def differing(left: Held, right: Held) -> list[tuple[str, str, str]]:
     return found
 
 
+def sealed(held: Held, arenas: Mapping[str, Mapping[str, Any]], head: Mapping[str, Any]) -> Held:
+    """``held`` with the hashes of what is claimed: of each arena's record, and of the rest of ``head``."""
+    with_figures = {
+        name: parts | {FIGURES: H(_said(arenas[name])).hex()} for name, parts in held.arenas.items() if name in arenas
+    }
+    rest = _said({key: value for key, value in head.items() if key not in APART})
+    return Held(with_figures, held.handoffs, H(rest).hex())
+
+
+def _said(record: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in record.items() if value is not None}
+
+
+def changed_claim(told: Held, arenas: Mapping[str, Mapping[str, Any]], head: Mapping[str, Any]) -> str:
+    """Which claim is not the one that was written, in words; an empty text where all are, or none is held."""
+    before = {name: parts.get(FIGURES, "") for name, parts in told.arenas.items()}
+    if not told.head and not any(before.values()):
+        return ""
+    try:
+        now = sealed(told, arenas, head)
+    except NotCanonical as error:
+        return f"what is said of the plan cannot have been written: {error}"
+    for name in sorted(before):
+        if now.arenas[name][FIGURES] != before[name]:
+            return f"the figures of {name} are not those that were written"
+    return "" if now.head == told.head else "what is said of the plan beside its rows is not what was written"
+
+
 def changed_since(plan: Plan, told: Held) -> str:
     """What of a plan that was read is not what its hashes were made of, in words; an empty text where all is."""
+    if sorted(told.arenas) != sorted(arena.name for arena in plan.arenas):
+        return "the arenas are not those that were written"
     found = differing(told, held_by(plan))
     if not found:
         return ""

@@ -11,13 +11,14 @@ lines or as a CBOR sequence, one record each::
     summary             peak bytes per arena, slots, reuse ratio, fragmentation, the metrics but for the time
 
 The *digest* form of a large trace has no tensor and no handoff records (``"rows": "digest"`` in its header); what they
-said is held by its hashes: ``digests``, arena by arena (:mod:`.held`), ``layout_hash`` and ``tmmu_plan_hash``.
+said is held by its hashes: ``digests``, arena by arena (:mod:`.held`), ``layout_hash`` and ``tmmu_plan_hash``. In
+either form ``digests`` holds the header, the summary and the replans as well: a trace that was changed says so.
 """
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,8 +34,9 @@ from tmmu_core.plan.formats.files import (
     arena_document,
     build,
     handoff_documents,
+    noted,
 )
-from tmmu_core.plan.formats.held import Held, held_by
+from tmmu_core.plan.formats.held import Held, changed_claim, changed_since, held_by, sealed
 from tmmu_core.plan.metrics import storages_of, told_metrics
 from tmmu_core.plan.model import PLAN_SCHEMA, ArenaSummary, Plan
 
@@ -66,7 +68,8 @@ class Trace:
 
 def records(plan: Plan, *, digest: bool = False, replans: Iterable[Record] = ()) -> Iterator[Record]:
     """A plan's trace, record by record."""
-    yield {
+    replans = tuple(replans)
+    header: Record = {
         "record": "allocation_header",
         "trace_schema": TRACE_SCHEMA,
         "metric_schema": METRIC_SCHEMA,
@@ -91,16 +94,11 @@ def records(plan: Plan, *, digest: bool = False, replans: Iterable[Record] = ())
         "layout_hash": plan.layout_hash.hex(),
         "steps": plan.steps,
         "has_inputs_step": plan.has_inputs_step,
-        "digests": msgspec.to_builtins(held_by(plan)),
+        "digests": None,
         "execution_order": [] if digest else list(plan.execution_order),
         "arenas": {arena.name: _arena(arena) for arena in plan.arenas},
     }
-    if not digest:
-        yield from _tensor_records(plan)
-        for handoff in handoff_documents(plan):
-            yield {"record": "handoff", **msgspec.to_builtins(handoff)}
-    yield from replans
-    yield {
+    summary: Record = {
         "record": "summary",
         "peak_bytes_per_arena": {arena.name: arena.extent_bytes for arena in plan.arenas},
         "total_logical_slots": sum(arena.slots for arena in plan.arenas),
@@ -109,6 +107,19 @@ def records(plan: Plan, *, digest: bool = False, replans: Iterable[Record] = ())
         "metrics": told_metrics(plan.metrics),
         "notes": plan.notes,
     }
+    header["digests"] = msgspec.to_builtins(sealed(held_by(plan), header["arenas"], _head(header, summary, replans)))
+    yield header
+    if not digest:
+        yield from _tensor_records(plan)
+        for handoff in handoff_documents(plan):
+            yield {"record": "handoff", **msgspec.to_builtins(handoff)}
+    yield from replans
+    yield summary
+
+
+def _head(header: Record, summary: Record, replans: Iterable[Record]) -> Record:
+    """What a trace says beside its rows."""
+    return {**header, "summary": summary, "replans": list(replans)}
 
 
 def _arena(arena: ArenaSummary) -> Record:
@@ -184,6 +195,7 @@ class _TensorRecord(msgspec.Struct):
     logical_address: tuple[str, int]
     size: int
     live_range: tuple[int, int]
+    bytes: int | None = None
     generation: int = 0
     alignment: int = 1
     role: str = "activation"
@@ -230,7 +242,10 @@ def read_trace(data: bytes, source: str = "") -> Trace:
     data = document.unpack(data, source)
     header: _HeaderRecord | None = None
     summary: _SummaryRecord | None = None
+    first: Record = {}
+    last: Record = {}
     rows: list[RowDocument] = []
+    backings: dict[str, int | None] = {}
     handoffs: list[HandoffDocument] = []
     replans: list[Record] = []
     place = ""
@@ -244,7 +259,7 @@ def read_trace(data: bytes, source: str = "") -> Trace:
                     raise UnreadableInput(
                         'this is not a trace: its first record is no "allocation_header".', source=source, place=place
                     )
-                header = msgspec.convert(record, _HeaderRecord)
+                header, first = msgspec.convert(record, _HeaderRecord), record
                 if header.trace_schema.split("/")[0] != TRACE_SCHEMA.split("/")[0]:
                     raise UnreadableInput(
                         f'the trace schema "{header.trace_schema}" is not known.',
@@ -253,13 +268,22 @@ def read_trace(data: bytes, source: str = "") -> Trace:
                         hint=f'This version reads "{TRACE_SCHEMA}".',
                     )
             elif kind == "tensor":
-                rows.append(msgspec.convert(record, _TensorRecord).row())
+                tensor = msgspec.convert(record, _TensorRecord)
+                if tensor.logical_address[0] != tensor.arena:
+                    raise UnreadableInput(
+                        f'"{tensor.tensor_id}" lies in {tensor.arena}, and its address in {tensor.logical_address[0]}.',
+                        source=source,
+                        place=place,
+                        hint='Write it anew with "tmmu trace".',
+                    )
+                rows.append(tensor.row())
+                backings[tensor.tensor_id] = tensor.bytes
             elif kind == "handoff":
                 handoffs.append(msgspec.convert(record, HandoffDocument))
             elif kind == "replan":
                 replans.append(record)
             elif kind == "summary":
-                summary = msgspec.convert(record, _SummaryRecord)
+                summary, last = msgspec.convert(record, _SummaryRecord), record
             else:
                 raise UnreadableInput(f"there is no record {kind!r}.", source=source, place=place)
         except msgspec.ValidationError as error:
@@ -277,10 +301,14 @@ def read_trace(data: bytes, source: str = "") -> Trace:
             f"the header tells of {header.tensor_count} tensors, {len(rows)} follow.", source=source, place=place
         )
     digests = header.digests
-    header.digests = digests if complete else None  # a digest has no rows to hold against them
     header.handoffs, header.metrics, header.notes = tuple(handoffs), summary.metrics, summary.notes
+    plan = build(header, rows, source)
+    changed = ""
+    if digests is not None:
+        changed = changed_since(plan, digests) if complete else ""  # a digest has no rows to hold against them
+        changed = changed or changed_claim(digests, first["arenas"], _head(first, last, replans))
     return Trace(
-        plan=build(header, rows, source),
+        plan=noted(plan, changed or _astray(plan, backings)),
         trace_schema=header.trace_schema,
         metric_schema=header.metric_schema,
         complete=complete,
@@ -290,6 +318,15 @@ def read_trace(data: bytes, source: str = "") -> Trace:
     )
 
 
+def _astray(plan: Plan, told: Mapping[str, int | None]) -> str:
+    """Of which slot the backing that the tensors' records tell is not the rows', in words; an empty text for none."""
+    backing = storages_of(plan).backing[plan.storage].tolist() if len(plan) else []
+    for tensor, counted in zip(plan.tensor_ids, backing, strict=True):
+        if told[tensor] not in (None, counted):
+            return f'the slot of "{tensor}" is said to have {told[tensor]} bytes, the rows make {counted}'
+    return ""
+
+
 def _raw_records(data: bytes, source: str) -> Iterator[tuple[Any, str]]:
     """Records with the place of each: ``line 3`` or ``byte 1204``."""
     if document.kind(data) != "cbor":
@@ -297,7 +334,9 @@ def _raw_records(data: bytes, source: str) -> Iterator[tuple[Any, str]]:
             if line.strip():
                 try:
                     document.refuse_long_numbers(line, source)
-                    yield msgspec.json.decode(line), f"line {number}"
+                    record = msgspec.json.decode(line)
+                    document.refuse_repeated_keys(line, source)
+                    yield record, f"line {number}"
                 except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                     raise UnreadableInput(
                         f"this line is not JSON: {error}.", source=source, place=f"line {number}"

@@ -1,0 +1,82 @@
+"""What a plan claims of itself is judged too, where the file holds no hashes of what was written."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.build import chain, residual
+from tests.plan.examples import chain_plan, ledger_plan
+from tmmu_core.judge.verifier import verify_plan
+from tmmu_core.plan.making.engine import plan_graph
+from tmmu_core.plan.model import ArenaSummary, Plan
+from tmmu_core.planners import PLANNERS
+
+
+def rules(plan: Plan) -> set[str]:
+    return {finding.rule for finding in verify_plan(plan).errors}
+
+
+def with_arena(plan: Plan, **changes: Any) -> Plan:
+    first: ArenaSummary = replace(plan.arenas[0], **changes)
+    return replace(plan, arenas=(first, *plan.arenas[1:]))
+
+
+@pytest.mark.parametrize("planner", sorted(PLANNERS))
+def test_what_planners_claim_is_so(planner: str) -> None:
+    for g in (residual(), chain(4)):
+        assert verify_plan(plan_graph(g, planner=planner, mode="backward").plan, g).ok
+
+
+@pytest.mark.parametrize(
+    "figure",
+    [
+        *("peak_logical_slots", "max_live", "storages", "peak_live_bytes", "extent_bytes", "committed_bytes"),
+        *("memory_reuse_ratio", "internal_fragmentation_ratio", "activation_retention_ratio"),
+    ],
+)
+def test_a_metric_that_the_arenas_do_not_make_is_found(figure: str) -> None:
+    plan = ledger_plan()
+    assert rules(replace(plan, metrics={**plan.metrics, figure: plan.metrics[figure] + 1})) == {"figures"}
+
+
+@pytest.mark.parametrize("figure", ["peak_physical_bytes_per_arena", "peak_tmmu_usage_per_arena"])
+def test_a_metric_of_an_arena_that_is_not_its_own_is_found(figure: str) -> None:
+    plan = ledger_plan()
+    assert rules(replace(plan, metrics={**plan.metrics, figure: {"arena": 1}})) == {"figures"}
+
+
+def test_a_plan_over_its_bound_is_not_optimal() -> None:
+    plan = ledger_plan()
+    (arena,) = plan.arenas
+    assert arena.extent_bytes > arena.bound_bytes
+    assert rules(with_arena(plan, status="optimal")) == {"certificate"}
+    assert rules(with_arena(plan, status="perfect")) == {"certificate"}
+
+
+def test_a_bound_that_its_witness_does_not_make_is_found() -> None:
+    plan = ledger_plan()
+    (arena,) = plan.arenas
+    assert "certificate" in rules(with_arena(plan, lower_bound_bytes=arena.extent_bytes))
+    assert "certificate" in rules(with_arena(plan, witness=("nobody",)))
+    assert "certificate" in rules(with_arena(plan, witness=(*arena.witness, arena.witness[0])))
+
+
+@pytest.mark.parametrize("figure", ["activation_bytes", "activation_bytes_retained"])
+def test_what_is_said_to_be_kept_is_counted_from_the_graph(figure: str) -> None:
+    g = chain(3, "none")
+    plan = plan_graph(g, mode="backward", preset="train_full").plan
+    kept, whole = plan.metrics["activation_bytes_retained"], plan.metrics["activation_bytes"]
+    assert 0 < kept <= whole
+    metrics = {**plan.metrics, "activation_bytes_retained": kept - 4, "activation_retention_ratio": (kept - 4) / whole}
+    if figure == "activation_bytes":
+        metrics = {**plan.metrics, figure: whole * 2, "activation_retention_ratio": kept / (whole * 2)}
+    wrong = replace(plan, metrics=metrics)
+    assert verify_plan(wrong).ok
+    assert {finding.rule for finding in verify_plan(wrong, g).errors} == {"retention"}
+
+
+def test_a_plan_of_slots_claims_what_its_rows_make() -> None:
+    assert verify_plan(chain_plan()).ok
