@@ -24,7 +24,7 @@ from tmmu_core.planners.problem import Packing
 
 def without_the_key(plan: Plan, **changes: Any) -> Plan:
     document = msgspec.json.decode(files.to_json(plan))
-    del document["places"], document["own_arenas"]
+    del document["places"], document["own_arenas"], document["digests"]
     return files.from_document(msgspec.json.encode(document | changes))
 
 

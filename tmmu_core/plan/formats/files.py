@@ -141,7 +141,12 @@ class PlanDocument(HeadDocument):
 
 def head_document(plan: Plan) -> HeadDocument:
     """The head of a plan's document."""
-    head = HeadDocument(
+    head = _unsealed(plan)
+    return msgspec.structs.replace(head, digests=sealed(held_by(plan), *_claims(head)))
+
+
+def _unsealed(plan: Plan) -> HeadDocument:
+    return HeadDocument(
         schema=PLAN_SCHEMA,
         planner=plan.planner,
         ir_name=plan.ir_name,
@@ -167,12 +172,12 @@ def head_document(plan: Plan) -> HeadDocument:
         places=plan.places,
         own_arenas=plan.own_arenas,
     )
-    return msgspec.structs.replace(head, digests=sealed(held_by(plan), *_claims(head)))
 
 
 def _claims(head: HeadDocument) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What a document says of each arena, and of the plan, beside what has hashes of its own."""
+    """What a document says of each arena, and of the plan, beside what has hashes of its own and a reader's note."""
     said = {name: getattr(head, name) for name in HeadDocument.__struct_fields__ if name not in APART}
+    said["notes"] = {key: note for key, note in head.notes.items() if key != UNSAID}
     return msgspec.to_builtins(head.arenas), msgspec.to_builtins(said)
 
 
@@ -464,11 +469,15 @@ def build(head: HeadDocument, rows: Sequence[RowDocument], source: str = "") -> 
 
 
 def from_head(head: HeadDocument, rows: Sequence[RowDocument], source: str = "") -> Plan:
-    """:func:`build`, with a note of what is no longer what was written, as far as the file holds hashes of it."""
+    """:func:`build`, with a note of what is no longer what was written, as far as the file holds hashes of it.
+
+    What is held against them is the plan that was read: where a file leaves out what follows from the rest, it still
+    says what it said.
+    """
     plan = build(head, rows, source)
     if head.digests is None:
         return plan
-    return noted(plan, changed_since(plan, head.digests) or changed_claim(head.digests, *_claims(head)))
+    return noted(plan, changed_since(plan, head.digests) or changed_claim(head.digests, *_claims(_unsealed(plan))))
 
 
 def noted(plan: Plan, changed: str) -> Plan:
