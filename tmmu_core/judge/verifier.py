@@ -92,13 +92,13 @@ def verify_plan(
     findings = [
         *check_alignment(facts),
         *check_arenas(facts),
-        *check_metrics(plan),
-        *check_certificates(facts),
         *check_storages(facts),
         *check_overlap(facts),
         *check_slots(facts),
         *check_handoffs(facts),
         *check_hashes(facts, arenas),
+        *check_metrics(plan),
+        *check_certificates(facts),
     ]
     left_out = dict(_OF_PLACES[plan.places])
     config = _configuration(plan, arenas)

@@ -1,0 +1,71 @@
+"""A plan that does not verify, in the real browser: it says so, and who lies on whose bytes is drawn in red."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import Visit, open_files, pixel_of, rest
+from tests.judge.faults import refigured, rehashed
+from tmmu_core.judge.finished import conflicting_rows
+from tmmu_core.plan.formats import files
+from tmmu_core.plan.formats.reading import read_graph_file
+from tmmu_core.plan.making.engine import plan_graph
+from tmmu_core.plan.model import Plan
+
+pytestmark = pytest.mark.browser
+
+SAMPLES = Path(__file__).resolve().parents[2] / "sample_graphs"
+RED = (0xD5, 0x5E, 0x00)
+
+
+@pytest.fixture(scope="module")
+def stacked() -> Plan:
+    """A sample's plan with ``b1`` on the bytes of the tensor below it, and nothing else amiss."""
+    plan = plan_graph(read_graph_file(SAMPLES / "residual_block.tmmu.json"), planner="naive").plan
+    here = [row for row in range(len(plan)) if plan.arenas[plan.arena[row]].name == "activations"]
+    alive = sorted(here, key=lambda row: int(plan.offset[row]))
+    below, above = next(
+        (a, b)
+        for a, b in pairwise(alive)
+        if plan.birth[b] < plan.death[a] > plan.birth[a] and plan.birth[a] < plan.death[b]
+    )
+    offset = plan.offset.copy()
+    offset[above] = offset[below]
+    return rehashed(refigured(replace(plan, offset=offset)))
+
+
+def colour_at(page: Page, tensor: str) -> tuple[int, ...]:
+    """The colour that is painted in the middle of a tensor's box."""
+    x, y = pixel_of(page, tensor)
+    return tuple(
+        page.locator(".tmmu-canvas[data-paintings]").first.evaluate(
+            """(root, at) => { for (const c of root.querySelectorAll("canvas")) {
+                 const box = c.getBoundingClientRect(), scale = c.width / box.width;
+                 const x = (at[0] - box.left) * scale, y = (at[1] - box.top) * scale;
+                 const p = c.getContext("2d").getImageData(x, y, 1, 1).data;
+                 if (p[3] === 255) return [...p].slice(0, 3); } return []; }""",
+            [x, y],
+        )
+    )
+
+
+def test_conflicting_boxes_are_red_and_no_others(visit: Visit, stacked: Plan, tmp_path: Path) -> None:
+    file = tmp_path / "stacked.json"
+    file.write_bytes(files.to_json(stacked))
+    page = visit(graph="sample:linear_chain")
+    open_files(page, file)
+    expect(page.locator(".tm-claim")).to_contain_text(re.compile("invalid|not verified|✗"))
+    expect(page.locator(".tm-claim")).not_to_contain_text("✓ verified")
+    expect(page.locator(".tmmu-canvas").first).to_contain_text("same bytes at once")
+    rest(page)
+    inside = [row for row in range(len(stacked)) if stacked.arenas[stacked.arena[row]].name == "activations"]
+    conflicts = conflicting_rows(stacked)
+    red = {stacked.tensor_ids[row] for row in inside if colour_at(page, stacked.tensor_ids[row]) == RED}
+    assert red == {stacked.tensor_ids[row] for row in inside if conflicts[row]}
+    assert 1 < len(red) < len(inside)

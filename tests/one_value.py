@@ -1,0 +1,284 @@
+"""``python -m tests.one_value [SAMPLE …]``: every figure that stands in two places is one value (contract §11).
+
+Every sample under every planner, through every face: command line, page, report, gate, comparison, and the scripts of
+the pages Planners and Compare. What is expected is counted here from the rows alone, step by step. The suite runs a
+short form (``tests/app/test_one_value.py``): planners that search on small samples, and two samples' pages.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import sys
+import time
+from collections.abc import Iterator
+from html import unescape
+from typing import Any, NamedTuple
+
+from app.canvas.pack import claim
+from app.cli import compare as cli_compare
+from app.cli import gate
+from app.cli.show import plan_in_words
+from app.report import build as report
+from app.say import markup, totals, words
+from tests.app.test_pages import html, opened
+from tests.golden import SAMPLES, sample_files
+from tmmu_core.graph.model import Graph
+from tmmu_core.judge.verifier import verify_plan
+from tmmu_core.liveness.timeline import default_mode
+from tmmu_core.plan import metrics
+from tmmu_core.plan.formats.compare import compare
+from tmmu_core.plan.formats.files import from_document, to_json
+from tmmu_core.plan.formats.reading import read_graph_file
+from tmmu_core.plan.making.engine import plan_graph
+from tmmu_core.plan.model import ArenaSummary, Plan
+from tmmu_core.planners import PLANNERS
+
+SHORT: dict[str, dict[str, Any]] = {"exact": {"budget": 200}, "search": {"iterations": 2}}
+PATIENCE = 20.0
+"""Seconds after which a planner that asks is told to stop: ``auto`` lets the others search for as long as they take."""
+VERIFIED = 400
+"""Tensors up to which each plan is also held against its graph."""
+PAGES = 1_000
+"""Tensors up to which the pages are driven with every planner at its full length."""
+
+
+class Counted(NamedTuple):
+    """What the rows make: per arena ``(peak step, peak bytes, extent, slots)``; all arenas; hand-offs taken."""
+
+    arenas: dict[str, tuple[int, int, int, int]]
+    peak: tuple[int, int]
+    taken: int
+
+
+def counted(plan: Plan) -> Counted:
+    lives: dict[tuple[str, int, int], list[int]] = {}
+    key_of = {}
+    for row in plan.rows():
+        key = key_of[row.tensor_id] = (row.arena, row.logical_slot, row.generation)
+        end = row.offset_bytes + row.size_bytes
+        first = lives.setdefault(key, [row.birth, row.death, row.offset_bytes, end])
+        lives[key] = [
+            min(first[0], row.birth),
+            max(first[1], row.death),
+            min(first[2], row.offset_bytes),
+            max(first[3], end),
+        ]
+    taken = 0
+    for step, giver, taker in plan.handoffs:
+        if lives[key_of[giver]][2] == lives[key_of[taker]][2]:
+            taken += 1
+        else:
+            lives[key_of[giver]][1] = step + 1
+    arenas = {}
+    for arena in plan.arenas:
+        mine = [life for (name, _, _), life in lives.items() if name == arena.name]
+        extent = max((max(end, start + 1) for _, _, start, end in mine), default=0)
+        slots = len({slot for name, slot, _ in lives if name == arena.name})
+        arenas[arena.name] = (*_peak(mine), extent, slots)
+    return Counted(arenas, _peak(list(lives.values())), taken)
+
+
+def _peak(lives: list[list[int]]) -> tuple[int, int]:
+    change: dict[int, int] = {}
+    for birth, death, start, end in lives:
+        change[birth] = change.get(birth, 0) + end - start
+        change[death] = change.get(death, 0) - (end - start)
+    live, when, most = 0, 0, 0
+    for step in sorted(change):
+        live += change[step]
+        if live > most:
+            when, most = step, live
+    return when, most
+
+
+def arena_is_one_value(plan: Plan, arena: ArenaSummary, truth: Counted) -> None:
+    step, peak, extent, slots = truth.arenas[arena.name]
+    gap = words.percent(arena.extent_bytes - arena.bound_bytes, arena.bound_bytes)
+    assert (arena.peak_live_bytes, arena.extent_bytes, arena.slots) == (peak, extent, slots)
+    # Found the way each face finds it.
+    assert (metrics.peak(plan, arena.name).step, metrics.peak(plan, arena.name).bytes) == (step, peak)
+    assert int(metrics.live_bytes(plan, arena.name)[step]) == peak
+    assert from_document(to_json(plan)).arena_of[arena.name] == arena
+    assert claim(plan, arena.name).endswith(f"gap {gap}")
+    assert words.step(step, plan.node_at(step)) in claim(plan, arena.name)
+    told = report._arena(plan, arena)
+    assert (told.bound, told.gap, told.peak_step) == (arena.bound_bytes, gap, step)
+    assert (told.headroom == "no capacity given") == (arena.headroom_bytes is None)
+    (check,) = gate._gaps(plan, [f"{arena.name}=0"])
+    assert check.value == gap
+    (check,) = gate._peaks(plan, [f"{arena.name}=0"])
+    assert check.value == words.full_bytes(peak)
+    strip = unescape(markup.strip([arena], {}, slots=plan.has_slots))
+    cells = re.findall(r"<td[^>]*>(.*?)</td>", strip)
+    assert words.exact_bytes(arena.bound_bytes) in cells[2]
+    assert words.exact_bytes(extent) in cells[3]
+    assert gap in cells
+    row = cli_compare._arena_row(arena.name, (arena, plan), (arena, plan))
+    assert row[1] == words.full_bytes(extent)
+    assert row[-1] == words.short_bytes(arena.bound_bytes)
+
+
+def totals_are_one_value(plan: Plan, truth: Counted) -> None:
+    step, peak = truth.peak
+    expected = {
+        "peak_live_bytes": peak,
+        "peak_step": step,
+        "extent_bytes": sum(extent for _, _, extent, _ in truth.arenas.values()),
+        "lower_bound_bytes": sum(arena.bound_bytes for arena in plan.arenas),
+    }
+    assert plan.metrics["totals"] == expected
+    same = cli_compare.as_json(compare(plan, plan), 0)
+    assert same["left_totals"] == same["right_totals"] == expected
+    assert plan.metrics["peak_live_bytes"] == peak
+    (check,) = gate._peaks(plan, ["0"])
+    assert check.value == words.full_bytes(peak)
+    (check,) = gate._extents(plan, ["0"])
+    assert check.value == words.full_bytes(expected["extent_bytes"])
+    (check,) = gate._gaps(plan, ["0"])
+    assert check.value == dict(totals.rows(plan))[totals.GAP]
+    assert totals.chips(plan)[0].endswith(f"{words.short_bytes(peak)} at {words.step(step)}")
+    assert sum(plan.taken) == truth.taken
+
+
+def told_on_the_command_line(plan: Plan, truth: Counted, out: str) -> None:
+    step, peak = truth.peak
+    for name, figure in totals.rows(plan):  # the report, the page and the comparison show these very rows
+        assert re.search(rf"^{name} +{re.escape(figure)}$", out, re.MULTILINE)
+    assert f"{words.full_bytes(peak)} at {words.step(step, plan.node_at(step))}" in out
+    granted = words.count(len(plan.handoffs), "hand-off")
+    assert granted in out
+    if truth.taken != len(plan.handoffs):
+        assert f"{granted} granted, {truth.taken:,} of them taken" in out
+    for arena in plan.arenas:
+        (line,) = re.findall(rf"^{re.escape(arena.name)} .*$", out, re.MULTILINE)
+        for figure in (arena.bound_bytes, arena.extent_bytes):
+            assert words.full_bytes(figure) in line
+        assert words.percent(*arena.gap) in line
+        at = truth.arenas[arena.name][0]
+        assert words.step(at, plan.node_at(at)) in line
+
+
+def same_in_every_face(graph: Graph, planner: str) -> dict[str, int]:
+    """Plan, hold every face against what the rows make, and give the bound of each arena."""
+    until, options = time.monotonic() + PATIENCE, SHORT.get(planner, {})
+    asked = plan_graph(
+        graph, planner=planner, mode=default_mode(graph), options=options, progress=lambda *_: time.monotonic() < until
+    )
+    plan = asked.plan
+    truth = counted(plan)
+    for arena in plan.arenas:
+        assert arena.lower_bound_bytes is not None
+        arena_is_one_value(plan, arena, truth)
+    totals_are_one_value(plan, truth)
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        plan_in_words(plan)
+    told_on_the_command_line(plan, truth, out.getvalue())
+    if len(plan) <= VERIFIED:
+        assert verify_plan(plan, graph).ok
+    return {arena.name: arena.bound_bytes for arena in plan.arenas}
+
+
+# --- the pages' scripts ------------------------------------------------------------------------------------------
+
+
+def cells(page: str) -> Iterator[list[str]]:
+    """The texts of every table row of a page; the ``title`` of a cell (bytes in full) behind its text."""
+    for row in re.findall(r"<tr[^>]*>(.*?)</tr>", page, re.DOTALL):
+        found = re.findall(r"<td[^>]*>(.*?)</td>", row, re.DOTALL)
+        yield [unescape(re.sub(r"<[^>]+>", "", cell)) for cell in found]
+
+
+def same_on_the_planners_page(sample: str, planners: tuple[str, ...] = tuple(PLANNERS)) -> None:
+    """Run the script of Planners until all have answered, and hold each row against what its plan's rows make."""
+    graph = read_graph_file(next(SAMPLES / file for file in sample_files() if file.split(".")[0] == sample))
+    at = opened("planners", graph=f"sample:{sample}")
+    until = time.monotonic() + 600
+    while not re.search(rf"{len(PLANNERS)} of {len(PLANNERS)} planners have answered", html(at)):
+        assert time.monotonic() < until, "not all planners have answered"
+        at.run()
+    page = html(at)
+    arena = re.search(r"Extent of (\S+) over its lower bound", page)
+    assert arena
+    rows = {row[0].split()[0]: row for row in cells(page) if len(row) == 9}
+    for planner in planners:
+        plan = plan_graph(graph, planner=planner, mode=default_mode(graph)).plan
+        truth = counted(plan)
+        if arena[1] not in truth.arenas:
+            assert planner not in rows
+            continue
+        _, peak, extent, _ = truth.arenas[arena[1]]
+        del peak
+        over, bound = plan.arena_of[arena[1]].gap
+        row = rows[planner]
+        assert row[1] == words.short_bytes(extent)
+        assert row[2] == words.short_bytes(over)
+        assert row[3] == words.gap(extent, bound)
+        assert row[4] == plan.arena_of[arena[1]].status
+        assert row[6] == words.short_bytes(truth.peak[1])
+        assert row[7] == words.short_bytes(sum(extent for _, _, extent, _ in truth.arenas.values()))
+
+
+def same_on_the_compare_page(sample: str, left: str, right: str) -> None:
+    """Run the script of Compare, baseline ``left``, and hold both sides against what their plans' rows make."""
+    graph = read_graph_file(next(SAMPLES / file for file in sample_files() if file.split(".")[0] == sample))
+    page = html(opened("compare", graph=f"sample:{sample}", planner=right, baseline=f"planner:{left}"))
+    both = [plan_graph(graph, planner=name, mode=default_mode(graph)).plan for name in (left, right)]
+    truths = [counted(plan) for plan in both]
+    rows = {row[0]: row for row in cells(page) if row}
+    for name in truths[0].arenas.keys() & truths[1].arenas.keys():
+        row, arenas = rows[name], [plan.arena_of[name] for plan in both]
+        for cell, pair in ((1, [a.bound_bytes for a in arenas]), (2, [t.arenas[name][2] for t in truths])):
+            for number in pair:
+                assert words.short_bytes(number) in row[cell]
+        assert row[3] == words.change(*(words.over_bound(*a.gap) for a in arenas))
+        slots = [f"{t.arenas[name][3]:,}" if p.has_slots else words.NO_SLOTS for t, p in zip(truths, both, strict=True)]
+        assert row[4] == words.change(*slots)
+    figures = []
+    for plan, truth in zip(both, truths, strict=True):
+        step, peak = truth.peak
+        figures.append(f"{words.full_bytes(peak)} at {words.step(step, plan.node_at(step))}")
+    assert rows[totals.PEAK][1] == words.change(*figures)
+    sums = [words.full_bytes(sum(extent for _, _, extent, _ in t.arenas.values())) for t in truths]
+    assert rows[totals.EXTENT][1] == words.change(*sums)
+
+
+def main() -> int:
+    """All of it, a line each; 1 where a figure differs."""
+    asked, wrong = set(sys.argv[1:]), 0
+    for file in sample_files():
+        sample = file.split(".")[0]
+        if asked and sample not in asked:
+            continue
+        graph = read_graph_file(SAMPLES / file)
+        bounds: dict[str, set[int]] = {}
+        for planner in PLANNERS:
+            began = time.monotonic()
+            try:
+                for name, bound in same_in_every_face(graph, planner).items():
+                    bounds.setdefault(name, set()).add(bound)
+                said = "one value"
+            except AssertionError as error:
+                wrong, said = wrong + 1, f"DIFFERS: {error!r:.300}"
+            print(f"{sample:36} {planner:10} {said}  {time.monotonic() - began:.1f} s", flush=True)
+        if any(len(found) > 1 for found in bounds.values()):
+            wrong += 1
+            print(f"{sample:36} {'bounds':10} DIFFER: {bounds}")
+        if len(graph.tensors) <= PAGES:
+            began = time.monotonic()
+            try:
+                same_on_the_planners_page(sample)
+                for planner in PLANNERS:
+                    if planner != "slots":
+                        same_on_the_compare_page(sample, "slots", planner)
+                said = "one value"
+            except AssertionError as error:
+                wrong, said = wrong + 1, f"DIFFERS: {error!r:.300}"
+            print(f"{sample:36} {'pages':10} {said}  {time.monotonic() - began:.1f} s", flush=True)
+    return int(wrong > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
