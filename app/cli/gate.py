@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
+from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlencode, urlsplit
 
 import typer
 
-from app.cli.console import FINDING, FINE, Column, UsageFault, say, say_json, table
+from app.cli.console import FINDING, FINE, Column, UsageFault, say, say_json, table, write_output
 from app.cli.options import (
     FIRST_FINDINGS,
     AsJson,
@@ -19,10 +21,12 @@ from app.cli.options import (
     read_bytes_option,
     resolve_either,
     say_invalid,
+    whole,
 )
-from app.cli.stores import StoreUrl, resolve_side
+from app.cli.stores import PREFIX, StoreUrl, open_store, resolve_side
 from app.say import words
 from tmmu_core.plan import gate as core
+from tmmu_core.plan.formats.files import to_json
 from tmmu_core.plan.making.request import PlanRequest
 from tmmu_core.plan.metrics import totals
 from tmmu_core.plan.model import Plan
@@ -56,6 +60,20 @@ MaxGrowth = Annotated[
 ]
 
 
+OutFolder = Annotated[
+    str | None,
+    typer.Option(
+        "--out",
+        metavar="FOLDER",
+        help="Write what a pull request shows there: summary.md, report.html and the plans.",
+    ),
+]
+Explorer = Annotated[
+    str | None,
+    typer.Option("--explorer", metavar="URL", help="The team's explorer with the same store: the summary links to it."),
+]
+
+
 @dataclass(frozen=True)
 class Check:
     """One limit and how the plan stands to it; ``ok`` is the verdict, the texts are for people."""
@@ -78,6 +96,8 @@ def command(
     baseline: Against = None,
     max_growth: MaxGrowth = None,
     store: StoreUrl = None,
+    out: OutFolder = None,
+    explorer: Explorer = None,
     json: AsJson = False,
 ) -> int:
     """Hold a plan (or a graph's plan) to limits. Exit code: 0 green, 1 red. Without any limit there is no gate.
@@ -107,6 +127,8 @@ def command(
         checks += map(in_words, core.gate(found, limits, None if before is None else before.plan))
     invalid = [side for side in (judged, before) if side is not None and side.findings]
     green = all(check.ok for check in checks)
+    if out is not None:
+        write_out(Path(out), judged, before, checks, _link(explorer, store, judged.plan, before))
     if json:
         findings = [asdict(finding) for side in invalid for finding in side.findings[:FIRST_FINDINGS]]
         record = {"ok": green, "valid": not invalid, "tmmu_plan_hash": found.tmmu_plan_hash.hex()}
@@ -124,6 +146,49 @@ def command(
         for side in invalid:
             say_invalid(side)
     return FINE if green else FINDING
+
+
+# --- for a pull request ------------------------------------------------------------------------------------------
+
+
+def write_out(folder: Path, after: Resolved, before: Resolved | None, checks: Sequence[Check], link: str) -> None:
+    """``summary.md``, ``report.html``, ``candidate.plan.json`` and, where there is one, ``baseline.plan.json``."""
+    from app.report import change
+    from app.report.build import build_report
+
+    told = [change.Told(**vars(check)) for check in checks]
+    old = None if before is None else whole(before)
+    summary = change.markdown(change.Change(whole(after), old, told, link, after.plan.ir_name))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageFault(f"--out: {folder} cannot be made: {(error.strerror or str(error)).lower()}.") from error
+    write_output(str(folder / "summary.md"), summary.encode("utf-8", "replace"), "the summary")
+    write_output(str(folder / "candidate.plan.json"), to_json(after.plan), "the plan")
+    if old is not None:
+        write_output(str(folder / "baseline.plan.json"), to_json(old), "the baseline")
+    report = build_report(after.solution or after.plan, baseline=old)
+    write_output(str(folder / "report.html"), report, "the report")
+
+
+def _link(explorer: str | None, url: str | None, after: Plan, before: Resolved | None) -> str:
+    """The address of the comparison in a team's explorer; ``""`` where that does not hold both plans."""
+    if explorer is None:
+        return ""
+    if urlsplit(explorer).scheme not in ("http", "https"):
+        raise UsageFault(f"--explorer: {explorer!r} is no address of a page.", "Write https://HOST/PATH.")
+    store = open_store(url)
+    sides = [after] if before is None else [after, before.plan]
+    contents = [store.content_of(side) for side in sides]
+    store.close()
+    if not all(contents):
+        return ""
+    query = {name: f"{PREFIX}{content.hex()}" for name, content in zip(("graph", "baseline"), contents, strict=False)}
+    page = "compare" if before is not None else "plan"
+    return f"{explorer.rstrip('/')}/{page}?{urlencode(query)}"
+
+
+# --- limits ------------------------------------------------------------------------------------------------------
 
 
 def _validity(side: Resolved) -> Iterator[Check]:

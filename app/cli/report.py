@@ -9,19 +9,27 @@ from typing import Annotated, Any
 import typer
 
 from app.cli.console import FINDING, FINE, UsageFault, note, write_output
-from app.cli.options import AsJson, Source, planning, resolve, resolve_either, whole
+from app.cli.options import AsJson, Source, planning, resolve, whole
+from app.cli.stores import StoreUrl, resolve_side
 from tmmu_core.plan.making.request import PlanRequest
 
 To = Annotated[str, typer.Option("-o", "--output", metavar="FILE", help="Write to this file; - for standard output.")]
 Against = Annotated[
-    str | None, typer.Option(metavar="FILE", help="A plan, trace or graph to tell the difference from.")
+    str | None,
+    typer.Option(metavar="FILE", help="A plan, trace, graph or store:MODEL@COMMIT to tell the difference from."),
 ]
 Title = Annotated[str, typer.Option(metavar="TEXT", help="The report's title [the graph's name].")]
 
 
 @planning
 def command(
-    plan: Source, request: PlanRequest, output: To, baseline: Against = None, title: Title = "", json: AsJson = False
+    plan: Source,
+    request: PlanRequest,
+    output: To,
+    baseline: Against = None,
+    title: Title = "",
+    store: StoreUrl = None,
+    json: AsJson = False,
 ) -> int:
     """Write the report of a plan (or of a graph's plan) as one HTML file without outside references.
 
@@ -36,7 +44,7 @@ def command(
     from tmmu_core.judge.verifier import verify_plan
 
     found = resolve(plan, request)
-    before = None if baseline is None else whole(resolve_either(baseline, request))
+    before = None if baseline is None else whole(resolve_side(baseline, request, store, found.plan))
     how: dict[str, Any] = {"dims": request.dims, "cut_from": found.cut_from}
     verified = verify_plan(whole(found), found.graph, **how)
     ending = Path(output).suffix.lower()

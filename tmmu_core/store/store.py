@@ -199,6 +199,14 @@ class Store:
         content = run if isinstance(run, bytes) else run.content
         return from_document(self.document(content), f"{self.name}, plan {content.hex()[:12]}")
 
+    def content_of(self, plan: Plan) -> bytes:
+        """The content hash under which this very plan is kept; empty where it is not."""
+        digest = hashlib.sha256(to_cbor(plan)).digest()
+        asked = select(PLANS.c.content).where(PLANS.c.content == digest)
+        with told(self.name), self.engine.connect() as connection:
+            found = connection.execute(asked).scalar()
+        return b"" if found is None else bytes(found)
+
     def document(self, content: bytes) -> bytes:
         """The plan file (CBOR) of a content hash. Raises ``StoreFault``, also where it is no longer what it was."""
         asked = select(PLANS.c.bytes, PLANS.c.packed).where(PLANS.c.content == content)
