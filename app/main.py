@@ -1,6 +1,7 @@
-"""The explorer's router: ``streamlit run app/main.py -- [FILE…]`` (``tmmu explore`` does just that).
+"""The explorer's server and router: ``streamlit run app/main.py -- [FILE…]`` (``tmmu explore`` does just that).
 
-Files named on the command line are on the shelf of every session; the first one is what is shown first.
+Imported, this file is the server, guarded by ``serving``; run by that server as its script, it draws a page. Files
+named on the command line are on everybody's shelf; the first one is what is shown first.
 """
 
 from __future__ import annotations
@@ -9,14 +10,16 @@ import sys
 from pathlib import Path
 
 import streamlit as st
+from streamlit.starlette import App
 
 HERE = Path(__file__).resolve().parent
 if str(HERE.parent) not in sys.path:  # run as a script, the packages beside it must be found
     sys.path.insert(0, str(HERE.parent))
 
+from app import serving  # noqa: E402
 from app.parts import address  # noqa: E402
 from app.say import style  # noqa: E402
-from app.session import opening, planning, state  # noqa: E402
+from app.session import jobs, opening, planning, state, visitors  # noqa: E402
 from app.session.pages import FIRST, PAGES  # noqa: E402
 
 
@@ -33,28 +36,37 @@ def brought() -> tuple[tuple[str, ...], tuple[dict[str, object], ...]]:
                 {"title": f"{name} was not opened", "message": f"{error.strerror}.", "hint": "Check the name."}
             )
             continue
-        here, refused = planning.take(files)
+        here, refused = planning.take(files, visitors.NOBODY)
         opened += [thing.source for thing in here]
         cards += refused
     return tuple(opened), tuple(cards)
 
 
-sys.setswitchinterval(0.001)  # a planner in a thread must not make a click wait its whole turn
-st.set_page_config(page_title="TMMU Plan Explorer", page_icon=style.ICON, layout="wide")
-style.apply()
-if state.begin(brought()[0]):
-    for refusal in brought()[1]:
-        state.refuse(dict(refusal))
-state.follow_history()
-page = st.navigation(
-    [
-        st.Page(HERE / "views" / f"{name}.py", title=title, url_path=name, default=name == FIRST)
-        for name, title in PAGES
-    ],
-    position="top",
-)
-address.follow()
-if target := state.going():
-    st.switch_page(HERE / "views" / f"{target}.py")
-page.run()
-state.write_link()
+def draw() -> None:
+    """One run of a page."""
+    sys.setswitchinterval(0.001)  # a planner in a thread must not make a click wait its whole turn
+    st.set_page_config(page_title="TMMU Plan Explorer", page_icon=style.ICON, layout="wide")
+    style.apply()
+    if state.begin(brought()[0]):
+        for refusal in brought()[1]:
+            state.refuse(dict(refusal))
+    jobs.desk().new_page()
+    state.follow_history()
+    page = st.navigation(
+        [
+            st.Page(HERE / "views" / f"{name}.py", title=title, url_path=name, default=name == FIRST)
+            for name, title in PAGES
+        ],
+        position="top",
+    )
+    address.follow()
+    if target := state.going():
+        st.switch_page(HERE / "views" / f"{target}.py")
+    page.run()
+    state.write_link()
+
+
+if __name__ == "__main__":
+    draw()
+else:
+    app = App(__file__, middleware=serving.MIDDLEWARE, lifespan=serving.lifespan)

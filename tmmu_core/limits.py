@@ -38,8 +38,16 @@ RANKS = Limit("ranks", 1 << 20, "ranks in a mesh")
 SHARES = Limit("shares", 1 << 12, "shares of one tensor to try its views on")
 TRACE_SECONDS = Limit("trace-seconds", 120, "seconds for tracing a program with PyTorch")
 TRACE_BYTES = Limit("trace-bytes", 1 << 33, "bytes of address space for tracing a program with PyTorch")
+WORKER_BYTES = Limit("worker-bytes", 1 << 33, "bytes of address space for a piece of work of the explorer")
+SESSION_WORKERS = Limit("session-workers", 3, "pieces of work at a time for one visitor of the explorer")
+SERVER_WORKERS = Limit("server-workers", 8, "pieces of work at a time for all visitors of the explorer")
+KEPT_BYTES = Limit("kept-bytes", 1 << 28, "bytes of graphs and plans that the explorer keeps ready")
+SHELF_BYTES = Limit("shelf-bytes", 1 << 29, "bytes, packed, of files that visitors of the explorer opened")
 
-LIMITS: tuple[Limit, ...] = (UNPACKED_BYTES, INLINED_NODES, RANKS, SHARES, TRACE_SECONDS, TRACE_BYTES)
+LIMITS: tuple[Limit, ...] = (
+    *(UNPACKED_BYTES, INLINED_NODES, RANKS, SHARES, TRACE_SECONDS, TRACE_BYTES),
+    *(WORKER_BYTES, SESSION_WORKERS, SERVER_WORKERS, KEPT_BYTES, SHELF_BYTES),
+)
 
 _raised: ContextVar[Mapping[str, int] | None] = ContextVar("limits", default=None)
 

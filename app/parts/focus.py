@@ -6,6 +6,7 @@ import streamlit as st
 
 from app.say import words
 from app.session import state
+from app.session.jobs import remembered
 from app.session.planning import Shown
 from tmmu_core.names import for_markdown
 from tmmu_core.plan.metrics import peak_step_of
@@ -60,7 +61,7 @@ def pick(shown: Shown) -> str:
     return name
 
 
-@st.cache_data(show_spinner=False, max_entries=64)
+@remembered
 def peak(_plan: Plan, plan_key: str, arena_name: str) -> tuple[int, int]:
     """``(step, bytes)`` of an arena's peak, as the core says."""
     del plan_key

@@ -8,13 +8,14 @@ import streamlit as st
 from app.charts import base
 from app.charts.ledger import ledger_chart
 from app.say import glossary, markup, words
+from app.session.jobs import remembered
 from app.session.planning import Shown
 from tmmu_core.plan.metrics import ResourceLedger, resource_ledger
 
 MOST_ROWS = 20_000
 
 
-@st.cache_resource(show_spinner=False, max_entries=16)
+@remembered
 def ledger(key: str, _shown: Shown) -> ResourceLedger:
     """The counters of a plan."""
     del key

@@ -6,7 +6,7 @@ import pandas as pd
 import streamlit as st
 
 from app.say import glossary, markup, words
-from app.session import planning
+from app.session import jobs, planning
 from app.session.planning import Shown
 
 AT_ONCE = 40_000
@@ -68,7 +68,7 @@ def _run(shown: Shown) -> None:
 
 
 def _wanted(shown: Shown) -> bool:
-    return len(shown.plan) <= AT_ONCE or planning.desk().known(("replay", shown.key)) is not None
+    return len(shown.plan) <= AT_ONCE or jobs.desk().known(("replay", shown.key)) is not None
 
 
 def _await(shown: Shown) -> None:

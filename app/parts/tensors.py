@@ -11,6 +11,7 @@ import streamlit as st
 from app.parts import certificate
 from app.say import markup, words
 from app.session import placed, state
+from app.session.jobs import remembered
 from app.session.placed import Origins
 from app.session.planning import Shown
 from tmmu_core.plan.metrics import arena_number
@@ -74,7 +75,7 @@ def by_size(plan: Plan, rows: np.ndarray) -> np.ndarray:
     return np.array(sorted(rows.tolist(), key=lambda i: (-int(sizes[i]), words.natural(plan.tensor_ids[i]))), np.int64)
 
 
-@st.cache_data(show_spinner=False, max_entries=32)
+@remembered
 def _frame(plan_key: str, search: str, arena: str | None, layer: str | None, _shown: Shown) -> tuple[pd.DataFrame, int]:
     del plan_key
     plan = _shown.plan

@@ -9,7 +9,7 @@ from app.parts import focus, replay
 from app.say import details, markup, totals, words
 from app.session import planning
 from app.session.jobs import Job
-from app.session.judging import OUTSIDE_FROM, Judgement
+from app.session.judging import Judgement
 from app.session.planning import Shown
 
 SHORT = 0.5
@@ -37,7 +37,7 @@ def _planner(shown: Shown) -> str:
 
 def _verdict(shown: Shown) -> list[str]:
     job = planning.judgement(shown)
-    if not job.wait(SHORT if len(shown.plan) < OUTSIDE_FROM else 0):
+    if not job.wait(SHORT if len(shown.plan) < planning.JUDGED_HERE_UP_TO else 0):
         if shown.verdict is None or shown.verdict.ok:
             return ["being verified …"]
         return [f'<span class="bad">✗ invalid: {words.count(len(shown.verdict.errors), "error")}</span>']

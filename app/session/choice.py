@@ -31,7 +31,7 @@ class Choice(PlanRequest):
     """
 
     source: str = FIRST_SAMPLE
-    """``sample:<name>``, ``file:<first 16 hex digits of its SHA-256>`` of a file that this server has opened, or
+    """``sample:<name>``, ``file:<key>`` of a file that this server holds (whoever has the key can open it), or
     ``store:<SHA-256>`` of a plan in this server's store."""
     fit: int | None = None
     """Bytes that all arenas together are to fit, on the page Fit; ``None`` for the limits that are given."""

@@ -5,19 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from app.session import tasks
 from app.session.choice import Choice
-from app.session.jobs import Job
-from app.session.opening import open_source, shelf
-from app.session.planning import desk, requested, spelled_out
-from tmmu_core.fit.asking import Candidate, question_of
-from tmmu_core.fit.capacity import Capacity
-from tmmu_core.fit.curve import curve
-from tmmu_core.fit.fitting import Allowed, Fitted, fit, made_of
+from app.session.jobs import Job, desk
+from app.session.opening import Opened, open_source, shelf
+from app.session.planning import about, requested, spelled_out
+from tmmu_core.fit.asking import Candidate
+from tmmu_core.fit.fitting import Fitted
 from tmmu_core.fit.moves import Kind, Move
-from tmmu_core.fit.sizes import Largest, largest_that_fits
-from tmmu_core.fit.whatif import WhatIf, what_if
+from tmmu_core.fit.sizes import Largest
+from tmmu_core.fit.whatif import WhatIf
 from tmmu_core.graph import native
 from tmmu_core.graph.model import Graph
+from tmmu_core.plan.making.request import PlanRequest
 from tmmu_core.planners.problem import Progress
 
 
@@ -43,7 +43,10 @@ def search(choice: Choice, capacity: int, kinds: frozenset[Kind]) -> Search:
     watched: Watched = desk().beside(key, Watched)
 
     def run(progress: Progress) -> Fitted:
-        return fit(_start(choice, progress), Capacity(capacity), Allowed(kinds), progress, watched.found.append)
+        opened, request = _opened_and_request(choice)
+        question = about(tasks.search, opened, {}, request, capacity, kinds)
+        fitted: Fitted = desk().apart(question, progress, watched.found.append)
+        return fitted
 
     return Search(desk().job(key, "making it fit", run), watched)
 
@@ -57,7 +60,9 @@ def largest(choice: Choice, dim: str, capacity: int, kinds: frozenset[Kind]) -> 
     """The search for the largest size of ``dim`` that fits."""
 
     def run(progress: Progress) -> Largest:
-        return largest_that_fits(_start(choice, progress), dim, Capacity(capacity), Allowed(kinds), progress)
+        opened, request = _opened_and_request(choice)
+        found: Largest = desk().apart(about(tasks.largest, opened, {}, request, dim, capacity, kinds), progress)
+        return found
 
     key = ("fit", dim, capacity, tuple(sorted(kinds)), *choice.problem)
     return desk().job(key, f"finding the largest {dim}", run)
@@ -67,30 +72,39 @@ def ranked(choice: Choice, kinds: frozenset[Kind]) -> Job[WhatIf]:
     """Every single move, ranked by the bytes that it alone brings, each planned anew."""
 
     def run(progress: Progress) -> WhatIf:
-        return what_if(_start(choice, progress), kinds, progress)
+        opened, request = _opened_and_request(choice)
+        found: WhatIf = desk().apart(about(tasks.ranked_moves, opened, {}, request, kinds), progress)
+        return found
 
     return desk().job(("fit", "what if", tuple(sorted(kinds)), *choice.problem), "ranking single moves", run)
 
 
 def alone(choice: Choice, move: Move) -> Job[Candidate]:
     """Today's plan with this one move."""
-    key = ("fit", "alone", move.kind, move.what, *choice.problem)
-    return desk().job(key, "planning one move", lambda progress: made_of(_start(choice, progress), (move,)))
+
+    def run(progress: Progress) -> Candidate:
+        opened, request = _opened_and_request(choice)
+        found: Candidate = desk().apart(about(tasks.one_move, opened, {}, request, move), progress)
+        return found
+
+    return desk().job(("fit", "alone", move.kind, move.what, *choice.problem), "planning one move", run)
 
 
 def whole_curve(choice: Choice, kinds: frozenset[Kind]) -> Job[tuple[Candidate, ...]]:
     """Bytes against cost, from today's plan down towards the bound."""
 
     def run(progress: Progress) -> tuple[Candidate, ...]:
-        return curve(_start(choice, progress), Allowed(kinds), progress)
+        opened, request = _opened_and_request(choice)
+        found: tuple[Candidate, ...] = desk().apart(about(tasks.curve_down, opened, {}, request, kinds), progress)
+        return found
 
     return desk().job(("fit", "curve", tuple(sorted(kinds)), *choice.problem), "going down to the bound", run)
 
 
-def _start(choice: Choice, progress: Progress) -> Candidate:
+def _opened_and_request(choice: Choice) -> tuple[Opened, PlanRequest]:
     opened = open_source(choice.source)
     assert isinstance(opened.graph, Graph)
-    return question_of(opened.graph, requested(spelled_out(choice, opened), opened), progress)
+    return opened, requested(spelled_out(choice, opened), opened)
 
 
 def as_source(candidate: Candidate, name: str) -> str:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import hmac
+import os
+import secrets
+import zlib
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,15 +18,22 @@ import msgspec
 import streamlit as st
 
 from app.places import place
-from app.session import history
+from app.session import history, tasks, visitors
+from app.session.jobs import desk
+from app.session.workers import Question
 from tmmu_core.errors import ArenaTooSmall, TmmuError, UnreadableInput
 from tmmu_core.graph.model import PERSISTENT_ROLES, Graph
+from tmmu_core.limits import SHELF_BYTES, ceiling
 from tmmu_core.plan.formats import xla_folder
 from tmmu_core.plan.formats.reading import read_any
 from tmmu_core.plan.formats.trace import Trace
 from tmmu_core.plan.model import Plan
 from tmmu_core.planners.problem import Packing, Problem
 
+READ_APART_FROM = 1 << 23
+"""Bytes from which a file is read in a process of its own: that can take seconds, and can be called off."""
+SHARED = "TMMU_GALLERY"
+"""The environment variable that, set to ``shared``, lists every visitor's files for every visitor."""
 SAMPLES = place("sample_graphs")
 
 
@@ -59,10 +70,9 @@ class Opened:
 # --- reading -----------------------------------------------------------------------------------------------------
 
 
-@st.cache_resource(show_spinner=False, max_entries=24)
 def open_source(source: str) -> Opened:
     """Read a sample or a shelved file. Raises what the readers raise; ``UnreadableInput`` for what is not there."""
-    return read_bytes(*content_of(source), source)
+    return desk().remembered(("opened", source), lambda: read_bytes(*content_of(source), source))
 
 
 def content_of(source: str) -> tuple[bytes, str]:
@@ -113,7 +123,8 @@ def files_at(path: Path) -> list[tuple[str, bytes]]:
 
 def read_bytes(data: bytes, name: str, source: str) -> Opened:
     """Read bytes of any kind that the core reads. Raises ``TmmuError``."""
-    thing = read_any(data, name)
+    here = len(data) < READ_APART_FROM
+    thing = read_any(data, name) if here else desk().apart_now(Question(tasks.read, (data, name)))
     if isinstance(thing, Graph):
         return Opened(source, thing.name or name, "graph", graph=thing)
     if isinstance(thing, Trace):
@@ -166,25 +177,41 @@ def sample_named(name: str) -> Sample | None:
 
 
 class Shelf:
-    """Files that people brought, by digest: a link to one works as long as this server runs."""
+    """Files that people brought: each under a key that only who brought it knows, and whom they give the link.
 
-    def __init__(self, keep_bytes: int = 2**31) -> None:
-        self._files: OrderedDict[str, tuple[str, bytes]] = OrderedDict()
-        self._lock, self._keep = Lock(), keep_bytes
+    Files that the server was started with are everybody's, under the digest of their content: their links outlive it.
+    """
 
-    def put(self, name: str, data: bytes) -> str:
-        """Keep a file; its source (``file:<digest>``). The oldest ones go when there are too many bytes."""
-        digest = hashlib.sha256(data).hexdigest()[:16]
+    def __init__(self, keep_bytes: int | None = None) -> None:
+        self._files: OrderedDict[str, _Kept] = OrderedDict()
+        self._lock, self._keep = Lock(), ceiling(SHELF_BYTES) if keep_bytes is None else keep_bytes
+        self._secret = secrets.token_bytes(32)
+
+    def put(self, name: str, data: bytes, owner: str | None = None) -> str:
+        """Keep a file of ``owner`` (by default of whose page this is); its source. The oldest go when all is full."""
+        owner = visitors.visitor() if owner is None else owner
+        digest = hashlib.sha256(data).digest()
+        key = digest.hex()[:16]
+        if owner != visitors.NOBODY:
+            key = hmac.new(self._secret, digest + owner.encode(), "sha256").hexdigest()[:32]
+        packed = zlib.compress(data, 1)
+        kept = _Kept(name, owner, packed if len(packed) < len(data) else data, len(packed) < len(data))
         with self._lock:
-            self._files[digest] = (name, data)
-            self._files.move_to_end(digest)
-            while len(self._files) > 1 and sum(len(kept) for _, kept in self._files.values()) > self._keep:
+            self._files[key] = kept
+            self._files.move_to_end(key)
+            while len(self._files) > 1 and sum(len(one.content) for one in self._files.values()) > self._keep:
                 self._files.popitem(last=False)
-        return f"file:{digest}"
+        return f"file:{key}"
 
     def get(self, source: str) -> tuple[str, bytes] | None:
         """``(name, bytes)`` of a source."""
-        return self._files.get(source.removeprefix("file:"))
+        kept = self._files.get(source.removeprefix("file:"))
+        return None if kept is None else (kept.name, zlib.decompress(kept.content) if kept.packed else kept.content)
+
+    def name_of(self, source: str) -> str | None:
+        """The name of a source's file."""
+        kept = self._files.get(source.removeprefix("file:"))
+        return None if kept is None else kept.name
 
     def drop(self, source: str) -> None:
         """Take a file away that turned out to be of no use."""
@@ -192,8 +219,20 @@ class Shelf:
             self._files.pop(source.removeprefix("file:"), None)
 
     def names(self) -> list[tuple[str, str]]:
-        """``(source, name)``, the latest first."""
-        return [(f"file:{digest}", name) for digest, (name, _) in reversed(self._files.items())]
+        """``(source, name)`` of what this page's visitor brought and of what is everybody's, the latest first."""
+        mine = {visitors.NOBODY, visitors.visitor()}
+        everyone = os.environ.get(SHARED) == "shared"
+        with self._lock:
+            listed = [(key, kept) for key, kept in self._files.items() if everyone or kept.owner in mine]
+        return [(f"file:{key}", kept.name) for key, kept in reversed(listed)]
+
+
+@dataclass(frozen=True)
+class _Kept:
+    name: str
+    owner: str
+    content: bytes
+    packed: bool
 
 
 @st.cache_resource(show_spinner=False)

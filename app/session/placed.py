@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import streamlit as st
 
 from app.say import words
+from app.session.jobs import remembered
 from app.session.planning import Shown
 from tmmu_core.graph.modules import Modules, modules_of
 from tmmu_core.liveness.idle import Idle, idle_of
@@ -17,7 +17,7 @@ from tmmu_core.plan.metrics import PlanStorages, arena_number, storages_of
 from tmmu_core.plan.placing import Parting, parting
 
 
-@st.cache_resource(show_spinner=False, max_entries=32)
+@remembered
 def operators(key: str, _shown: Shown) -> list[str] | None:
     """For each row of the plan the operator that writes it, ``""`` for none; ``None`` without the graph."""
     del key
@@ -101,7 +101,7 @@ def place_of(shown: Shown) -> dict[str, str]:
     return _places(shown.key, shown)
 
 
-@st.cache_resource(show_spinner=False, max_entries=16)
+@remembered
 def _places(key: str, _shown: Shown) -> dict[str, str]:
     del key
     plan = _shown.plan
@@ -118,7 +118,7 @@ def storages(shown: Shown) -> PlanStorages:
     return _storages(shown.key, shown)
 
 
-@st.cache_resource(show_spinner=False, max_entries=32)
+@remembered
 def _storages(key: str, _shown: Shown) -> PlanStorages:
     del key
     return storages_of(_shown.plan)

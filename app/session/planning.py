@@ -6,16 +6,17 @@ page (``jobs``), so that it can be watched and stopped. Nothing is computed here
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-import streamlit as st
-
+from app.session import tasks
 from app.session.choice import Choice
-from app.session.jobs import Desk, Job
-from app.session.judging import Judgement, judge_politely
+from app.session.jobs import Job, desk
+from app.session.judging import Judgement, judge
 from app.session.opening import Opened, card_of, content_of, lacks_arenas, open_source, shelf
+from app.session.workers import Question, Task
 from app.session.worlds import spec_of
 from tmmu_core.errors import ArenaTooSmall, TmmuError
 from tmmu_core.graph.model import Graph
@@ -39,6 +40,14 @@ from tmmu_core.runtime.shadow import ShadowVerdict, shadow_replay
 
 PATIENCE = 2.5
 """Seconds that a page waits for an answer before it shows progress instead."""
+LINEAR = ("slots", "naive", GIVEN)
+"""Planners whose time grows with the number of tensors and no faster."""
+HERE_UP_TO = 40_000
+"""Tensors up to which they plan in the server; everything else is planned in a process of its own."""
+JUDGED_HERE_UP_TO = 5_000
+"""Tensors up to which a plan is judged in the server; starting a process takes longer than that."""
+BY_FILE_FROM = 2_000
+"""Tensors from which a process reads a graph's file again, rather than be sent the graph."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,26 +74,20 @@ class Shown:
         return f"{self.plan.tmmu_plan_hash.hex()[:16]}.{self.plan.planner}.{self.opened.source}"
 
 
-@st.cache_resource(show_spinner=False)
-def desk() -> Desk:
-    """This server's desk."""
-    return Desk()
-
-
 # --- planning ----------------------------------------------------------------------------------------------------
 
 
-def take(files: list[tuple[str, bytes]]) -> tuple[list[Opened], list[dict[str, Any]]]:
+def take(files: list[tuple[str, bytes]], owner: str | None = None) -> tuple[list[Opened], list[dict[str, Any]]]:
     """``(opened, refusals)``: put files on the shelf, each on its own; one that is refused stops none of the others.
 
-    The files of an XLA dump are one for each module.
+    They are ``owner``'s; by default, of whose page this is. The files of an XLA dump are one for each module.
     """
     opened: list[Opened] = []
     cards: list[dict[str, Any]] = []
     for name, data in xla_folder.joined(files):
         try:
             kept_before = {source for source, _ in shelf().names()}
-            source = shelf().put(name, data)
+            source = shelf().put(name, data, owner)
             thing = open_source(source)
             first_plan = plan_job(Choice(source=thing.source))
             if first_plan.wait(PATIENCE):
@@ -143,10 +146,36 @@ def make_plan(choice: Choice, progress: Progress | None = None) -> Shown:
     if opened.plan is not None:
         return _finished(full, opened, opened.plan)
     opened = at_its_sizes(opened, full)
-    made = _known_rank(full) or make_plan_anyway(asked_of(opened), requested(full, opened), progress)
+    made = _known_rank(full) or _made(full, opened, progress or _heedless)
     if full.planner == GIVEN:
         return _finished(full, opened, made.plan)
     return Shown(full, opened, made.plan, made.solution)
+
+
+def _heedless(_doing: str, _done: int, _of: int) -> bool:
+    return True
+
+
+def _made(full: Choice, opened: Opened, progress: Progress) -> Made:
+    """Plan here what takes a moment; anything else where it can be killed, and holds up nobody's page."""
+    asked, request = asked_of(opened), requested(full, opened)
+    count = len(asked.tensors) if isinstance(asked, Graph) else len(asked.problem)
+    if full.planner in LINEAR and full.shard_spec is None and count <= HERE_UP_TO:
+        return make_plan_anyway(asked, request, progress)
+    made: Made = desk().apart(about(tasks.plan, opened, full.dims, request), progress)
+    return made
+
+
+def about(task: Task, opened: Opened, dims: Mapping[str, int], *arguments: Any) -> Question:
+    """The question of a task whose subject is what is planned of ``opened``, at the sizes that its reader assumed."""
+    subject: tasks.Subject = asked_of(opened)
+    known: dict[str, Any] = {}
+    if isinstance(subject, Graph):
+        known = {tasks.THE_GRAPH: subject}
+        if len(subject.tensors) >= BY_FILE_FROM:
+            with suppress(TmmuError):  # gone from the shelf: the graph itself is still at hand
+                subject = tasks.File(*content_of(opened.source), dict(dims) if subject.assumed else None)
+    return Question(task, (subject, *arguments), known)
 
 
 def _finished(full: Choice, opened: Opened, plan: Plan) -> Shown:
@@ -264,11 +293,13 @@ def arenas_in_use(choice: Choice, opened: Opened) -> tuple[str, ...]:
         return ()
 
 
-@st.cache_resource(show_spinner=False, max_entries=64)
 def _arenas_in_use(source: str, mode: str, preset: str) -> tuple[str, ...]:
-    graph = open_source(source).graph
-    assert graph is not None
-    return configured.arenas_in_use(graph, PlanRequest(mode=mode or None, preset=preset or None))  # type: ignore[arg-type]
+    def found() -> tuple[str, ...]:
+        graph = open_source(source).graph
+        assert graph is not None
+        return configured.arenas_in_use(graph, PlanRequest(mode=mode or None, preset=preset or None))  # type: ignore[arg-type]
+
+    return desk().remembered(("arenas", source, mode, preset), found)
 
 
 def planners_for(opened: Opened) -> list[str]:
@@ -285,13 +316,18 @@ def judgement(shown: Shown) -> Job[Judgement]:
     """The job that judges a plan as it is, whoever made it."""
     dims = dict(shown.choice.dims) or None
     cut_from = shown.plan.ir_hash if shown.choice.shard_spec is not None else None
-    file = None
-    if shown.opened.kind == "graph" and shown.graph is open_source(shown.opened.source).graph:
-        with suppress(TmmuError):  # gone from the shelf: the graph itself is still at hand
-            file = content_of(shown.opened.source)
-    return desk().job(
-        ("judge", shown.key), "judging", lambda _: judge_politely(shown.plan, shown.graph, dims, cut_from, file)
-    )
+
+    def judged(progress: Progress) -> Judgement:
+        if len(shown.plan) < JUDGED_HERE_UP_TO:
+            return judge(shown.plan, shown.graph, dims, cut_from)
+        subject: tasks.Subject | None = shown.graph
+        if shown.opened.kind == "graph" and shown.graph is open_source(shown.opened.source).graph:
+            with suppress(TmmuError):  # gone from the shelf: the graph itself is still at hand
+                subject = tasks.File(*content_of(shown.opened.source))
+        answer: Judgement = desk().apart(Question(tasks.judge, (subject, shown.plan, dims, cut_from)), progress)
+        return answer
+
+    return desk().job(("judge", shown.key), "judging", judged)
 
 
 def replay(shown: Shown) -> Job[ShadowVerdict]:
@@ -301,10 +337,7 @@ def replay(shown: Shown) -> Job[ShadowVerdict]:
 
 def compared(left: Shown, right: Shown) -> Comparison:
     """``left`` is the baseline, ``right`` the candidate."""
-    return _compared(left.key, right.key, left, right)
-
-
-@st.cache_resource(show_spinner=False, max_entries=16)
-def _compared(left_key: str, right_key: str, _left: Shown, _right: Shown) -> Comparison:
-    del left_key, right_key
-    return compare(_left.opened.trace or _left.plan, _right.opened.trace or _right.plan)
+    return desk().remembered(
+        ("compared", left.key, right.key),
+        lambda: compare(left.opened.trace or left.plan, right.opened.trace or right.plan),
+    )

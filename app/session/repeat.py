@@ -74,8 +74,7 @@ def file_of(shown: Shown) -> str:
     sample = sample_named(name) if kind == "sample" else None
     if sample is not None:
         return f"{SAMPLES.name}/{sample.path.relative_to(SAMPLES).as_posix()}"
-    kept = shelf().get(shown.opened.source)
-    return kept[0] if kept is not None else shown.opened.name
+    return shelf().name_of(shown.opened.source) or shown.opened.name
 
 
 def file_stem(name: str) -> str:

@@ -10,6 +10,7 @@ from app.parts import focus, frame, selected, tensors, verdict
 from app.parts import ledger as resources
 from app.say import glossary, markup, words
 from app.session import placed, state
+from app.session.jobs import remembered
 from app.session.planning import Shown
 from tmmu_core.plan.metrics import SlotReport, slot_reports
 from tmmu_core.plan.waste import ACCOUNTS, WasteLedger, waste_ledger
@@ -24,14 +25,14 @@ def page() -> None:
     body(shown)
 
 
-@st.cache_resource(show_spinner=False, max_entries=24)
+@remembered
 def ledger(key: str, arena: str, _shown: Shown) -> WasteLedger:
     """The arena's accounts over all steps."""
     del key
     return waste_ledger(_shown.plan, arena)
 
 
-@st.cache_resource(show_spinner=False, max_entries=24)
+@remembered
 def reports(key: str, arena: str, _shown: Shown) -> tuple[SlotReport, ...]:
     """The arena's slots."""
     del key

@@ -9,6 +9,7 @@ from app.charts.neighbourhood import dot
 from app.parts import focus, frame, remat, selected, sharing, tensors
 from app.say import markup, totals, words
 from app.session import placed, state
+from app.session.jobs import remembered
 from app.session.planning import Shown
 from tmmu_core.graph.checks import resolve_dims
 from tmmu_core.graph.model import INPUTS_STEP
@@ -80,7 +81,7 @@ def _some(names: tuple[str, ...]) -> str:
     return ", ".join(names[:6]) + (f" and {len(names) - 6:,} more" if len(names) > 6 else "") or "none"
 
 
-@st.cache_resource(show_spinner=False, max_entries=16)
+@remembered
 def nodes(key: str, _shown: Shown) -> pd.DataFrame:
     """One row per step, as run."""
     del key

@@ -9,6 +9,7 @@ from app.charts.compare import Run, field
 from app.parts import focus, frame
 from app.say import details, markup, totals, words
 from app.session import placed, planning, state
+from app.session.jobs import desk
 from app.session.planning import Shown
 from tmmu_core.errors import TmmuError
 from tmmu_core.plan.metrics import totals as totals_of_plan
@@ -61,7 +62,7 @@ def results(shown: Shown) -> tuple[dict[str, Shown], dict[str, TmmuError]]:
     answers: dict[str, Shown] = {}
     refusals: dict[str, TmmuError] = {}
     for name in planning.planners_for(shown.opened):
-        job = planning.desk().known(planning.plan_key(state.choice().under(name)))
+        job = desk().known(planning.plan_key(state.choice().under(name)))
         if job is not None and job.finished:
             try:
                 answers[name] = job.answer()

@@ -1,11 +1,36 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
+import time
+import tracemalloc
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
-from app.session.jobs import Desk, Job
+from app.session import jobs, opening, planning, tasks, visitors
+from app.session.jobs import WORKERS, Desk, Job
+from app.session.kept import Kept, weight_of
+from app.session.workers import NotDone, Question
+from tests.app.endless import count, eat
+from tmmu_core.errors import InvalidIrShapes
+from tmmu_core.limits import SERVER_WORKERS, SESSION_WORKERS
+from tmmu_core.plan.formats.reading import read_any
+from tmmu_core.plan.making.make import Made, make_plan
+from tmmu_core.plan.making.request import PlanRequest
 from tmmu_core.planners.problem import Progress
+
+T = TypeVar("T")
+
+
+def started(what: str, work: Callable[[Progress], T]) -> Job[T]:
+    job = Job(what, work)
+    job.start()
+    return job
 
 
 def test_one_key_is_one_job() -> None:
@@ -26,7 +51,7 @@ def test_a_stopped_job_keeps_what_it_found() -> None:
             begun.set()
         return best
 
-    job = Job("search", search)
+    job = started("search", search)
     assert begun.wait(5)
     job.stop()
     assert job.wait(5)
@@ -37,16 +62,194 @@ def test_an_error_comes_back_to_whoever_asks() -> None:
     def fail(_: Progress) -> None:
         raise ValueError("no")
 
-    job = Job("fail", fail)
+    job = started("fail", fail)
     assert job.wait(5)
     with pytest.raises(ValueError, match="no"):
         job.answer()
 
 
-def test_the_desk_drops_the_oldest_finished_jobs() -> None:
-    desk = Desk(keep=2)
+# --- work in processes, and whose it is ----------------------------------------------------------------------------
+
+
+def searching(desk: Desk) -> Job[Made]:
+    """A search that does not end in anybody's time: 10^15 nodes of a hard instance."""
+    instance = planning.asked_of(planning.open_source("sample:D"))
+    question = Question(tasks.plan, (instance, PlanRequest(planner="exact", options={"budget": 10**15})))
+    return desk.job("searching", "searching", lambda progress: desk.apart(question, progress))
+
+
+def endless(desk: Desk, key: str = "endless") -> Job[int]:
+    """Work that goes on until it is asked to stop."""
+    return desk.job(key, "counting", lambda progress: desk.apart(Question(count, ()), progress))
+
+
+def processes() -> set[int]:
+    """The workers of this process that live."""
+    found = set()
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            state, parent = stat.read_text().rpartition(")")[2].split()[:2]
+            if int(parent) == WORKERS.starter and state != "Z":
+                found.add(int(stat.parent.name))
+    return found
+
+
+def until(fact: Callable[[], bool]) -> bool:
+    """Whether something comes true within a minute."""
+    end = time.monotonic() + 60
+    while not (true := fact()) and time.monotonic() < end:
+        time.sleep(0.02)
+    return true
+
+
+def visiting(monkeypatch: pytest.MonkeyPatch, one: str) -> None:
+    monkeypatch.setattr(visitors, "visitor", lambda: one)
+
+
+@pytest.fixture
+def there() -> set[str]:
+    """Who is there."""
+    return {"ann", "bob"}
+
+
+def test_heavy_work_is_in_a_process_that_ends_with_its_visitor(
+    monkeypatch: pytest.MonkeyPatch, there: set[str]
+) -> None:
+    desk, before = Desk(there.__contains__, grace=0.1), processes()
+    visiting(monkeypatch, "ann")
+    job = searching(desk)
+    assert until(lambda: job.done > 0)
+    working = processes() - before
+    assert len(working) == 1
+    there.discard("ann")
+    assert job.wait(60)
+    assert until(lambda: not working & processes())
+    with pytest.raises(NotDone, match="nobody waited"):
+        job.answer()
+    assert desk.known("searching") is None
+
+
+def test_work_that_two_wait_for_goes_on_for_the_second(monkeypatch: pytest.MonkeyPatch, there: set[str]) -> None:
+    desk = Desk(there.__contains__, grace=0.1)
+    for one in ("ann", "bob"):
+        visiting(monkeypatch, one)
+        job = endless(desk)
+    assert until(lambda: job.done > 0)
+    there.discard("ann")
+    time.sleep(0.5)
+    assert not job.finished
+    there.discard("bob")
+    assert job.wait(60)
+
+
+def test_a_search_in_a_process_stops_with_its_best(there: set[str]) -> None:
+    job = searching(Desk())
+    assert until(lambda: job.done > 0)
+    job.stop()
+    assert job.wait(60)
+    assert job.answer().plan.arenas[0].extent_bytes > 0
+
+
+def test_a_visitor_has_so_many_places_and_work_that_no_page_looks_at_makes_room(
+    monkeypatch: pytest.MonkeyPatch, there: set[str]
+) -> None:
+    monkeypatch.setenv(SESSION_WORKERS.variable, "1")
+    desk = Desk(there.__contains__, grace=0.1)
+    visiting(monkeypatch, "ann")
+    first = endless(desk, "first")
+    assert until(lambda: first.done > 0)
+    second = endless(desk, "second")
+    assert until(lambda: second.doing == "waiting for a place")
+    visiting(monkeypatch, "bob")
+    others = endless(desk, "bob's")
+    assert until(lambda: others.done > 0)
+    visiting(monkeypatch, "ann")
+    desk.new_page()
+    assert endless(desk, "second") is second
+    assert first.wait(60)
+    assert until(lambda: second.done > 0)
+    there.clear()
+    assert all(job.wait(60) for job in (second, others))
+
+
+def test_a_search_that_had_its_time_makes_room_where_all_places_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SERVER_WORKERS.variable, "1")
+    monkeypatch.setattr(jobs, "FAIR", 0.2)
+    desk = Desk()
+    first = endless(desk, "first")
+    assert until(lambda: first.done > 0)
+    second = endless(desk, "second")
+    assert first.wait(60)
+    assert first.answer() > 0
+    assert until(lambda: second.done > 0)
+    second.abandon()
+    assert second.wait(60)
+
+
+def test_workers_end_with_the_server_however_that_ends() -> None:
+    code = (
+        "import sys, time; from tests.app.test_jobs import Desk, WORKERS, endless, until, processes\n"
+        "job = endless(Desk()); assert until(lambda: job.done > 0)\n"
+        "print(WORKERS.starter, *processes(), flush=True); time.sleep(600)"
+    )
+    server = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    assert server.stdout is not None
+    working = [int(word) for word in server.stdout.readline().split()]
+    assert len(working) == 2
+    server.kill()
+    server.wait(60)
+    server.stdout.close()
+    assert until(lambda: not any(_lives(one) for one in working))
+
+
+def _lives(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_an_error_of_the_work_comes_back_as_it_was_raised() -> None:
+    instance, request = planning.asked_of(planning.open_source("sample:A")), PlanRequest(options={"order": "nobody's"})
+    desk = Desk()
+    job = desk.job("a", "planning", lambda progress: desk.apart(Question(tasks.plan, (instance, request)), progress))
+    assert job.wait(60)
+    with pytest.raises(InvalidIrShapes) as raised:
+        job.answer()
+    with pytest.raises(InvalidIrShapes) as here:
+        make_plan(instance, request)
+    assert raised.value.record() == here.value.record()
+
+
+def test_work_that_takes_more_memory_than_it_may_is_told() -> None:
+    desk = Desk()
+    job = desk.job("a", "eating", lambda progress: desk.apart(Question(eat, ()), progress))
+    assert job.wait(60)
+    with pytest.raises(NotDone, match="more memory"):
+        job.answer()
+
+
+def test_what_is_kept_goes_by_bytes_and_with_its_visitors(there: set[str]) -> None:
+    kept = Kept(1000, there.__contains__, after=0)
     for key in "abc":
-        assert desk.job(key, key, lambda _: None).wait(5)
-    desk.job("d", "d", lambda _: None).wait(5)
-    assert desk.known("a") is None
-    assert desk.known("d") is not None
+        kept.put(key, b"x" * 400, owners={"ann"})
+    assert [key for key in "abc" if kept.get(key)] == ["b", "c"]
+    kept.owned("b", {"bob"})
+    there.discard("ann")
+    for _ in range(2):
+        kept.look()
+        time.sleep(0.01)
+    assert [key for key in "abc" if kept.get(key)] == ["b"]
+
+
+def test_a_graph_weighs_about_what_it_takes() -> None:
+    data = (opening.SAMPLES / "llama3_8b_train_b1_s2048.tmmu.cbor.gz").read_bytes()
+    tracemalloc.start()
+    try:
+        graph = read_any(data, "llama.tmmu.cbor.gz")
+        taken = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert taken / 3 < weight_of(graph) < taken * 3

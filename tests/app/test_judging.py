@@ -4,30 +4,28 @@ from dataclasses import replace
 
 import pytest
 
-from app.session import judging
+from app.session import planning
+from app.session.choice import Choice
+from app.session.judging import judge
 from tests.app.small import chain
-from tmmu_core.graph import native
 
 
-def test_a_plan_is_judged_the_same_inside_and_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    solution = chain()
-    inside = judging.judge(solution.plan, solution.graph, None)
-    monkeypatch.setattr(judging, "OUTSIDE_FROM", 0)
-    assert judging.judge_politely(solution.plan, solution.graph, None) == inside
+@pytest.mark.parametrize("sample", ["views", "A"])
+def test_a_plan_is_judged_the_same_in_the_server_and_by_a_worker(sample: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = planning.make_plan(Choice(source=f"sample:{sample}"))
+    monkeypatch.setattr(planning, "JUDGED_HERE_UP_TO", 0)
+    job = planning.judgement(shown)
+    assert job.wait(60)
+    inside = judge(shown.plan, shown.graph, None)
+    assert job.answer() == inside
     assert inside.verified.ok
 
 
-def test_a_graph_that_is_handed_over_as_its_file_is_judged_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    solution = chain()
-    inside = judging.judge(solution.plan, solution.graph, None)
-    monkeypatch.setattr(judging, "OUTSIDE_FROM", 0)
-    file = (native.encode_json(solution.graph), "chain.tmmu.json")
-    assert judging.judge_politely(solution.plan, solution.graph, None, file=file) == inside
-    other = (native.encode_json(chain(4).graph), "other.tmmu.json")
-    assert not judging.judge_politely(solution.plan, solution.graph, None, file=other).verified.ok
-
-
-def test_a_moved_offset_is_found_outside_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_finds_a_moved_offset(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = chain(planner="naive").plan
-    monkeypatch.setattr(judging, "OUTSIDE_FROM", 0)
-    assert not judging.judge_politely(replace(plan, offset=plan.offset * 0), None, None).verified.ok
+    shown = planning.make_plan(Choice(source="sample:views"))
+    moved = replace(shown, plan=replace(plan, offset=plan.offset * 0), solution=None)
+    monkeypatch.setattr(planning, "JUDGED_HERE_UP_TO", 0)
+    job = planning.judgement(moved)
+    assert job.wait(60)
+    assert not job.answer().verified.ok

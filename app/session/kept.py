@@ -1,0 +1,168 @@
+"""What is kept ready for the next page: graphs, plans and what pages derive from them, up to a number of bytes.
+
+The least recently used goes first. What belongs to visitors goes soon after the last of them has left, whatever room
+there is: nobody else is to meet it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import sys
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, TypeVar
+
+import numpy as np
+import pandas as pd
+
+T = TypeVar("T")
+AFTER = 10.0
+"""Seconds that what belongs to visitors is kept after the last of them has left."""
+_SAMPLED = 64
+"""Members of a collection that are weighed; the others are taken to weigh the same."""
+
+
+def weight_of(value: Any) -> int:
+    """About how many bytes a value holds on to. Large collections are weighed by a sample of their members."""
+    return int(_weight(value, set()))
+
+
+def _weight(value: Any, seen: set[int]) -> float:
+    if isinstance(value, str | bytes | int | float | bool | type(None)):
+        return sys.getsizeof(value)
+    if id(value) in seen or isinstance(value, type):
+        return 0
+    seen.add(id(value))
+    if isinstance(value, np.ndarray):
+        return sys.getsizeof(value) if value.base is None else value.nbytes
+    if isinstance(value, pd.DataFrame):
+        return float(value.memory_usage(deep=len(value) < 1_000).sum())
+    own = float(sys.getsizeof(value, 64))
+    if isinstance(value, dict):
+        return own + _sampled(value.keys(), len(value), seen) + _sampled(value.values(), len(value), seen)
+    if isinstance(value, list | tuple | set | frozenset):
+        return own + _sampled(value, len(value), seen)
+    held = list(getattr(value, "__dict__", {}).values())
+    held += [getattr(value, name, None) for cls in type(value).__mro__ for name in getattr(cls, "__slots__", ())]
+    return own + sum(_weight(one, seen) for one in held)
+
+
+def _sampled(members: Iterable[Any], count: int, seen: set[int]) -> float:
+    if count <= _SAMPLED:
+        return sum(_weight(one, seen) for one in members)
+    stride = count // _SAMPLED
+    found = [_weight(one, seen) for one in islice(members, 0, stride * _SAMPLED, stride)]
+    return sum(found) / len(found) * count
+
+
+@dataclass
+class _Entry:
+    value: Any
+    weight: int
+    owners: set[str] = field(default_factory=set)
+    """Visitors it belongs to; empty for what anybody may open."""
+    left_at: float | None = None
+
+
+class Kept:
+    """Values by key, up to ``most`` bytes. ``there`` says whether a visitor is still there."""
+
+    def __init__(self, most: int, there: Callable[[str], bool], after: float = AFTER) -> None:
+        self._entries: OrderedDict[Hashable, _Entry] = OrderedDict()
+        self._lock = threading.RLock()
+        self._making: dict[Hashable, threading.Lock] = {}
+        self._most, self._there, self._after = most, there, after
+
+    def get(self, key: Hashable) -> Any:
+        """The value of a key, or ``None``."""
+        with self._lock:
+            entry = self._entries.get(key)
+            if entry is None:
+                return None
+            self._entries.move_to_end(key)
+            return entry.value
+
+    def put(self, key: Hashable, value: Any, owners: Iterable[str] = ()) -> None:
+        """Keep a value, and let go of what is too much. One that is larger than all may be is kept alone."""
+        entry = _Entry(value, weight_of(value), set(owners))
+        with self._lock:
+            self._entries[key] = entry
+            self._entries.move_to_end(key)
+            self._let_go()
+
+    def made(self, key: Hashable, make: Callable[[], T], owners: Iterable[str] = ()) -> T:
+        """The value of a key, made where it is not kept: once, however many ask at a time."""
+        found = self.get(key)
+        if found is not None:
+            self.owned(key, owners)
+            return found
+        with self._lock:
+            making = self._making.setdefault(key, threading.Lock())
+        with making:
+            found = self.get(key)
+            if found is None:
+                try:
+                    found = make()
+                    self.put(key, found, owners)
+                finally:
+                    with self._lock:
+                        self._making.pop(key, None)
+            return found
+
+    def owned(self, key: Hashable, owners: Iterable[str]) -> None:
+        """Say who else a value belongs to; nothing where there is no such value, or it is anybody's."""
+        with self._lock:
+            entry = self._entries.get(key)
+            if entry is not None and entry.owners:
+                entry.owners |= set(owners)
+                entry.left_at = None
+
+    def drop(self, key: Hashable) -> None:
+        """Let one go."""
+        with self._lock:
+            self._entries.pop(key, None)
+
+    def clear(self) -> None:
+        """Let everything go."""
+        with self._lock:
+            self._entries.clear()
+
+    @property
+    def weight(self) -> int:
+        """Bytes that are kept, about."""
+        with self._lock:
+            return sum(entry.weight for entry in self._entries.values())
+
+    def look(self) -> None:
+        """Let go of what belongs to visitors who left a while ago."""
+        gone = 0
+        with self._lock:
+            for key, entry in list(self._entries.items()):
+                if not entry.owners or any(map(self._there, entry.owners)):
+                    entry.left_at = None
+                elif entry.left_at is None:
+                    entry.left_at = time.monotonic()
+                elif time.monotonic() - entry.left_at > self._after:
+                    gone += self._entries.pop(key).weight
+        if gone > 1 << 24:
+            give_back()
+
+    def _let_go(self) -> None:
+        weight, gone = self.weight, 0
+        while weight > self._most and len(self._entries) > 1:
+            _, entry = self._entries.popitem(last=False)
+            weight -= entry.weight
+            gone += entry.weight
+
+
+def give_back() -> None:
+    """Give memory that is free back to the system, where its allocator keeps it."""
+    gc.collect()
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
