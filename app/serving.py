@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
-import ipaddress
 import os
 import threading
 from collections.abc import AsyncIterator, Mapping
@@ -27,10 +26,10 @@ from starlette.responses import PlainTextResponse, RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from streamlit import config
 
+from app.reach import PROXY_HEADER, TOKEN, is_here
 from app.session import visitors
 from app.session.jobs import WORKERS
 
-TOKEN, PROXY_HEADER = "TMMU_TOKEN", "TMMU_PROXY_HEADER"
 COOKIE = "tmmu_visitor"
 HEALTH = "/_stcore/health"
 """Says no more than that the server runs, to anybody."""
@@ -47,7 +46,7 @@ POLICY = "; ".join(
         "object-src 'none'",
         "base-uri 'none'",
         "form-action 'none'",
-        "frame-ancestors 'none'",
+        "frame-ancestors 'self'",  # a notebook's proxy shows it in a frame of its own
     )
 )
 """Whatever a name may look like: nothing on a page can ask another server for anything."""
@@ -101,16 +100,6 @@ class Rules:
         except CookieError:
             return False
         return brought is not None and hmac.compare_digest(brought.value.encode(), self.cookie.encode())
-
-
-def is_here(host: str) -> bool:
-    """Whether a name or an address is this machine's own loopback."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def rules() -> Rules:

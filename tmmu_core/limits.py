@@ -1,4 +1,4 @@
-"""What a file may ask for before it is refused: one table, each limit with a name, a default and a way to raise it.
+"""What a file or a visitor may ask for before it is refused: each limit with a name, a default and a way to raise it.
 
 A limit never changes an answer, it only turns one that would take all memory or all day into a refusal that names the
 limit. ``--max-NAME N`` on the command line and ``TMMU_MAX_NAME`` in the environment set it; a caller of the library

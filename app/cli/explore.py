@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import secrets
 import socket
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ import typer
 from app.cli.console import STREAM, UsageFault
 from app.cli.options import modules_in
 from app.cli.stores import VARIABLE, StoreUrl, open_store
+from app.reach import PROXY_HEADER, TOKEN, is_here
 from tmmu_core.extras import require
 
 FIRST_PORT = 8501
@@ -31,6 +33,9 @@ BasePath = Annotated[
     typer.Option("--base-path", metavar="PATH", help=f"The path under which a reverse proxy serves it [{BASE_PATH}]."),
 ]
 Address = Annotated[str, typer.Option(metavar="HOST", help="The address to serve on.")]
+Address = Annotated[
+    str, typer.Option(metavar="HOST", help="The address to serve on; others than this machine's own ask for a token.")
+]
 
 
 def command(
@@ -59,7 +64,11 @@ def command(
     if path:
         os.environ["STREAMLIT_SERVER_BASE_URL_PATH"] = path
     port = port or free_port(address)
-    print(f"TMMU Plan Explorer: http://{address}:{port}{'/' + path if path else ''}  (Ctrl-C stops it)", flush=True)
+    token = os.environ.get(TOKEN, "")
+    if not (token or os.environ.get(PROXY_HEADER) or is_here(address)):
+        token = os.environ[TOKEN] = secrets.token_urlsafe(16)
+    rest = ("/" + path if path else "") + (f"/?token={token}" if token else "")
+    print(f"TMMU Plan Explorer: http://{address}:{port}{rest}  (Ctrl-C stops it)", flush=True)
     # Replaced, not called: whoever stops this process stops the server.
     os.execv(sys.executable, arguments(names, no_browser, port, address))
 

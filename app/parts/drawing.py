@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-import streamlit as st
-
 from app.canvas.component import PlanHandle, Selection, plan_canvas, plan_store
 from app.canvas.pack import Origin, picture_of
 from app.parts import certificate, focus, placing
 from app.session import state
 from app.session.choice import COLOURS, VIEWS, zoom_of, zoom_text
+from app.session.jobs import remembered
 from app.session.placed import MOST_TOLD, bands, operators, origins
 from app.session.planning import Shown
 
@@ -32,7 +31,7 @@ def _by_layers(shown: Shown) -> bool:
     return shown.solution is not None and (asked or len(shown.plan) <= MOST_TOLD)
 
 
-@st.cache_resource(show_spinner=False, max_entries=16)
+@remembered
 def _origin(key: str, by_layers: bool, _shown: Shown) -> Origin:
     """The same object for the same plan, so that its packing is remembered."""
     del key

@@ -123,7 +123,7 @@ def storages(shown: Shown, arena: str | None, *, height: int = 330) -> None:
     selectable(frame, f"storages.{shown.key}.{arena}", state.choice().selected, height=height)
 
 
-@st.cache_data(show_spinner=False, max_entries=16)
+@remembered
 def _storages(plan_key: str, arena: str | None, _shown: Shown) -> pd.DataFrame:
     del plan_key
     idle, solution = placed.idle(_shown), _shown.solution

@@ -59,7 +59,7 @@ def modules(shown: Shown) -> Modules:
     return _modules(shown.key, shown)
 
 
-@st.cache_resource(show_spinner=False, max_entries=16)
+@remembered
 def _modules(key: str, _shown: Shown) -> Modules:
     del key
     assert _shown.solution is not None
@@ -67,7 +67,7 @@ def _modules(key: str, _shown: Shown) -> Modules:
     return modules_of(timeline.index, timeline.node_at.tolist())
 
 
-@st.cache_resource(show_spinner=False, max_entries=16)
+@remembered
 def _origins(key: str, _shown: Shown) -> Origins:
     del key
     assert _shown.solution is not None
@@ -141,7 +141,7 @@ def decisions(shown: Shown, arena: str) -> Placed:
     return _decisions(shown.key, arena, shown)
 
 
-@st.cache_resource(show_spinner=False, max_entries=32)
+@remembered
 def _decisions(key: str, arena: str, _shown: Shown) -> Placed:
     del key
     problem = _shown.opened.problem if _shown.solution is None else problem_of(_shown.solution, arena)
@@ -153,7 +153,7 @@ def where_they_part(left: Shown, right: Shown, arena: str) -> Parting | None:
     return _parting(left.key, right.key, arena, left, right)
 
 
-@st.cache_resource(show_spinner=False, max_entries=32)
+@remembered
 def _parting(left_key: str, right_key: str, arena: str, _left: Shown, _right: Shown) -> Parting | None:
     del left_key, right_key
     one, two = decisions(_left, arena), decisions(_right, arena)
@@ -167,7 +167,7 @@ def idle(shown: Shown) -> Idle | None:
     return None if shown.solution is None else _idle(shown.key, shown)
 
 
-@st.cache_resource(show_spinner=False, max_entries=32)
+@remembered
 def _idle(key: str, _shown: Shown) -> Idle:
     del key
     assert _shown.solution is not None

@@ -107,9 +107,7 @@ def one_move(told: Told, subject: Subject, request: PlanRequest, move: Move) -> 
     return made_of(question_of(_graph_of(told, subject), request, told.progress), (move,))
 
 
-def curve_down(
-    told: Told, subject: Subject, request: PlanRequest, kinds: frozenset[Kind]
-) -> tuple[Candidate, ...]:
+def curve_down(told: Told, subject: Subject, request: PlanRequest, kinds: frozenset[Kind]) -> tuple[Candidate, ...]:
     """Bytes against cost, down towards the bound."""
     return curve(question_of(_graph_of(told, subject), request, told.progress), Allowed(kinds), told.progress)
 

@@ -1,0 +1,92 @@
+"""Others at work: ``python -m benchmarks.crowd`` measures what a visitor waits and what is left when all have gone.
+
+Small samples are opened, each in a new tab, alone and while four other tabs search through 10^15 nodes each. Then eight
+tabs upload a graph of 100,000 tensors each and are closed. Tabs are a browser's, but for those of the searches.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from pathlib import Path
+from urllib.parse import urlencode
+
+from benchmarks.opening import _PAINTED
+from benchmarks.serving import chromium
+from tests.served import Served, Tab, descendants, resident, served, until
+from tmmu_core.graph import native
+from tmmu_core.graph.model import Graph, Node, Tensor
+
+HEAVY = {"planner": "exact", "options": '{"budget":1000000000000000}'}
+SEARCHES = 4
+SMALL = ("linear_chain", "views", "in_place", "fan_out_fan_in", "resnet50")
+UPLOADS, TENSORS = 8, 100_000
+
+
+def chain(length: int, name: str) -> Graph:
+    """One tensor after another."""
+    tensors = tuple(Tensor(id=f"{name}.tensor.{k}", shape=(64 * (1 + k % 7),)) for k in range(length))
+    nodes = tuple(
+        Node(f"n{k}", "OP", (tensors[k - 1].id,) if k else (), (tensors[k].id,), inplace="none") for k in range(length)
+    )
+    return Graph(tensors=tensors, nodes=nodes, outputs=(tensors[-1].id,), name=name)
+
+
+def first_pictures(server: Served) -> list[float]:
+    """Seconds from opening a link in a new tab to its painted plan, while the searches run."""
+    tabs = [Tab(server, graph="sample:D", seed=str(k), **HEAVY) for k in range(SEARCHES)]
+    assert until(lambda: len(descendants(server.process.pid)) == 1 + SEARCHES)
+    found = []
+    with chromium() as browser:
+        for name in SMALL:
+            page = browser.new_page()
+            page.goto(f"{server.address}/_stcore/health")
+            began = time.perf_counter()
+            page.goto(f"{server.address}/?{urlencode({'graph': f'sample:{name}'})}")
+            page.wait_for_function(_PAINTED, arg="", timeout=120_000)
+            found.append(time.perf_counter() - began)
+            page.close()
+    assert len(descendants(server.process.pid)) == 1 + SEARCHES, "the searches did not last"
+    for tab in tabs:
+        tab.close()
+    began = time.perf_counter()
+    assert until(lambda: len(descendants(server.process.pid)) == 1)
+    print(f"the searches ended {time.perf_counter() - began:.1f} s after their tabs were closed")
+    return found
+
+
+def left(server: Served, folder: Path) -> tuple[int, int, int]:
+    """``(before, highest, after)``: bytes of the server's memory around eight uploads, their tabs closed."""
+    before = highest = resident(server.process.pid)
+    with chromium() as browser:
+        for k in range(UPLOADS):
+            file = folder / f"g{k}.tmmu.json"
+            file.write_bytes(native.encode_json(chain(TENSORS, f"g{k}")))
+            page = browser.new_page()
+            page.goto(f"{server.address}/?graph=sample:linear_chain")
+            page.wait_for_function(_PAINTED, arg="", timeout=120_000)
+            page.locator(".st-key-open button").first.click()
+            page.locator('[data-testid="stFileUploaderDropzoneInput"]').set_input_files(str(file))
+            page.locator(".tm-claim h1", has_text=f"g{k}").wait_for(timeout=300_000)
+            highest = max(highest, resident(server.process.pid))
+            page.close()
+            print(f"upload {k + 1}: {resident(server.process.pid) / 2**20:.0f} MiB", flush=True)
+    time.sleep(90)  # the tabs are forgotten after a minute
+    return before, highest, resident(server.process.pid)
+
+
+def main(parts: list[str]) -> None:
+    """Measure and say."""
+    with tempfile.TemporaryDirectory() as name, served(Path(name)) as server:
+        Tab(server, graph="sample:linear_chain").drawn()
+        if "pictures" in parts or not parts:
+            said = ", ".join(f"{n} {s:.2f} s" for n, s in zip(SMALL, first_pictures(server), strict=True))
+            print(f"first pictures beside {SEARCHES} searches: {said}", flush=True)
+        if "memory" in parts or not parts:
+            before, highest, after = (n / 2**20 for n in left(server, Path(name)))
+            print(f"memory: {before:.0f} MiB before, {highest:.0f} at most, {after:.0f} after {UPLOADS} uploads")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
