@@ -93,6 +93,7 @@ class Tab:
             max_size=None,
             open_timeout=SECONDS,
             ping_interval=None,
+            max_queue=None,  # who is not read still answers, as a tab does
         )
         self.line: ClientConnection = self._open.__enter__()
         self.ask(**query)

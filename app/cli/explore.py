@@ -32,7 +32,6 @@ BasePath = Annotated[
     str,
     typer.Option("--base-path", metavar="PATH", help=f"The path under which a reverse proxy serves it [{BASE_PATH}]."),
 ]
-Address = Annotated[str, typer.Option(metavar="HOST", help="The address to serve on.")]
 Address = Annotated[
     str, typer.Option(metavar="HOST", help="The address to serve on; others than this machine's own ask for a token.")
 ]
