@@ -21,8 +21,8 @@ from tmmu_core.planners import ARENA_PLANNERS, PLANNERS
 from tmmu_core.planners.problem import Problem
 from tmmu_core.runtime.shadow import shadow_replay
 
-EXAMPLES = int(os.environ.get("TMMU_EXAMPLES", "250"))
-"""Random instances for each planner; ``make fuzz`` asks for thousands."""
+EXAMPLES = int(os.environ.get("TMMU_EXAMPLES", "60"))
+"""Random instances for each planner; ``TMMU_EXAMPLES=2000`` asks for more."""
 OF_ONE_ARENA = sorted(ARENA_PLANNERS)
 SMALL = [file for file in sample_files() if (SAMPLES / file).stat().st_size < 25_000]
 OPTIONS = {
