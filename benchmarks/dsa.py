@@ -19,9 +19,9 @@ import numpy as np
 
 from tmmu_core.planners import PLANNERS
 from tmmu_core.planners.bounds import lower_bound
-from tmmu_core.planners.ffd import AllocationPlan, MemoryRegion, TensorLifetime
 from tmmu_core.planners.instances import read_csv
 from tmmu_core.planners.problem import Packing, Problem
+from tmmu_core.planners.r10 import AllocationPlan, MemoryRegion, TensorLifetime
 
 DATA = Path(__file__).parent.parent / "sample_graphs" / "instances"
 INSTANCES = (
@@ -96,7 +96,7 @@ def is_valid(problem: Problem, packing: Packing) -> bool:
         TensorLifetime(name, int(birth), int(death))
         for name, birth, death in zip(problem.ids, problem.birth, problem.death, strict=True)
     ]
-    return AllocationPlan(regions, (), 0, 0, 0).is_valid(lives)
+    return AllocationPlan(regions).is_valid(lives)
 
 
 def generated(count: int, seed: int = 0) -> Problem:

@@ -182,8 +182,14 @@ def planner_of(plan: Plan, arena: str) -> str:
 
 
 def planner_tells(plan: Plan, arena: str) -> str:
-    """What a planner that picks another says about it; ``""`` for the others."""
+    """What a planner that picks another says about it, and what one with regions saved; ``""`` for the others."""
     notes = dict(plan.notes.get(arena) or {})
+    if "sharing_pairs" in notes:
+        shared, saved = int(notes["sharing_pairs"]), int(notes["saved_bytes"])
+        return (
+            f"{words.count(shared, 'pair')} of storages share a region of {plan.planner}'s, which saves "
+            f"{words.full_bytes(saved)} beside a region for each."
+        )
     if "picked" not in notes:
         return ""
     return f"{plan.planner} picked {notes['picked']}: {notes.get('why', 'it does not say why')}."

@@ -245,3 +245,41 @@ def test_a_model_over_two_memories_is_built_by_cmake_and_passes_its_own_test(tmp
     assert told[: len(render.all_arenas)] == extents(render)
     parts = [part for blob in render.constant_blobs if isinstance(blob.image, Image) for part in blob.image.parts]
     assert f"constants: {len(parts)} checked" in told
+
+
+# --- a microcontroller --------------------------------------------------------------------------------------------
+
+BOARD_FILES = ROOT / "tests" / "plan" / "board"
+CROSS = ("arm-none-eabi-gcc", "-mcpu=cortex-m3", "-mthumb", "-Os", "-std=c11", *WARNINGS, "--specs=rdimon.specs")
+QEMU = ("qemu-system-arm", "-M", "mps2-an385", "-semihosting-config", "enable=on,target=native")
+
+
+@pytest.mark.skipif(
+    not shutil.which(CROSS[0]) or not shutil.which(QEMU[0]),
+    reason="needs Debian's gcc-arm-none-eabi, libnewlib-arm-none-eabi and qemu-system-arm (.ci/run installs them)",
+)
+@pytest.mark.parametrize("blobs", ["inline", "sidecar"])
+def test_a_model_runs_on_a_cortex_m_in_the_memories_of_its_plan(tmp_path: Path, blobs: Blobs) -> None:
+    render = person_detect()
+    folder = project(tmp_path, render, blobs)
+    sources = [str(file) for file in (BOARD_FILES / "startup.c", *folder.glob("*.c"), *folder.glob("*.S"))]
+    script = ["-nostartfiles", "-L", str(folder), "-I", str(folder), "-T", str(BOARD_FILES / "board.ld")]
+    done = subprocess.run(
+        [*CROSS, *script, *sources, "-o", "it.elf"], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    sizes = subprocess.run(
+        ["arm-none-eabi-size", "-A", "it.elf"], cwd=folder, capture_output=True, text=True, check=True
+    )
+    taken = {row.split()[0]: (int(row.split()[1]), int(row.split()[2])) for row in sizes.stdout.splitlines()[2:-3]}
+    held = {arena.memory: 0 for arena in render.all_arenas}
+    for arena in render.all_arenas:
+        if arena.role != "constant" or arena.is_staged:
+            held[arena.memory] = -(-held[arena.memory] // arena.alignment) * arena.alignment + arena.size
+    assert taken[".tmmu_DTCM"] == (held["DTCM"], 0x20000000)
+    assert taken[".tmmu_SRAM"] == (held["SRAM"], 0x21000000)
+    assert taken[".tmmu_FLASH_constants"][0] >= sum(blob.size for blob in render.constant_blobs)
+    run = [*QEMU, "-nographic", "-monitor", "none", "-serial", "none", "-kernel", "it.elf"]
+    told = subprocess.run(run, cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+    assert (told.returncode, told.stdout.splitlines()[-1]) == (0, "OK")
+    assert told.stdout.splitlines()[: len(render.all_arenas)] == extents(render)

@@ -243,7 +243,7 @@ def _assembler(render: RenderMemoryPlan) -> str:
             f'    .incbin "{blob.sidecar_filename}"',
             f"    .size {name.blob}, {blob.size}",
         ]
-    return "\n".join([*lines, '    .section .note.GNU-stack,"",%progbits', ""])
+    return "\n".join([*lines, "#ifdef __linux__", '    .section .note.GNU-stack,"",%progbits', "#endif", ""])
 
 
 def _cmake(render: RenderMemoryPlan, inline: bool) -> str:
