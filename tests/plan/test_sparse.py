@@ -1,17 +1,24 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from blake3 import blake3
 
 from tests.plan.examples import chain_plan, views_graph
-from tmmu_core.errors import AddressCollision
+from tmmu_core.errors import AddressCollision, InvalidIrShapes
 from tmmu_core.judge.lint import lint_verdict
 from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.plan.canonical import plan_digests
-from tmmu_core.plan.formats.files import from_document, to_json
+from tmmu_core.plan.formats.checkpoint import checkpoint, restore
+from tmmu_core.plan.formats.files import from_document, to_cbor, to_json
+from tmmu_core.plan.formats.trace import read_trace, to_json_lines
 from tmmu_core.plan.making.engine import plan_graph
+from tmmu_core.plan.making.make import make_plan
+from tmmu_core.plan.making.request import PlanRequest
 from tmmu_core.plan.making.sparse import in_memory, sparse_address, with_sparse_addresses
+from tmmu_core.plan.making.wording import SAID
 from tmmu_core.runtime.apply import apply_plan
+from tmmu_core.runtime.draft_fill import CHUNK, write_pattern
 from tmmu_core.runtime.shadow import shadow_replay
 
 TOKEN = bytes(range(32))
@@ -86,3 +93,48 @@ def test_a_plan_of_that_era_is_read_back() -> None:
     again = from_document(to_json(sparse))
     assert (again.offset == sparse.offset).all()
     assert again.places == "sparse"
+
+
+DRAFTS = bytes(range(64)) + b"and more"
+
+
+def test_a_token_of_the_drafts_length_plans_verifies_and_is_read_back() -> None:
+    graph = views_graph()
+    made = make_plan(graph, PlanRequest(token=DRAFTS, addressing="blake3_sparse"))
+    assert verify_plan(made.plan, graph).ok
+    assert lint_verdict(made.plan, graph).ok
+    for again in (
+        from_document(to_json(made.plan)),
+        from_document(to_cbor(made.plan)),
+        read_trace(to_json_lines(made.plan)).plan,
+    ):
+        assert again.replay_token == DRAFTS
+        assert verify_plan(again, graph).ok
+    assert made.solution is not None
+    assert restore(checkpoint(made.plan, made.solution.liveness)).replay_token == DRAFTS
+
+
+def test_that_token_is_refused_for_offsets_by_planner_and_judge() -> None:
+    with pytest.raises(InvalidIrShapes, match="blake3_sparse"):
+        make_plan(views_graph(), PlanRequest(token=DRAFTS))
+    plan = plan_graph(views_graph(), token=DRAFTS).plan
+    assert "replay_token has 72 bytes, not 32." in [finding.message for finding in verify_plan(plan).errors]
+    assert SAID["token"].read(DRAFTS.hex()) == DRAFTS
+    with pytest.raises(ValueError, match="128 or more"):
+        SAID["token"].read("00" * 63)
+
+
+def test_debug_fill_is_the_drafts_pattern_seeded_by_the_token() -> None:
+    plan = with_sparse_addresses(plan_graph(views_graph(), token=TOKEN).plan)
+    applied = apply_plan(plan)
+    applied.debug_fill("h", 7)
+    address = int(plan.offset[plan.row_of["h"]])
+    expected = blake3(TOKEN + b"tmmu_fill" + address.to_bytes(8, "big") + (7).to_bytes(8, "big"))
+    assert applied.array("h").tobytes() == expected.digest(length=len(applied.array("h")))
+
+
+def test_a_long_pattern_goes_on_where_its_part_before_ended() -> None:
+    target = np.zeros(CHUNK + 5, np.uint8)
+    write_pattern(target, TOKEN, 128, 0)
+    whole = blake3(TOKEN + b"tmmu_fill" + (128).to_bytes(8, "big") + bytes(8)).digest(length=CHUNK + 5)
+    assert target.tobytes() == whole

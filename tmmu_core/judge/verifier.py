@@ -219,7 +219,8 @@ def check_hashes(facts: PlanFacts, arenas: Mapping[str, Arena | Mapping[str, Any
     """Rule ``hash``: recomputed from what the plan says, by the judge's own encoder."""
     plan, slots = facts.plan, facts.slots
     for name in ("ir_hash", "shard_spec_hash", "arena_config_hash", "replay_token"):
-        if len(getattr(plan, name)) != 32:
+        drafts = name == "replay_token" and plan.places == "sparse" and len(plan.replay_token) >= 64
+        if len(getattr(plan, name)) != 32 and not drafts:
             yield error("hash", f"{name} has {len(getattr(plan, name))} bytes, not 32.")
     if plan.execution_order_hash != order_hash(plan.execution_order):
         yield error("hash", "the execution order hash is not that of the execution order.")

@@ -31,6 +31,8 @@ U8 = NDArray[np.uint8]
 I64 = NDArray[np.int64]
 
 DIGEST_BYTES = 32
+DRAFT_TOKEN_BYTES = 64
+"""The least that the superseded draft asks of a replay token."""
 CHUNK_ROWS = 1 << 16
 CHUNK_BYTES = 1 << 18
 
@@ -382,6 +384,11 @@ def token_from_seed(seed: int) -> bytes:
     return H(["replay_token_v1", [SPEC_VERSION, seed]])
 
 
+def is_token(token: bytes, *, of_draft: bool = True) -> bool:
+    """Whether these bytes can be a replay token: 32, or for plans ``of_draft`` addresses at least 64 (draft I.B)."""
+    return len(token) == DIGEST_BYTES or (of_draft and len(token) >= DRAFT_TOKEN_BYTES)
+
+
 def slot_rows(
     tensor_ids: Sequence[str],
     arena_names: Sequence[str],
@@ -394,7 +401,7 @@ def slot_rows(
 
 def slot_assignment_table(token: bytes, rows: Table) -> list[Any]:
     """``[replay_token, rows]`` with the rows of :func:`slot_rows`."""
-    assert len(token) == DIGEST_BYTES, "a replay token has 32 bytes"
+    assert is_token(token), "a replay token has 32 bytes, the superseded draft's at least 64"
     return [token, rows]
 
 

@@ -30,7 +30,7 @@ from tmmu_core.plan.canonical import cbor_canonical
 from tmmu_core.plan.making.sparse import in_memory
 from tmmu_core.plan.metrics import ResourceLedger, resource_ledger
 from tmmu_core.plan.model import Plan
-from tmmu_core.runtime import philox
+from tmmu_core.runtime import draft_fill, philox
 from tmmu_core.runtime.arena import ArenaHandle, check_base, map_arena
 
 I64 = NDArray[np.int64]
@@ -185,6 +185,8 @@ class Applied:
     def debug_fill(self, tensor_id: str, pattern_seed: int) -> None:
         """``DebugFillTensor_v1``: a Philox pattern over the tensor's bytes, for finding who reads what was not written.
 
+        A plan at the superseded draft's addresses gets the draft's pattern, which the replay token seeds (BLAKE3).
+
         Raises ``InvalidIrShapes`` (reason ``debug_fill_forbidden``) under security ``confidential`` or ``regulated``,
         and for a seed that is no uint64 (``pattern_seed``).
         """
@@ -208,7 +210,11 @@ class Applied:
             )
         row = self._row(tensor_id)
         arena = self.plan.arenas[self.plan.arena[row]].name
-        philox.write_pattern(self.array(tensor_id), arena, int(self.plan.offset[row]), pattern_seed)
+        if self.plan.places == "sparse":
+            address = int(self.plan.offset[row])
+            draft_fill.write_pattern(self.array(tensor_id), self.plan.replay_token, address, pattern_seed)
+        else:
+            philox.write_pattern(self.array(tensor_id), arena, int(self.plan.offset[row]), pattern_seed)
         self._note("fill", arena, int(self.plan.offset[row]), int(self.plan.size[row]), pattern_seed)
 
     def _zero(self, arena: int, start: int, size: int) -> None:

@@ -33,6 +33,7 @@ from tmmu_core.errors import U64_MAX, InvalidIrShapes, UnreadableInput
 from tmmu_core.extras import need
 from tmmu_core.graph import document
 from tmmu_core.names import for_cell
+from tmmu_core.plan.canonical import DIGEST_BYTES, is_token
 from tmmu_core.plan.formats.held import APART, Held, changed_claim, changed_since, held_by, sealed
 from tmmu_core.plan.formats.places import Addresses, Placed, derived
 from tmmu_core.plan.metrics import arena_number, moments, peak_and_count, renewed_metrics, storages_of, told_metrics
@@ -432,7 +433,7 @@ def build(head: HeadDocument, rows: Sequence[RowDocument], source: str = "") -> 
         mode=head.mode,
         preset=head.preset,
         places=placed.places,
-        replay_token=_digest(head.replay_token, "replay_token", source),
+        replay_token=_token(head.replay_token, source),
         rank=_within(head.rank, "rank", source),
         world_size=_within(head.world_size, "world_size", source),
         shard_spec_hash=_digest(head.shard_spec_hash, "shard_spec_hash", source),
@@ -598,12 +599,22 @@ def _check_notes(notes: dict[str, Any], arenas: Sequence[str], source: str) -> N
         raise UnreadableInput("what is noted of an arena is no map.", source=source, place=f"$.notes.{odd}")
 
 
-def _digest(text: str, field: str, source: str) -> bytes:
+def _token(text: str, source: str) -> bytes:
+    """32 bytes, or a token of the superseded draft's; which of them the plan may have, the verifier says."""
+    long = len(text) >= 4 * DIGEST_BYTES and is_token(digest := _hex(text))
+    return digest if long else _digest(text, "replay_token", source)
+
+
+def _hex(text: str) -> bytes:
     try:
-        digest = bytes.fromhex(text)
+        return bytes.fromhex(text)
     except ValueError:
-        digest = b""
-    if len(digest) != 32:
+        return b""
+
+
+def _digest(text: str, field: str, source: str) -> bytes:
+    digest = _hex(text)
+    if len(digest) != DIGEST_BYTES:
         raise UnreadableInput(
             f"{field} is {text[:80]!r}, not 64 hexadecimal digits.", source=source, place=f"$.{field}"
         )

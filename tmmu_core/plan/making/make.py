@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from tmmu_core.errors import ContractError
+from tmmu_core.errors import ContractError, InvalidIrShapes
 from tmmu_core.graph.arenas import check_alignment, read_arenas
 from tmmu_core.graph.model import Graph
+from tmmu_core.plan.canonical import is_token
 from tmmu_core.plan.making.configured import capacities_by_name, settled
 from tmmu_core.plan.making.engine import Solution, solve
 from tmmu_core.plan.making.instance import plan_problem
@@ -48,6 +49,13 @@ def make_plan(asked: Graph | PlainInstance, request: PlanRequest, progress: Prog
 
 
 def _made(asked: Graph | PlainInstance, request: PlanRequest, progress: Progress | None) -> Made:
+    if not is_token(request.replay_token, of_draft=request.addressing != "offsets"):
+        raise InvalidIrShapes(
+            f"the replay token has {len(request.replay_token)} bytes, not 32.",
+            reason="replay_token",
+            node_id="",
+            hint="Tokens of 64 bytes and more are the superseded draft's: --addressing blake3_sparse.",
+        )
     if isinstance(asked, PlainInstance):
         return Made(request, _plan_of_instance(asked, request, progress))
     if request.shard_spec is None:

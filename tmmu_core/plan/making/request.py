@@ -42,7 +42,7 @@ class PlanRequest:
     order: tuple[str, ...] | None = None
     """Node ids."""
     token: bytes | None = None
-    """The replay token, 32 bytes."""
+    """The replay token, 32 bytes; under the superseded draft's addresses it may be one of that draft, 64 or more."""
     seed: int | None = None
     """Makes the token where none is given."""
     rank: int = 0

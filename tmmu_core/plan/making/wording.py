@@ -11,6 +11,7 @@ from tmmu_core.errors import U64_MAX, UnreadableInput
 from tmmu_core.graph.document import refuse_long_numbers
 from tmmu_core.graph.model import MODES, PRESETS, Arena
 from tmmu_core.graph.quantities import parse_bytes
+from tmmu_core.plan.canonical import is_token
 from tmmu_core.plan.making.request import ADDRESSINGS, ANY_ARENA, PlanRequest
 
 
@@ -70,8 +71,10 @@ def _token(text: str) -> bytes:
         token = bytes.fromhex(text)
     except ValueError:
         token = b""
-    if len(token) != 32:
-        raise ValueError(f"the token {text[:80]!r} is not 64 hexadecimal digits.")
+    if not is_token(token):
+        raise ValueError(
+            f"the token {text[:80]!r} is not 64 hexadecimal digits (for the superseded draft's addresses 128 or more)."
+        )
     return token
 
 
