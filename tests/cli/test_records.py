@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from app.cli.main import run
-from tests.build import chain
+from tests.build import chain, graph, node, tensor
 from tests.plan.examples import chain_plan
-from tmmu_core.errors import AddressCollision, ArenaTooSmall, InvalidIrShapes, TmmuError
+from tmmu_core.errors import AddressCollision, ArenaTooSmall, ContractError, InvalidIrShapes, TmmuError
 from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.plan.making.sparse import with_sparse_addresses
 from tmmu_core.runtime.apply import apply_plan
@@ -73,3 +75,44 @@ def test_every_error_has_a_record() -> None:
         "message": "what went wrong",
         "hint": "",
     }
+
+
+SMALL_ARENA = {"activations": {"capacity_bytes": 1}, "parameters": {}, "gradients": {}}
+OFF_GRID = {"activations": {"alignment_bytes": 3}, "parameters": {}, "gradients": {}}
+HUGE = graph(
+    [tensor("x", 2**61, role="input"), tensor("y", 2**61), tensor("z", 2**61)],
+    [node("a", "x", "y", inplace="none"), node("b", "x y", "z", inplace="none")],
+    "x",
+    "z",
+)
+DANGLING = graph([tensor("y")], [node("a", "nobody", "y")])
+
+
+@pytest.mark.parametrize(
+    ("code", "number", "severity", "fields", "does"),
+    [
+        ("ALIGNMENT_VIOLATION", 1301, "FATAL", "arena logical_slot", lambda: plan_graph(chain(3), arenas=OFF_GRID)),
+        ("TMMU_ALLOCATION_FAILURE", 1302, "FATAL", "arena peak_required_bytes", lambda: plan_graph(chain(3), budget=1)),
+        ("ALLOCATION_OVERFLOW", 1303, "FATAL", "arena offset size", lambda: plan_graph(HUGE)),
+        ("ARENA_TOO_SMALL", 1304, "ERROR", "arena capacity required", lambda: plan_graph(chain(3), arenas=SMALL_ARENA)),
+        ("LIVENESS_CYCLE", 1305, "ERROR", "ir_hash node_id", lambda: plan_graph(chain(2), order=["n001", "n000"])),
+        ("INVALID_IR_SHAPES", 1306, "ERROR", "ir_hash node_id", lambda: plan_graph(DANGLING)),
+        (
+            *("ADDRESS_COLLISION", 1307, "FATAL", "arena logical_slot"),
+            lambda: with_sparse_addresses(chain_plan(4, planner="naive"), bits=8),
+        ),
+    ],
+)
+def test_each_of_the_seven_codes_is_raised_with_its_number_severity_and_fields(
+    code: str, number: int, severity: str, fields: str, does: Callable[[], object]
+) -> None:
+    """Contract §5, from whoever raises it."""
+    with pytest.raises(ContractError) as caught:
+        does()
+    told = caught.value.record()
+    assert (told["code_id"], told["numeric_code"], told["severity"]) == (code, number, severity)
+    assert re.fullmatch(r"UML_OS\.[\w.]+_v\d+", told["failure_operator"])
+    assert len(told["replay_token"]) == 64
+    assert {"t", "rank", "subsystem", "message", "retryable"} <= set(told)
+    assert set(fields.split()) <= set(told["diagnostics"])
+    assert all(value is None or isinstance(value, int | float | str) for value in told["diagnostics"].values())
