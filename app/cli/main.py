@@ -40,6 +40,7 @@ COMMANDS = (
     "record",
     "history",
     "bisect",
+    "schema",
     "explore",
 )
 """In the order in which the help lists them; each is a module of this package with a function ``command``."""
