@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 from importlib import import_module
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import inspect
 
 
 class Verb(ModuleType):
@@ -17,6 +19,8 @@ class Verb(ModuleType):
 
     @property
     def __signature__(self) -> inspect.Signature:
+        import inspect  # only who asks for a signature waits for it
+
         return inspect.signature(_verb(self))
 
 

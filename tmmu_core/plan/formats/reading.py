@@ -9,17 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
 
 from tmmu_core.errors import InvalidIrShapes, UnreadableInput
 from tmmu_core.graph import document, native
-from tmmu_core.graph.importers import node_centric, sniff, torch, xla
+from tmmu_core.graph.importers import node_centric, sniff
 from tmmu_core.graph.model import Dim, Graph
-from tmmu_core.plan.formats import checkpoint, executorch, files, tflm, torch_snapshot, trace, vela, xla_report
+from tmmu_core.plan.formats import checkpoint, executorch, files, torch_snapshot, trace
 from tmmu_core.plan.formats.sniff import not_checkpoint, not_instance, not_parquet, not_plan, not_trace
 from tmmu_core.plan.formats.trace import Trace
 from tmmu_core.plan.model import Plan
@@ -70,6 +71,8 @@ def _read_instance(data: bytes, name: str) -> PlainInstance:
 
 
 def _read_xla(data: bytes, name: str) -> PlainInstance:
+    from tmmu_core.graph.importers import xla
+
     dump = xla.read(data, name)
     row_of = {buffer.id: i for i, buffer in enumerate(dump.buffers)}
 
@@ -90,6 +93,22 @@ def _read_xla(data: bytes, name: str) -> PlainInstance:
     return PlainInstance(_stem(name).removesuffix(".txt"), problem, packing, dump.notes)
 
 
+def _later(module: str, function: str) -> Callable[..., Any]:
+    """A function of a module that is loaded when it is first called: most files are of the first formats asked."""
+
+    def called(*given: Any) -> Any:
+        return getattr(import_module(module), function)(*given)
+
+    return called
+
+
+def _both(module: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    return _later(module, "refuses"), _later(module, "read")
+
+
+_TORCH, _XLA = "tmmu_core.graph.importers.torch", "tmmu_core.graph.importers.xla"
+_REPORT, _VELA, _TFLM = (f"tmmu_core.plan.formats.{name}" for name in ("xla_report", "vela", "tflm"))
+
 _GRAPH = (".json", ".cbor", ".gz")
 
 READERS: tuple[Reader, ...] = (
@@ -107,13 +126,20 @@ READERS: tuple[Reader, ...] = (
     Reader("parquet", "plan as parquet", "plan", (".parquet",), not_parquet, files.from_parquet),
     Reader("native", "TMMU graph", "graph", _GRAPH, sniff.not_native, native.decode),
     Reader("node-centric", "UML_Model_IR, node-centric", "graph", _GRAPH, sniff.not_ports, node_centric.decode),
-    Reader("torch", "PyTorch exported program", "graph", (".pt2",), torch.refuses, torch.read),
+    Reader("torch", "PyTorch exported program", "graph", (".pt2",), *_both(_TORCH)),
     Reader("executorch", "ExecuTorch program", "instance", (".pte",), executorch.refuses, executorch.read),
     Reader("tflite", "TensorFlow Lite model", "graph", (".tflite",), sniff.not_tflite, _read_tflite),
-    Reader("xla", "XLA buffer assignment with its live ranges", "instance", (".txt", ".gz"), xla.refuses, _read_xla),
-    Reader("xla-report", "XLA memory usage report", "instance", (".txt", ".gz"), xla_report.refuses, xla_report.read),
-    Reader("vela", "Vela allocation log", "instance", (".txt", ".log", ".gz"), vela.refuses, vela.read),
-    Reader("tflm", "TensorFlow Lite Micro arena log", "instance", (".txt", ".log", ".gz"), tflm.refuses, tflm.read),
+    Reader(
+        "xla",
+        "XLA buffer assignment with its live ranges",
+        "instance",
+        (".txt", ".gz"),
+        _later(_XLA, "refuses"),
+        _read_xla,
+    ),
+    Reader("xla-report", "XLA memory usage report", "instance", (".txt", ".gz"), *_both(_REPORT)),
+    Reader("vela", "Vela allocation log", "instance", (".txt", ".log", ".gz"), *_both(_VELA)),
+    Reader("tflm", "TensorFlow Lite Micro arena log", "instance", (".txt", ".log", ".gz"), *_both(_TFLM)),
     Reader("instance", "packing instance", "instance", (".csv", ".gz"), not_instance, _read_instance),
     # Last: its protobuf begins like many a text.
     Reader("onnx", "ONNX model", "graph", (".onnx",), sniff.not_onnx, _read_onnx),
