@@ -11,7 +11,7 @@ import json
 import os
 import stat
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -196,6 +196,19 @@ def replace_file(path: Path, data: bytes) -> None:
     finally:
         beside.unlink(missing_ok=True)
     _synced(path.parent)
+
+
+def replace_file_by_parts(path: Path, parts: Iterable[bytes]) -> None:
+    """The same for bytes that are made part by part: whoever makes them may fail, and nothing has been written then."""
+    beside = path.with_name(f".tmmu-{os.getpid()}.part")
+    try:
+        with beside.open("wb") as out:
+            out.writelines(parts)
+            out.flush()
+            os.fsync(out.fileno())
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
 
 
 def _write_beside(beside: Path, data: bytes, mode: int | None) -> None:

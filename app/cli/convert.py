@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 
-from app.cli.console import FINE, STREAM, UsageFault, note, read_input, write_output
+from app.cli.console import FINE, STREAM, UsageFault, note, read_input, replace_file_by_parts, write_output
 from app.cli.options import AsJson, Out, Source, open_any
 from app.say import words
 from tmmu_core.graph import native
+from tmmu_core.graph import sidecar as native_sidecar
 from tmmu_core.graph.assumed import assumed_at, in_words
 from tmmu_core.graph.model import Dim, Graph
 from tmmu_core.plan.formats import table
+from tmmu_core.plan.formats.constants import constants_of
 from tmmu_core.plan.formats.reading import read_within
 from tmmu_core.planners import instances
 from tmmu_core.planners.problem import PlainInstance
@@ -28,8 +32,19 @@ Columns = Annotated[
 ]
 
 
+Sidecar = Annotated[
+    str | None,
+    typer.Option("--sidecar", metavar="FILE", help="Also write the constants' bytes, safetensors beside the graph."),
+]
+
+
 def command(
-    model: Source, output: Out = STREAM, dims: Envelopes = None, columns: Columns = None, json: AsJson = False
+    model: Source,
+    output: Out = STREAM,
+    dims: Envelopes = None,
+    columns: Columns = None,
+    sidecar: Sidecar = None,
+    json: AsJson = False,
 ) -> int:
     """Convert a model (ONNX, node-centric, native) to a native graph file: .json or .cbor, .gz of either.
 
@@ -45,6 +60,8 @@ def command(
     if not isinstance(graph, Graph):
         raise UsageFault(f"{model} does not hold a graph.", 'Plans and traces are converted by "tmmu export".')
     name = output or STREAM
+    if sidecar is not None:
+        graph = _with_sidecar(graph, model, name, sidecar)
     data = native.encode_json(graph) if name == STREAM else native.encode(graph, name)
     counts = f"{words.count(len(graph.nodes), 'node')}, {words.count(len(graph.tensors), 'tensor')}"
     write_output(name, data, "the graph")
@@ -53,6 +70,22 @@ def command(
         if graph.assumed:
             note(in_words(assumed_at(graph)))
     return FINE
+
+
+def _with_sidecar(graph: Graph, model: str, output: str, sidecar: str) -> Graph:
+    """The graph naming the sidecar, which is written. Raises :class:`UsageFault` and ``UnreadableInput``."""
+    path = Path(sidecar)
+    if STREAM in (model, output) or path.resolve().parent != Path(output).resolve().parent:
+        raise UsageFault("a sidecar lies beside its graph.", "Give a model's file, -o GRAPH, and a name in its folder.")
+    held = constants_of(Path(model), graph)
+    if not held:
+        raise UsageFault(f"{model} holds no bytes of constants.", "Leave --sidecar out.")
+    try:
+        replace_file_by_parts(path, native_sidecar.written(graph, held))
+    except OSError as error:
+        raise UsageFault(f"{sidecar} cannot be written: {(error.strerror or str(error)).lower()}.") from error
+    note(f"wrote the constants' bytes to {sidecar} ({words.short_bytes(path.stat().st_size)})")
+    return msgspec.structs.replace(graph, sidecar=path.name)
 
 
 def _write_instance(found: PlainInstance, name: str) -> int:

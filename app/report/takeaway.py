@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -13,11 +14,15 @@ from app.report.still import map_figure
 from app.report.summary import markdown
 from app.say import words
 from app.session import repeat
+from app.session.opening import content_of
 from app.session.planning import Shown
+from tmmu_core.errors import TmmuError
 from tmmu_core.graph import native
 from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.plan.formats import checkpoint, files, trace
-from tmmu_core.plan.formats.render import RenderMemoryPlan, build_render_plan, residency
+from tmmu_core.plan.formats.c_project import c_project, zipped
+from tmmu_core.plan.formats.constants import constants_in
+from tmmu_core.plan.formats.render import RenderIncomplete, RenderMemoryPlan, build_render_plan, residency
 from tmmu_core.plan.formats.render_c import c_header, c_prefix, c_source
 from tmmu_core.plan.making.wording import SAID
 from tmmu_core.plan.model import Plan
@@ -89,6 +94,13 @@ def entries(shown: Shown, stem: str) -> dict[tuple[str, str], list[Entry]]:
                 lambda: c_header(_render(plan)),
             ),
             ("C source", f"{prefix}_memory.c", text, "the tables behind the header", lambda: c_source(_render(plan))),
+            (
+                "C project",
+                f"{prefix}_c.zip",
+                "application/zip",
+                "arenas, constants where the file holds their bytes, hydration, self-test: cmake builds it",
+                partial(_project, shown),
+            ),
             (
                 "Residency",
                 f"{stem}.residency.json",
@@ -163,6 +175,19 @@ def _render(plan: Plan) -> RenderMemoryPlan:
 
 def _residency(plan: Plan) -> bytes:
     return msgspec.json.format(msgspec.json.encode(residency(_render(plan))), indent=2) + b"\n"
+
+
+def _project(shown: Shown) -> bytes:
+    """The C project, with the constants' bytes of the file that was opened; a finished plan's are nobody's."""
+    constants = None
+    if shown.graph is not None and shown.opened.graph is not None:
+        with suppress(TmmuError):  # weights in other files stay where they are: an upload has no folder
+            data, name = content_of(shown.opened.source)
+            constants = dict(constants_in(data, shown.graph, name))
+    try:
+        return zipped(c_project(build_render_plan(shown.plan, constants, module_prefix=shown.plan.ir_name or "model")))
+    except RenderIncomplete:  # constants among what is written, or the rank's share of them: without their bytes
+        return zipped(c_project(_render(shown.plan)))
 
 
 def _summary(shown: Shown) -> bytes:

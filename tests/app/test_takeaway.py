@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
+import zipfile
 from collections.abc import Iterator
+from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
@@ -18,6 +21,8 @@ from tmmu_core.graph import native
 from tmmu_core.graph.model import Graph, Node, Tensor
 from tmmu_core.plan.formats import checkpoint, files
 from tmmu_core.plan.making.engine import plan_graph
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -114,3 +119,14 @@ def test_the_link_holds_what_is_chosen_and_opens_on_the_first_page() -> None:
 def test_the_page_shows_the_link_to_copy() -> None:
     shown = [block.value for block in opened("report", planner="greedy", tensor="r12").code]
     assert shown[1].endswith("/?graph=sample:resnet50&planner=greedy&tensor=r12")
+
+
+def test_the_c_project_is_one_archive_with_the_constants_of_the_file_that_was_opened() -> None:
+    model = ROOT / "tests" / "data" / "tflite" / "hello_world_int8.tflite"
+    source = opening.shelf().put("m.tflite", model.read_bytes())
+    found = made(planning.make_plan(Choice(source=source)))
+    (packed,) = (data for name, data in found.items() if name.endswith("_c.zip"))
+    with zipfile.ZipFile(io.BytesIO(packed)) as archive:
+        told = json.loads(archive.read("residency.json"))
+        assert any(member.endswith("_blobs.c") for member in archive.namelist())
+    assert [arena["blob_sha256"] is not None for arena in told["arenas"] if arena["role"] == "constant"] == [True]
