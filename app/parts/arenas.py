@@ -35,7 +35,7 @@ def label(full: Choice) -> str:
     said += [f"page {words.short_bytes(full.page_size)}"] if full.page_size is not None else []
     said += ["budget"] if full.budget is not None else []
     said += [for_markdown(",".join(f"{name}={n}" for name, n in full.dims.items()))] if full.dims else []
-    return "Arenas: " + (" · ".join(said) or "defaults")
+    return f"Arenas: {' · '.join(said)}" if said else "Arenas"
 
 
 def _controls(full: Choice, opened: Opened) -> None:

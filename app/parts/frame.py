@@ -7,7 +7,7 @@ from typing import Any
 import streamlit as st
 
 from app.parts import focus, gallery, refusals, toolbar
-from app.say import markup, words
+from app.say import markup, totals, words
 from app.session import opening, planning, state
 from app.session.choice import Choice
 from app.session.jobs import Job
@@ -66,7 +66,22 @@ def shown(*, of_digests: bool = False) -> Shown:
     _not_there(answer)
     _over(answer)
     _assumed(answer)
+    _changed(answer)
     return answer
+
+
+def _changed(answer: Shown) -> None:
+    """After another planner, option, mode or capacity was chosen: what that changed, in bytes."""
+    before = state.before()
+    if before is None or answer.opened.plan is not None:
+        return
+    job = planning.desk().known(planning.plan_key(before))
+    if job is None or not job.worked:
+        return
+    said = totals.changed(job.answer().plan, answer.plan)
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="changed"):
+        st.html(f'<div class="tm" role="status" id="changed">{said}</div>')
+        st.button("✕", key="no-before", help="Dismiss", type="tertiary", on_click=state.no_before)
 
 
 def is_digest(side: Shown) -> bool:

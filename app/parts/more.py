@@ -25,7 +25,7 @@ def popover(full: Choice, *, of_graph: bool, fixed: str = "") -> None:
     names = [name for name in HERE if of_graph or not SAID[name].of_graphs]
     said = [name.replace("_", " ") for name in written(full) if name in names]
     with st.popover(
-        "More: " + (", ".join(said) or "defaults"),
+        f"More: {', '.join(said)}" if said else "More",
         icon=":material/more_horiz:",
         key="more",
         disabled=bool(fixed),

@@ -46,7 +46,7 @@ def popover(full: Choice, *, fixed: str = "") -> None:
 def label(chosen: Mapping[str, Any]) -> str:
     """What the options are, in a few letters."""
     said = [name if name in EXAMPLES else f"{name}={value}" for name, value in chosen.items()]
-    return "Options: " + (for_markdown(", ".join(said)) or "defaults")
+    return f"Options: {for_markdown(', '.join(said))}" if said else "Options"
 
 
 def _widget(name: str, default: Any, value: Any) -> None:

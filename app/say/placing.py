@@ -118,7 +118,9 @@ def parted(found: Parting | None, arena: str) -> str:
     """Where two plans part: ``up to here the same, then …``."""
     if found is None:
         return f'<div class="tm" id="parting">Every storage of {esc(arena)} lies alike in both.</div>'
-    same = f"The first {found.alike:,} decisions are the same" if found.alike else "They part at the first decision"
+    same = f"The first {found.alike:,} decisions are the same"
+    if found.alike < 2:
+        same = "The first decision is the same" if found.alike else "They part at the first decision"
     one, two = _decision(found.left, found.left_offset), _decision(found.right, found.right_offset)
     order = ORDER_WORDS.get(found.by, found.by)
     return (

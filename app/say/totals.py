@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from app.say import words
+from app.say.markup import esc
 from tmmu_core.plan.metrics import totals
 from tmmu_core.plan.model import Plan
 
@@ -39,3 +40,34 @@ def handoffs(plan: Plan) -> str:
     """``118 hand-offs, 66 of them taken``; ``3 hand-offs`` where all are."""
     granted, taken = len(plan.handoffs), sum(plan.taken)
     return words.count(granted, "hand-off") + ("" if taken == granted else f" granted, {taken:,} of them taken")
+
+
+def changed(before: Plan, after: Plan) -> str:
+    """What another choice changed, by arena and in all, as HTML: ``slots → greedy: activations 9 MiB → 7 MiB``."""
+    said_how = words.change(how(before, after), how(after, before))
+    figures = [
+        (arena.name, before.arena_of[arena.name].extent_bytes, arena.extent_bytes)
+        for arena in after.arenas
+        if arena.name in before.arena_of
+    ]
+    figures = [(name, a, b) for name, a, b in figures if a != b]
+    figures.append((EXTENT, totals(before).extent_bytes, totals(after).extent_bytes))
+    parts = []
+    for name, a, b in figures:
+        if a == b:
+            parts.append(f"{esc(name)} stays at {esc(words.short_bytes(b))}")
+            continue
+        css = "worse" if b > a else "better"
+        parts.append(
+            f"{esc(name)} {esc(words.short_bytes(a))} → {esc(words.short_bytes(b))} "
+            f'<b class="{css}">({esc(words.delta_bytes(b - a))})</b>'
+        )
+    return f"<b>{esc(said_how)}</b>: {'; '.join(parts)}"
+
+
+def how(plan: Plan, other: Plan) -> str:
+    """Its planner; with it the mode and the preset where those of the other plan differ."""
+    said = [plan.planner]
+    said += [plan.mode] if plan.mode != other.mode else []
+    said += [plan.preset] if plan.preset != other.preset else []
+    return " ".join(said)

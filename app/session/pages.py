@@ -5,6 +5,7 @@ from __future__ import annotations
 PAGES: tuple[tuple[str, str], ...] = (
     ("plan", "Plan"),
     ("peak", "Peak"),
+    ("device", "Device"),
     ("fragmentation", "Fragmentation"),
     ("compare", "Compare"),
     ("planners", "Planners"),

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 from app.session import tasks
-from app.session.choice import Choice
+from app.session.choice import Choice, from_query
 from app.session.jobs import Job, desk
 from app.session.judging import Judgement, judge
 from app.session.opening import Opened, card_of, content_of, lacks_arenas, open_source, shelf
@@ -227,8 +228,17 @@ def baseline_of(choice: Choice) -> Choice | None:
     """The choice that Compare sets against the current one; ``None`` where nothing was chosen."""
     if not choice.baseline:
         return None
-    if choice.baseline.startswith("planner:"):
-        return choice.under(choice.baseline.removeprefix("planner:"))
+    kind, _, value = choice.baseline.partition(":")
+    if kind == "planner":
+        return choice.under(value)
+    if kind == "mode":
+        return choice.but(mode=value)
+    if kind == "preset":
+        return choice.but(preset=value)
+    if kind == "order":
+        return choice.but(order=None)
+    if kind == "link":
+        return from_query(dict(parse_qsl(urlsplit(value).query or value)))[0]
     return choice.but(
         source=choice.baseline,
         **{name: getattr(Choice(), name) for name in ("arenas", "capacities", "dims", "budget", "shard_spec", "rank")},

@@ -16,7 +16,7 @@ from app.say.markup import complete_links
 from app.session.choice import Choice, from_query, to_query
 
 _CHOICE, _GOOD, _REFUSALS, _EPOCH = "tmmu.choice", "tmmu.good", "tmmu.refusals", "tmmu.epoch"
-_LINK, _ASIDE, _GO = "tmmu.link", "tmmu.aside", "tmmu.go"
+_LINK, _ASIDE, _GO, _BEFORE = "tmmu.link", "tmmu.aside", "tmmu.go", "tmmu.before"
 
 
 def begin(brought: tuple[str, ...] = ()) -> bool:
@@ -169,8 +169,22 @@ def good() -> Choice | None:
 
 
 def worked(chosen: Choice) -> None:
-    """Remember a choice whose plan could be made."""
+    """Remember a choice whose plan could be made; where it is another plan of the same file, the one before too."""
+    before = good()
+    if before is not None and before.problem != chosen.problem:
+        st.session_state[_BEFORE] = before if before.source == chosen.source else None
     st.session_state[_GOOD] = chosen
+
+
+def before() -> Choice | None:
+    """The choice that the present one took the place of, until it is let go; ``None`` where the file is another one."""
+    kept: Choice | None = st.session_state.get(_BEFORE)
+    return kept
+
+
+def no_before() -> None:
+    """Let it go."""
+    st.session_state[_BEFORE] = None
 
 
 # --- uploads -----------------------------------------------------------------------------------------------------

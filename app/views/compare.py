@@ -14,6 +14,7 @@ from app.say import markup, placing, totals, words
 from app.session import opening, placed, planning, state
 from app.session.planning import Shown
 from tmmu_core.errors import TmmuError
+from tmmu_core.graph.model import MODES, PRESETS
 from tmmu_core.plan.formats.compare import KINDS, Comparison, Difference, TensorChange
 from tmmu_core.plan.model import ArenaSummary, Plan
 
@@ -61,6 +62,11 @@ def baselines(shown: Shown) -> dict[str, str]:
         for name in planning.planners_for(shown.opened):
             if name != shown.choice.planner:
                 options[f"planner:{name}"] = f"the same problem, planner {name}"
+    if shown.opened.graph is not None:
+        options |= {f"mode:{m}": f"the same graph, mode {m}" for m in MODES if m != shown.choice.mode}
+        options |= {f"preset:{p}": f"the same graph, preset {p}" for p in PRESETS if p != shown.choice.preset}
+        if shown.choice.order is not None:
+            options["order:"] = "the same graph, in the order that the file gives"
     stem = shown.opened.source.removeprefix("sample:")
     for path in sorted(opening.golden(), key=lambda path: (not path.name.startswith(f"{stem}."), path.name)):
         options[f"golden:{path.name}"] = f"golden trace {path.name}"
@@ -81,12 +87,18 @@ def _pick(options: dict[str, str], value: str) -> None:
             names,
             index=None,
             key=state.seat("baseline", value or None),
-            format_func=lambda name: f"compared with: {options.get(name, name)}",
+            format_func=lambda name: f"compared with: {options.get(name, words.shortened(name, 60))}",
             placeholder="choose what to compare with",
             on_change=lambda: state.choose(baseline=state.value_of("baseline") or ""),
             label_visibility="collapsed",
             width=460,
         )
+        with st.popover("Paste a link", icon=":material/link:", key=f"baseline-link-{value}"):
+            st.text_input(
+                "A link to another screen, or a source (sample:…, file:…)",
+                key=state.seat("baseline-link", value.removeprefix("link:") if value.startswith("link:") else ""),
+                on_change=_linked,
+            )
         st.button(
             "Swap",
             icon=":material/swap_horiz:",
@@ -94,6 +106,12 @@ def _pick(options: dict[str, str], value: str) -> None:
             help="Make the baseline the candidate." if value else "Choose a baseline first.",
             on_click=lambda: state.choose(swapped=not state.choice().swapped),
         )
+
+
+def _linked() -> None:
+    text = str(state.value_of("baseline-link") or "").strip()
+    if text:
+        state.choose(baseline=text if text.startswith(("sample:", "file:", "golden:")) else f"link:{text}")
 
 
 def _baseline(shown: Shown) -> Shown | None:
@@ -123,7 +141,7 @@ def claim(left: Shown, right: Shown, found: Comparison) -> str:
     """``baseline → candidate: activations 9.19 MiB → 6.89 MiB``."""
     same = frame.name_of(left) == frame.name_of(right)
     title = (
-        f"{frame.name_of(left)}, {left.plan.planner} → {right.plan.planner}"
+        f"{frame.name_of(left)}, {totals.how(left.plan, right.plan)} → {totals.how(right.plan, left.plan)}"
         if same
         else (f"{name_of(left)} → {name_of(right)}")
     )

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from app.session import pages
 from tests.browser.conftest import rest
 
 pytestmark = pytest.mark.browser
 
-PAGES = ("", "peak", "fragmentation", "compare", "planners", "shapes", "ranks", "graph", "report")
+PAGES = ("", *(name for name, _ in pages.PAGES[1:]))
 THEIRS = (
     '[data-testid="stHeader"]',  # the frame of the page: its router, its menu
     '[data-testid="stDataFrame"]',  # a canvas with its own way to be read aloud

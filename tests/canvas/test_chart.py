@@ -485,3 +485,13 @@ def test_once_zoomed_a_small_picture_shows_where_one_is_and_a_click_in_it_leads_
     assert after[0] > before[1]
     assert after[1] - after[0] == pytest.approx(before[1] - before[0])
     assert told(page, "select") == []
+
+
+def test_the_drawing_is_taken_away_as_a_png_of_twice_its_size(draw: Draw) -> None:
+    page = draw(plan_of(), view="map", selected="b")
+    with page.expect_download() as begun:
+        page.get_by_role("button", name="save what is drawn as a PNG").click()
+    data = begun.value.path().read_bytes()
+    width, height = (int.from_bytes(data[at : at + 4], "big") for at in (16, 20))
+    assert (data[1:4], begun.value.suggested_filename.split(".")[-2:]) == (b"PNG", ["map", "png"])
+    assert (width, height) == tuple(page.evaluate("() => [2 * charts[0].width, 2 * charts[0].height]"))

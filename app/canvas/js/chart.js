@@ -1,7 +1,7 @@
 // One chart: the state that the page or the person sets, the window that is looked at, and drawing once a frame.
 
 import { drawGrid, drawPhases, drawTicks, ticksOf } from "./axes.js";
-import { paint } from "./colours.js";
+import { css, paint } from "./colours.js";
 import { build, fill } from "./element.js";
 import { Hands } from "./hands.js";
 import { legendOf, statusOf } from "./legend.js";
@@ -71,6 +71,7 @@ export class Chart {
       swap: () => this.choose("transposed", !this.state.transposed),
       toPeak: () => this.toPeak(),
       fit: () => this.fit(),
+      save: () => this.save(),
     });
     ({ root: this.root, stage: this.stage, find: this.find } = this.parts);
     this.root.tmmuPixelOf = (id) => this.pixelOf(id);
@@ -402,6 +403,28 @@ export class Chart {
       pen.fillText("This plan places no tensor.", plot.x + plot.w / 2, plot.y + plot.h / 2);
     }
     return { ...drawn, outlined };
+  }
+
+  /** The picture as it is seen, on its ground, at twice its size: a PNG to take away. */
+  save() {
+    if (!this.plan || !this.win) return;
+    const sheet = document.createElement("canvas"), ratio = this.ratio;
+    Object.assign(sheet, { width: 2 * this.width, height: 2 * this.height });
+    const pen = sheet.getContext("2d");
+    this.ratio = 2;
+    this.look = null; // hatches are made for a ratio
+    const sight = this.sight();
+    pen.setTransform(2, 0, 0, 2, 0, 0);
+    pen.fillStyle = css(sight.look.solid);
+    pen.fillRect(0, 0, this.width, this.height);
+    this.drawPicture(pen, sight);
+    drawOverlay(pen, sight, this);
+    this.ratio = ratio;
+    this.look = null;
+    const link = document.createElement("a");
+    link.download = `${this.plan.name || "plan"}.${this.plan.planner}.${this.state.view}.png`;
+    link.href = sheet.toDataURL("image/png");
+    link.click();
   }
 
   drawOver() {

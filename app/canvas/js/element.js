@@ -15,7 +15,7 @@ export function el(tag, attributes = {}, ...children) {
 
 /**
  * Everything that one chart shows, by name. `tell` holds what its controls do: choose(name, value), toPeak(), fit(),
- * swap().
+ * swap(), save().
  */
 export function build(tell) {
   const button = (text, title, onclick) => el("button", { type: "button", title, "aria-label": title, onclick }, text);
@@ -59,6 +59,7 @@ export function build(tell) {
     button("⇄", "swap the axes (t)", () => tell.swap()),
     button("peak", "go to the peak (p)", () => tell.toPeak()),
     button("fit", "show everything (double click)", () => tell.fit()),
+    button("PNG", "save what is drawn as a PNG, at twice its size", () => tell.save()),
   );
   const foot = el("div", { class: "foot" }, legend, status);
   const root = el("div", { class: "tmmu-canvas" }, title, bar, stage, foot, live);

@@ -14,6 +14,11 @@ export function drawOverlay(pen, sight, chart) {
   const { x, y, w, h } = sight.plot;
   within(pen, { x: x - 3, y: y - 3, w: w + 6, h: h + 6 }, () => {
     if (selected >= 0) drawHandoffs(pen, sight, selected);
+    if (chart.other && chart.state.baseline && sight.scene.view === "map") {
+      const rows = movedRows(sight.plan, chart);
+      chart.root.dataset.moves = rows.size;
+      for (const row of rows) drawMove(pen, sight, row, chart.candidate);
+    }
     if (hovered >= 0) drawFrame(pen, sight, hovered, [], 1);
     if (compared >= 0) drawFrame(pen, sight, compared, [5, 3], 2);
     if (selected >= 0) drawFrame(pen, sight, selected, [], 2);
@@ -69,6 +74,47 @@ function drawGhost(pen, { plan, plane, scene, look }, ghost, box) {
     pen.stroke();
   }
   pen.setLineDash([]);
+}
+
+const MOST_MOVES = 40;
+
+/** Rows whose way from the baseline is drawn: the selected and the hovered one, and all where they are few. */
+function movedRows(plan, chart) {
+  if (chart.moves?.plan !== plan) {
+    const rows = [];
+    for (let i = 0; i < plan.n && rows.length <= MOST_MOVES; i++) if (elsewhere(plan, chart.other, i)) rows.push(i);
+    chart.moves = { plan, rows: rows.length > MOST_MOVES ? [] : rows };
+  }
+  const looked = [chart.selected, chart.hovered].filter((row) => row >= 0 && elsewhere(plan, chart.other, row));
+  return new Set([...chart.moves.rows, ...looked]);
+}
+
+function elsewhere(plan, other, row) {
+  const twin = plan.twin[row] - 1;
+  if (twin < 0 || plan.isView[row] || plan.arenas[plan.arena[row]].name !== other.arenas[other.arena[twin]].name) return false;
+  return plan.offset[row] !== other.offset[twin];
+}
+
+/** Baseline → candidate: from the middle of the place that a tensor had to the middle of the one that it has. */
+function drawMove(pen, { plan, other, scene, plane, shown, look }, row, candidate) {
+  if (!shown[plan.arena[row]]) return;
+  const twin = plan.twin[row] - 1, base = scene.v0[row] - plan.offset[row], half = plan.size[row] / 2;
+  const here = plane.point((plan.birth[row] + plan.death[row]) / 2, scene.v0[row] + half);
+  const there = plane.point((other.birth[twin] + other.death[twin]) / 2, base + other.offset[twin] + half);
+  const [from, to] = candidate ? [there, here] : [here, there];
+  const angle = Math.atan2(to[1] - from[1], to[0] - from[0]);
+  for (const [ink, width] of [["rgba(255,255,255,0.9)", 4], [look.dark ? "#fff" : "#000", 1.5]]) {
+    pen.strokeStyle = pen.fillStyle = ink;
+    pen.lineWidth = width;
+    pen.beginPath();
+    pen.moveTo(...from);
+    pen.lineTo(...to);
+    pen.stroke();
+    pen.beginPath();
+    pen.moveTo(...to);
+    for (const turn of [2.7, -2.7]) pen.lineTo(to[0] + 8 * Math.cos(angle + turn), to[1] + 8 * Math.sin(angle + turn));
+    pen.fill();
+  }
 }
 
 function widened(a, b) {

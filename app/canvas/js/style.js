@@ -46,7 +46,7 @@ export const STYLE = `
   border-color: #0072B2;
   color: #fff;
 }
-.tmmu-canvas input[type=search] { width: 150px; }
+.tmmu-canvas input[type=search] { flex: 0 1 150px; width: 150px; min-width: 64px; }
 .tmmu-canvas .count { opacity: 0.75; font-variant-numeric: tabular-nums; }
 .tmmu-canvas .stage {
   position: relative;

@@ -1,0 +1,94 @@
+"""One device: the live bytes of all arenas on top of one another, under what the device has. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import plotly.graph_objects as go
+
+from app.charts.base import BAD, LINE, bytes_axis, figure
+from app.say import words
+from tmmu_core.plan.metrics import beats_of, live_bytes, totals
+from tmmu_core.plan.model import Plan
+
+MOST_BEATS = 4_000
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#8C6BB1", "#B8860B", "#4D9221", "#A6611A")
+"""Of arenas, the same as in the canvas (``CATEGORIES`` in ``colours.js``)."""
+
+
+def together(plan: Plan, capacity: int | None, *, height: int = 330) -> go.Figure:
+    """Live bytes of every arena, stacked; the sum of extents; ``capacity`` bytes where the device's are known."""
+    fig, sums = figure(height), totals(plan)
+    x, curves = _beats(plan)
+    for k, (arena, curve) in enumerate(zip(plan.arenas, curves, strict=True)):
+        said = [words.full_bytes(n) for n in curve]
+        fig.add_trace(
+            go.Scatter(
+                x=x,
+                y=curve,
+                mode="lines",
+                line={"shape": "hv", "width": 0.8, "color": COLOURS[k % len(COLOURS)]},
+                stackgroup="device",
+                name=words.shortened(arena.name, 40),
+                customdata=said,
+                hovertemplate="%{customdata}<extra>%{fullData.name}</extra>",
+            )
+        )
+    _line(fig, sums.extent_bytes, f"sum of extents {words.short_bytes(sums.extent_bytes)}", "solid", LINE)
+    if capacity is not None:
+        _line(fig, capacity, f"capacity {words.short_bytes(capacity)}", "dash", BAD)
+    fig.add_trace(
+        go.Scatter(
+            x=[sums.peak_step + 0.5],
+            y=[sums.peak_live_bytes],
+            mode="markers",
+            marker={"size": 9, "color": "#111", "line": {"width": 2, "color": "white"}},
+            hovertemplate=f"peak over all arenas {words.full_bytes(sums.peak_live_bytes)}<extra></extra>",
+            showlegend=False,
+        )
+    )
+    fig.update_xaxes(range=[0, max(1, plan.steps)], tickprefix="#", tickformat=",d")
+    fig.update_yaxes(bytes_axis(max(sums.extent_bytes, sums.peak_live_bytes, capacity or 0)), fixedrange=True)
+    fig.update_layout(showlegend=True, hovermode="x unified", legend={"orientation": "h", "y": -0.12})
+    return fig
+
+
+def _beats(plan: Plan) -> tuple[list[int], list[list[int]]]:
+    """The steps that are drawn, the last one's end behind them, and every arena's live bytes there: one x for all.
+
+    Where there are more than ``MOST_BEATS``, of each stretch the beat at which most is alive: no peak is lost.
+    """
+    steps = beats_of(plan).steps
+    curves = np.array([live_bytes(plan, arena.name) for arena in plan.arenas], np.float64).reshape(-1, len(steps))
+    if not len(steps):
+        return [], [[] for _ in plan.arenas]
+    new = np.ones(len(steps), np.bool_)
+    new[1:] = (curves[:, 1:] != curves[:, :-1]).any(axis=0)
+    drawn = np.flatnonzero(new)
+    if len(drawn) > MOST_BEATS:
+        whole = curves[:, drawn].sum(axis=0)
+        parts = np.array_split(np.arange(len(drawn)), MOST_BEATS)
+        drawn = drawn[[int(part[np.argmax(whole[part])]) for part in parts]]
+    exact = [live_bytes(plan, arena.name)[drawn].tolist() for arena in plan.arenas]
+    return [*steps[drawn].tolist(), plan.steps], [[*curve, curve[-1]] for curve in exact]
+
+
+def _line(fig: go.Figure, value: int, text: str, dash: str, colour: str) -> None:
+    fig.add_hline(
+        y=value,
+        line={"color": colour, "width": 1.4, "dash": dash},
+        annotation={"text": text, "font": {"size": 11, "color": colour}},
+        annotation_position="top left",
+    )
+
+
+def stacked(plan: Plan, capacity: int | None) -> Sequence[tuple[str, int, int]]:
+    """``(arena, start, end)`` with the arenas laid end to end in one memory, in the order of the plan."""
+    at, found = 0, []
+    for arena in plan.arenas:
+        found.append((arena.name, at, at + arena.extent_bytes))
+        at += arena.extent_bytes
+    if capacity is not None and capacity > at:
+        found.append(("free", at, capacity))
+    return found
