@@ -10,7 +10,7 @@ from app.parts import focus, gallery, refusals, toolbar
 from app.say import markup, totals, words
 from app.session import opening, planning, state
 from app.session.choice import Choice
-from app.session.jobs import Job
+from app.session.jobs import Job, desk
 from app.session.opening import Opened
 from app.session.planning import Shown
 from tmmu_core.errors import TmmuError
@@ -75,7 +75,7 @@ def _changed(answer: Shown) -> None:
     before = state.before()
     if before is None or answer.opened.plan is not None:
         return
-    job = planning.desk().known(planning.plan_key(before))
+    job = desk().known(planning.plan_key(before))
     if job is None or not job.worked:
         return
     said = totals.changed(job.answer().plan, answer.plan)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
+from app.canvas.component import PlanHandle
 from app.charts import base
 from app.charts.device import COLOURS, stacked, together
 from app.parts import drawing, frame, selected, verdict
@@ -32,7 +33,7 @@ def page() -> None:
 
 
 @st.fragment
-def body(shown: Shown, handle: drawing.PlanHandle) -> None:
+def body(shown: Shown, handle: PlanHandle) -> None:
     """The map of all arenas, and what is selected."""
     left, right = st.columns([0.755, 0.245], gap="small")
     with left:
