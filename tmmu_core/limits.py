@@ -38,6 +38,8 @@ RANKS = Limit("ranks", 1 << 20, "ranks in a mesh")
 SHARES = Limit("shares", 1 << 12, "shares of one tensor to try its views on")
 TRACE_SECONDS = Limit("trace-seconds", 120, "seconds for tracing a program with PyTorch")
 TRACE_BYTES = Limit("trace-bytes", 1 << 33, "bytes of address space for tracing a program with PyTorch")
+RUN_SECONDS = Limit("run-seconds", 60, "seconds of processor time for asking onnxruntime (0: it is never asked)")
+RUN_BYTES = Limit("run-bytes", 12 << 30, "bytes of address space for asking onnxruntime")
 WORKER_BYTES = Limit("worker-bytes", 1 << 33, "bytes of address space for a piece of work of the explorer")
 SESSION_WORKERS = Limit("session-workers", 3, "pieces of work at a time for one visitor of the explorer")
 SERVER_WORKERS = Limit("server-workers", 8, "pieces of work at a time for all visitors of the explorer")
@@ -45,7 +47,7 @@ KEPT_BYTES = Limit("kept-bytes", 1 << 28, "bytes of graphs and plans that the ex
 SHELF_BYTES = Limit("shelf-bytes", 1 << 29, "bytes, packed, of files that visitors of the explorer opened")
 
 LIMITS: tuple[Limit, ...] = (
-    *(UNPACKED_BYTES, INLINED_NODES, RANKS, SHARES, TRACE_SECONDS, TRACE_BYTES),
+    *(UNPACKED_BYTES, INLINED_NODES, RANKS, SHARES, TRACE_SECONDS, TRACE_BYTES, RUN_SECONDS, RUN_BYTES),
     *(WORKER_BYTES, SESSION_WORKERS, SERVER_WORKERS, KEPT_BYTES, SHELF_BYTES),
 )
 

@@ -142,7 +142,7 @@ def test_the_report_says_it_too(tmp_path: Path) -> None:
 
 
 def test_a_refusal_over_an_open_size_gives_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(onnx_complete, "available", lambda: False)
+    monkeypatch.setattr(onnx_complete, "find_spec", lambda _: None)
     with pytest.raises(InvalidIrShapes) as caught:
         read(model([op("Mystery", "x", "y", domain="own")], [value("x", ["N", "T"])], [value("y", None)]))
     assert "--dims N=1,T=512" in caught.value.hint

@@ -108,8 +108,9 @@ def _built(flat: Flat, facts: Facts, sizes: Sizes, name: str) -> Graph:
 def _completed(data: bytes, flat: Flat, facts: Facts, sizes: Sizes, error: InvalidIrShapes) -> Graph:
     """The graph with the shapes that onnxruntime tells, its symbols before its run; else ``error`` with the reason."""
     name = str(error.diagnostics.get("source", ""))
-    if not onnx_complete.available():
-        error.hint += f" Or let one run of the model tell it: {onnx_complete.ADD_THE_EXTRA}"
+    way = onnx_complete.barred()
+    if way:
+        error.hint += f" Or let one run of the model tell it: {way}"
         raise _with_dims(error, sizes)
     known = onnx_complete.symbolic(flat.model, sizes.point())
     if known:

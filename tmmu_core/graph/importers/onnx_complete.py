@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -24,8 +25,9 @@ import onnx
 from onnx import TensorProto, helper, inliner
 
 from tmmu_core.extras import install
+from tmmu_core import limits
 from tmmu_core.graph import dtypes
-from tmmu_core.graph.importers.onnx_measure import MOST_SECONDS
+from tmmu_core.graph.importers.onnx_external import tensors_of
 from tmmu_core.graph.importers.onnx_names import unique_ids
 from tmmu_core.graph.importers.onnx_scope_shapes import Found, scope_shapes
 from tmmu_core.graph.importers.onnx_scopes import Flat, bodies_of, branch, is_scope
@@ -35,6 +37,8 @@ from tmmu_core.graph.importers.onnx_values import written_values
 MEASURED, SYMBOLIC = "measured", "symbolic"
 ADD_THE_EXTRA = install("run")
 MOST_MODEL_BYTES = 1 << 30
+WAIT = 10
+"""How many times its seconds of processor time a child may take by the clock: the machine may be busy."""
 
 USUAL_LENGTHS = (48, 32, 64, 224, 256, 320, 640, 1)
 """Sizes that models are made for, tried where one does not run at the length that is assumed."""
@@ -44,9 +48,11 @@ Measured = dict[str, tuple[int, list[int]]]
 """Value → (element type, shape)."""
 
 
-def available() -> bool:
-    """Whether onnxruntime is there to be asked."""
-    return find_spec("onnxruntime") is not None
+def barred() -> str:
+    """What lets onnxruntime be asked, where it is not there or may not be; ``""`` where it can."""
+    if find_spec("onnxruntime") is None:
+        return ADD_THE_EXTRA
+    return "" if limits.ceiling(limits.RUN_SECONDS) else f"--max-{limits.RUN_SECONDS.name} N"
 
 
 def missing(flat: Flat, facts: Facts) -> list[str]:
@@ -87,7 +93,7 @@ def measure(data: bytes, flat: Flat, points: list[dict[str, int]]) -> Run:
     if len(data) > MOST_MODEL_BYTES:
         return Run(failed=f"the model is larger than {MOST_MODEL_BYTES} bytes")
     model = onnx.ModelProto.FromString(data)
-    if any(weight.data_location == TensorProto.EXTERNAL for weight in model.graph.initializer):
+    if any(tensor.data_location == TensorProto.EXTERNAL for tensor in tensors_of(model.graph)):
         return Run(failed="its weights lie beside the file")
     if model.functions:
         model = inliner.inline_local_functions(model, convert_version=False)
@@ -145,20 +151,24 @@ def points_to_try(sizes: Sizes) -> list[dict[str, int]]:
 def _ask(request: bytes) -> dict[str, Any]:
     """The child's answer; ``failed`` where it ended without one."""
     paths = os.pathsep.join(path for path in sys.path if path)
+    seconds, memory = limits.ceiling(limits.RUN_SECONDS), limits.ceiling(limits.RUN_BYTES)
+    late = f"the run took more than {seconds} seconds of processor time (--max-{limits.RUN_SECONDS.name})"
     try:
         child = subprocess.run(
-            [sys.executable, "-m", "tmmu_core.graph.importers.onnx_measure"],
+            [sys.executable, "-m", "tmmu_core.graph.importers.onnx_measure", str(seconds), str(memory)],
             input=request,
             capture_output=True,
-            timeout=MOST_SECONDS,
+            timeout=WAIT * seconds,
             env={**os.environ, "PYTHONPATH": paths},
             check=False,
         )
+        if child.returncode < 0 and -child.returncode in (signal.SIGXCPU, signal.SIGKILL):
+            return {"failed": late}
         answer: dict[str, Any] = json.loads(child.stdout)
     except subprocess.TimeoutExpired:
-        return {"failed": f"the run took more than {MOST_SECONDS} seconds"}
+        return {"failed": late}
     except (OSError, ValueError):
-        return {"failed": "the run ended without an answer"}
+        return {"failed": f"the run ended without an answer, perhaps for memory (--max-{limits.RUN_BYTES.name})"}
     return answer
 
 

@@ -16,19 +16,23 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-MOST_SECONDS = 60
-MOST_BYTES = 12 << 30
+MOST_WRITTEN = 1 << 28
+"""Bytes of a profile, the only file that is written."""
 SCALARS = (1, 0, 16_000, 8_000, 64)
 """What scalar integers of a model are tried at, in turn: a switch, a count, a sampling rate."""
 
 
-def limit() -> None:
-    """Bound this process. Where the platform has no such limits, the parent's clock is the only one."""
+def limit(seconds: int, memory: int) -> None:
+    """Bound this process: seconds of processor time, bytes of address space, bytes of a file.
+
+    Where the platform has no such limits, the parent's clock is the only one.
+    """
     try:
         import resource
     except ImportError:
         return
-    for kind, most in ((resource.RLIMIT_CPU, 2 * MOST_SECONDS), (resource.RLIMIT_AS, MOST_BYTES)):
+    bounds = ((resource.RLIMIT_CPU, seconds), (resource.RLIMIT_AS, memory), (resource.RLIMIT_FSIZE, MOST_WRITTEN))
+    for kind, most in (*bounds, (resource.RLIMIT_CORE, 0)):
         hard = resource.getrlimit(kind)[1]
         least = most if hard == resource.RLIM_INFINITY else min(most, hard)
         resource.setrlimit(kind, (least, least))
@@ -131,7 +135,7 @@ def symbols(model: bytes) -> dict[str, Any]:
 
 def main() -> None:
     """One request from standard input, answered in a folder of its own: the symbolic inference leaves files behind."""
-    limit()
+    limit(int(sys.argv[1]), int(sys.argv[2]))
     head, _, model = sys.stdin.buffer.read().partition(b"\n")
     asked = json.loads(head)
     with tempfile.TemporaryDirectory() as folder:
