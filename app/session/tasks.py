@@ -29,6 +29,7 @@ from tmmu_core.plan.making.replan import DimCurve, PlanAt, ReplanLog, peak_over_
 from tmmu_core.plan.making.request import PlanRequest
 from tmmu_core.plan.model import Plan
 from tmmu_core.planners.problem import PlainInstance
+from tmmu_core.runtime.measure import Measured, measure
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,12 @@ def read(told: Told, data: bytes, name: str) -> Any:
 def plan(told: Told, subject: Subject, request: PlanRequest) -> Made:
     """A plan, also one over its limits."""
     return make_plan_anyway(subject_of(told, subject), request, told.progress)
+
+
+def measured(told: Told, data: bytes, name: str, dims: dict[str, int] | None) -> Measured:
+    """What a model's runtime takes, beside its plan."""
+    told.progress("running the model", 0, 0)
+    return measure(data, name, dims)
 
 
 def judge(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from app.canvas.component import PlanHandle
-from app.parts import drawing, focus, frame, layers, placing, selected, tensors, toolbar, verdict
+from app.parts import drawing, focus, frame, layers, placing, reality, selected, tensors, toolbar, verdict
 from app.say import glossary, markup
 from app.session import state
 from app.session.planning import Shown
@@ -20,6 +20,7 @@ def page() -> None:
     st.html(markup.strip(shown.plan.arenas, glossary.definitions(), slots=shown.plan.has_slots))
     verdict.findings(shown)
     came_with_the_file(shown)
+    reality.draw(shown)
     body(shown, drawing.store(shown))
 
 

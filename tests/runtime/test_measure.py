@@ -11,7 +11,7 @@ import pytest
 from app.cli.main import run
 from tests.graph.test_onnx import model, op, value
 from tmmu_core.errors import UnreadableInput
-from tmmu_core.runtime.measure import measure
+from tmmu_core.runtime.measure import Figures, Measured, measure
 
 SIDE = 1024
 BYTES = 4 * SIDE * SIDE
@@ -30,8 +30,8 @@ def test_theirs_stands_beside_ours_and_the_bound() -> None:
     assert found.given.ours == found.given.bound == 2 * BYTES
     assert found.given.inputs == BYTES
     # The kernel counts a process's pages in batches: figures are off by up to some hundred KiB.
-    assert 2 * BYTES - BYTES // 4 <= found.no_arena < 4 * BYTES
-    assert found.arena >= 2 * BYTES - BYTES // 4
+    assert 2 * BYTES - BYTES // 4 <= found.told["no_arena"] < 4 * BYTES
+    assert found.told["arena"] >= 2 * BYTES - BYTES // 4
 
 
 def test_open_sizes_stand_where_they_are_assumed_or_given() -> None:
@@ -52,3 +52,44 @@ def test_a_model_that_does_not_run_is_refused_with_the_way_out() -> None:
     with pytest.raises(UnreadableInput, match="does not run the model") as caught:
         measure(data, "model.onnx")
     assert "--dims" in caught.value.hint
+
+
+# --- other runtimes ----------------------------------------------------------------------------------------------
+
+DATA = Path(__file__).parents[1] / "data"
+
+
+def test_the_difference_is_told_in_parts_that_add_up() -> None:
+    told = {"arena": 100, "pattern": 30, "no_arena": 90}
+    found = Measured("m", "onnxruntime", 130, told, Figures(50, 40, 8), Figures(80, 60, 8), {})
+    assert found.difference()[0][1] == 30
+    assert sum(size for _, size in found.difference()) == 130 - 60
+
+
+def test_litert_says_its_arena_to_the_byte() -> None:
+    """The known figure of this model's arena, which holds the tensors of im2col too."""
+    pytest.importorskip("ai_edge_litert")
+    found = measure((DATA / "tflite" / "vww_96_int8.tflite").read_bytes(), "vww.tflite")
+    assert (found.runtime, found.theirs, found.told["scratch_tensors"]) == ("LiteRT", 108_288, 62_208)
+    assert found.given.bound == 55_296
+
+
+def test_eager_says_tensors_and_scratch_apart_and_step_by_step() -> None:
+    """Six operators of 64, 128, … bytes: two results and nothing else are alive at once."""
+    pytest.importorskip("torch")
+    found = measure((DATA / "torch" / "two_layers.pt2").read_bytes(), "two_layers.pt2")
+    assert found.told["tensors"] == max(found.steps) == 320
+    assert found.told["allocated"] == found.told["tensors"] + found.told["scratch"]
+    assert found.given.bound <= found.told["tensors"]
+
+
+@pytest.mark.parametrize(
+    ("module", "file"), [("ai_edge_litert", "tflite/hello_world_int8.tflite"), ("torch", "torch/two_layers.pt2")]
+)
+def test_a_runtime_that_is_not_there_is_named_with_the_way_to_it(
+    module: str, file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tmmu_core.runtime.measure.find_spec", lambda _: None)
+    with pytest.raises(UnreadableInput, match=module) as caught:
+        measure((DATA / file).read_bytes(), file)
+    assert "pip install" in caught.value.hint

@@ -1,15 +1,18 @@
-"""What a runtime really takes beside what a plan says: a model run by onnxruntime, and the graph that it runs planned.
+"""What a runtime really takes beside what a plan says: a model run by its runtime, and the graph that runs planned.
 
 ::
 
-    theirs   resident memory that a run adds, arena on (first run), with its pattern (second run), arena off (any run)
-    ours     the extent of the best quick plan of the graph as onnxruntime rewrites it, which is what runs
+    theirs   onnxruntime    resident memory that a run adds, arena on (first run), with its pattern (second run), arena
+                            off (any run)
+             LiteRT         its arena, to the byte (``measure_litert``)
+             PyTorch eager  what its allocator held, and of that the tensors, operator by operator (``measure_eager``)
+    ours     the extent of the best quick plan of the graph that runs
     bound    what no plan of that graph can be below
 
-Theirs is read from the kernel, which counts pages of 4 KiB in batches of some dozens: it holds the scratch of kernels
-and the results, and not the inputs, which the caller owns; a page of an arena that nothing wrote is not in it. Ours
-holds the inputs and no scratch. Neither is to be had to the byte from outside: compare figures by their size, not by
-their digits.
+onnxruntime's is read from the kernel, which counts pages of 4 KiB in batches of some dozens: it holds the scratch of
+kernels and the results, and not the inputs, which the caller owns; a page of an arena that nothing wrote is not in it.
+Ours holds the inputs and no scratch. It is not to be had to the byte from outside: compare figures by their size, not
+by their digits.
 """
 
 from __future__ import annotations
@@ -19,9 +22,13 @@ import os
 import subprocess
 import sys
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 
 from tmmu_core.errors import UnreadableInput
+from tmmu_core.graph.importers import sniff, torch
+from tmmu_core.graph.importers.pt2_graph import as_saved
+from tmmu_core.graph.importers.pt2_program import read_program
 from tmmu_core.graph.model import Graph
 from tmmu_core.plan.formats.reading import read_at, read_graph
 from tmmu_core.plan.making.make import make_plan
@@ -47,22 +54,64 @@ class Measured:
     """A model's figures, in bytes."""
 
     model: str
-    arena: int
-    """Resident memory that the first run adds with the arena on."""
-    pattern: int
-    """What the second run adds to that, for the block that its pattern of the first run asks for."""
-    no_arena: int
-    """The peak of a later run with the arena off: what is freed goes back."""
+    runtime: str
+    """``onnxruntime``, ``LiteRT`` or ``PyTorch eager``."""
+    theirs: int
+    """What the runtime takes as it comes: with onnxruntime its arena and its pattern's block."""
+    told: dict[str, int]
+    """Every figure of the runtime by its name, ``theirs`` among them or their sum."""
     given: Figures
     """The graph of the file."""
     run: Figures | None
-    """The graph as onnxruntime rewrites it; ``None`` where that one does not open."""
+    """The graph that runs, where that is another one: as onnxruntime rewrites it, ``None`` where it does not open."""
     sizes: dict[str, int]
     """Where the named dimensions stood."""
+    steps: tuple[int, ...] = ()
+    """Bytes of tensors held after each operator, where the runtime says it."""
+
+    @property
+    def planned(self) -> Figures:
+        """What theirs is held against: of the graph that runs, where it is known."""
+        return self.run or self.given
+
+    def difference(self) -> tuple[tuple[str, int], ...]:
+        """Where the difference of theirs to the bound sits: ``(what, bytes)``, which add up to it."""
+        above = self.theirs - self.planned.bound
+        parts = [(what, self.told[name]) for name, what in PARTS[self.runtime] if name in self.told]
+        return (*parts, (REST[self.runtime], above - sum(size for _, size in parts)))
+
+
+ONNXRUNTIME, LITERT, EAGER = "onnxruntime", "LiteRT", "PyTorch eager"
+PARTS = {
+    ONNXRUNTIME: (("pattern", "the block of its memory pattern, beside its arena"),),
+    LITERT: (("beyond_tensors", "scratch of kernels around the tensors"),),
+    EAGER: (("scratch", "scratch of kernels, allocated above the tensors"),),
+}
+REST = {
+    ONNXRUNTIME: "scratch of kernels, alignment and gaps, less the inputs, which the caller owns",
+    LITERT: "scratch of kernels between the tensors, gaps, alignment, and hand-offs that the runtime does not take",
+    EAGER: "hand-offs that the bound allows and eager mode does not take",
+}
 
 
 def measure(data: bytes, name: str, dims: dict[str, int] | None = None) -> Measured:
-    """Run the model in ``data`` and plan it. Raises ``UnreadableInput`` where it cannot be run, and as reading does."""
+    """Run the model in ``data`` with its runtime and plan it.
+
+    Raises ``UnreadableInput`` where it cannot be run, and as reading does.
+    """
+    which = runtime_of(data)
+    if which == LITERT:
+        return _litert(data, name)
+    return _eager(data, name) if which == EAGER else _onnxruntime(data, name, dims)
+
+
+def runtime_of(data: bytes) -> str:
+    """The runtime that :func:`measure` runs these bytes with; ``""`` for what is no model of a known format."""
+    readers = ((LITERT, sniff.not_tflite), (EAGER, torch.refuses), (ONNXRUNTIME, sniff.not_onnx))
+    return next((runtime for runtime, refuses in readers if not refuses(data)), "")
+
+
+def _onnxruntime(data: bytes, name: str, dims: dict[str, int] | None) -> Measured:
     runtime()
     if not sys.platform.startswith("linux"):
         raise UnreadableInput("memory is measured through Linux's /proc.", source=name, hint="Measure on Linux.")
@@ -75,13 +124,54 @@ def measure(data: bytes, name: str, dims: dict[str, int] | None = None) -> Measu
     rewritten = _ask(b"{}\n" + data, name).partition(b"\n")[2]
     return Measured(
         model=name,
-        arena=arena[0],
-        pattern=arena[1],
-        no_arena=min(off[1:]),
+        runtime=ONNXRUNTIME,
+        theirs=arena[0] + arena[1],
+        told={"arena": arena[0], "pattern": arena[1], "no_arena": min(off[1:])},
         given=_figures(graph, point),
         run=_figures_of(rewritten, name, point),
         sizes=point,
     )
+
+
+def _litert(data: bytes, name: str) -> Measured:
+    _needed("ai_edge_litert", "ai-edge-litert", name)
+    graph = read_graph(data, name)
+    told = _answer("tmmu_core.runtime.measure_litert", data, name, "LiteRT does not run the model")
+    arena, tensors, scratch = told["arena"], told["tensors"], told["scratch"]
+    figures = {"arena": arena, "beyond_tensors": arena - tensors, "scratch_tensors": scratch}
+    return Measured(name, LITERT, arena, figures, _figures(graph, {}), None, {})
+
+
+def _eager(data: bytes, name: str) -> Measured:
+    _needed("torch", "'tmmu-plan-explorer[torch]'", name)
+    program = read_program(data, name)
+    graph = as_saved(program, name)
+    point = {key: dim.max for key, dim in graph.dims.items()}
+    told = _answer("tmmu_core.runtime.measure_eager", data, name, "PyTorch does not run the program")
+    figures = {
+        "allocated": told["allocated"],
+        "tensors": told["tensors"],
+        "scratch": told["allocated"] - told["tensors"],
+    }
+    return Measured(name, EAGER, told["allocated"], figures, _figures(graph, point), None, point, tuple(told["steps"]))
+
+
+def _needed(module: str, package: str, name: str) -> None:
+    if find_spec(module) is None:
+        raise UnreadableInput(
+            f"running the model needs the package {module}, which is not installed.",
+            source=name,
+            hint=f"Add it: pip install {package}",
+        )
+
+
+def _answer(module: str, data: bytes, name: str, failed: str) -> dict[str, Any]:
+    answer: dict[str, Any] = json.loads(_ask(data, name, module))
+    if "failed" in answer:
+        raise UnreadableInput(
+            f"{failed}: {answer['failed'].rstrip('.')}.", source=name, hint="Run the model by itself first."
+        )
+    return answer
 
 
 def _inputs(graph: Graph, point: dict[str, int]) -> list[list[Any]]:
@@ -102,11 +192,11 @@ def _grown(data: bytes, name: str, inputs: list[list[Any]], *, arena: bool) -> l
     return found
 
 
-def _ask(request: bytes, name: str) -> bytes:
+def _ask(request: bytes, name: str, module: str = "tmmu_core.runtime.measure_child") -> bytes:
     # Freed memory goes back at once, so that the resident set follows what is held.
     environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "4096", "MALLOC_TRIM_THRESHOLD_": "0"}
     environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
-    command = [sys.executable, "-m", "tmmu_core.runtime.measure_child"]
+    command = [sys.executable, "-m", module]
     try:
         done = subprocess.run(
             command, input=request, capture_output=True, timeout=SECONDS, env=environment, check=False

@@ -24,8 +24,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, inliner
 
-from tmmu_core.extras import install
 from tmmu_core import limits
+from tmmu_core.extras import install
 from tmmu_core.graph import dtypes
 from tmmu_core.graph.importers.onnx_external import tensors_of
 from tmmu_core.graph.importers.onnx_names import unique_ids

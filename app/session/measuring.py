@@ -1,0 +1,55 @@
+"""What others take of what is open: a model run by its runtime when somebody asks, a given plan at once."""
+
+from __future__ import annotations
+
+from app.session import tasks
+from app.session.choice import Choice
+from app.session.jobs import Job, desk
+from app.session.opening import Opened, content_of
+from app.session.planning import about
+from app.session.workers import Question
+from tmmu_core.plan.making.request import PlanRequest
+from tmmu_core.planners.problem import Progress
+from tmmu_core.runtime import measure
+
+MOST_LIVES = 20_000
+"""Given plans of more lives are planned anew only where somebody asks for it."""
+
+
+def runtime_of(opened: Opened) -> str:
+    """The runtime that a model file is for; ``""`` for whatever is no such file."""
+    return measure.runtime_of(content_of(opened.source)[0]) if opened.graph is not None else ""
+
+
+def known(choice: Choice) -> Job[measure.Measured] | None:
+    """The run of this model at these sizes, where somebody asked for one."""
+    return desk().known(_key(choice))
+
+
+def measured(choice: Choice, opened: Opened) -> Job[measure.Measured]:
+    """The run of this model at these sizes, begun now if it was not before."""
+
+    def run(progress: Progress) -> measure.Measured:
+        told: measure.Measured = desk().apart(
+            Question(tasks.measured, (*content_of(opened.source), dict(choice.dims) or None)), progress
+        )
+        return told
+
+    return desk().job(_key(choice), "running the model", run)
+
+
+def ours(choice: Choice, opened: Opened) -> Job[int] | None:
+    """Bytes that a quick plan of ours takes for the lives of a given plan; ``None`` where they are too many."""
+    assert opened.problem is not None
+    if len(opened.problem) > MOST_LIVES:
+        return None
+
+    def run(progress: Progress) -> int:
+        made = desk().apart(about(tasks.plan, opened, {}, PlanRequest(planner=measure.PLANNER)), progress)
+        return int(made.plan.arenas[0].extent_bytes)
+
+    return desk().job(("ours", choice.source), "planning the lives anew", run)
+
+
+def _key(choice: Choice) -> tuple[object, ...]:
+    return "measure", choice.source, tuple(sorted(choice.dims.items()))
