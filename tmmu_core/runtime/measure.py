@@ -5,7 +5,7 @@
     theirs   onnxruntime    resident memory that a run adds, arena on (first run), with its pattern (second run), arena
                             off (any run)
              LiteRT         its arena, to the byte (``measure_litert``)
-             PyTorch eager  what its allocator held, and of that the tensors, operator by operator (``measure_eager``)
+             PyTorch eager  what its allocator held, and of that the tensors, operator by operator (``torch_eager``)
     ours     the extent of the best quick plan of the graph that runs
     bound    what no plan of that graph can be below
 
@@ -147,7 +147,7 @@ def _eager(data: bytes, name: str) -> Measured:
     program = read_program(data, name)
     graph = as_saved(program, name)
     point = {key: dim.max for key, dim in graph.dims.items()}
-    told = _answer("tmmu_core.runtime.measure_eager", data, name, "PyTorch does not run the program")
+    told = _answer("tmmu_core.runtime.torch_eager", data, name, "PyTorch does not run the program")
     figures = {
         "allocated": told["allocated"],
         "tensors": told["tensors"],

@@ -1,6 +1,6 @@
 """The child that runs an exported PyTorch program operator by operator on the CPU and watches its memory.
 
-``python -m tmmu_core.runtime.measure_eager`` takes a ``.pt2`` on standard input. The program is built anew from what
+``python -m tmmu_core.runtime.torch_eager`` takes a ``.pt2`` on standard input. The program is built anew from what
 the file says (nothing in it is loaded, see ``fx_program``), with weights of its own, and runs as eager mode would: a
 value goes after its last reader. ``tensors`` is the peak of the bytes of all tensors made by the run or given to it;
 ``allocated`` the peak of what PyTorch's own allocator held, so that what it is above the tensors is scratch of kernels;
