@@ -2,8 +2,8 @@
 
 ``python -m tmmu_core.runtime.measure_litert`` takes the model on standard input. The interpreter gives every tensor as
 an array over its own bytes, so that the arena is known to the byte: from the first of its tensors to the end of the
-last. Tensors that the file does not have are what kernels asked for as scratch (im2col, unpacked weights). The kernels are
-LiteRT's own; XNNPACK, which keeps memory of its own that nobody can see, is left out.
+last. Tensors that the file does not have are what kernels asked for as scratch (im2col, unpacked weights). The kernels
+are LiteRT's own; XNNPACK, which keeps memory of its own that nobody can see, is left out.
 """
 
 from __future__ import annotations
