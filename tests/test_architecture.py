@@ -18,12 +18,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "limits": {"errors"},
     "names": set(),
     "compiled": set(),
+    "writing": set(),
     "extras": {"errors"},
     "graph": {"errors", "limits", "extras"},
     "liveness": {"errors", "graph"},
     "planners": {"errors", "compiled", "graph.model"},
     # Whoever takes a finished plan asks the judge first; of plans the judge knows the nouns alone.
-    "plan": {"errors", "names", "compiled", "extras", "graph", "liveness", "planners", "judge.finished"},
+    "plan": {"errors", "names", "compiled", "extras", "writing", "graph", "liveness", "planners", "judge.finished"},
     "runtime": {"errors", "compiled", "extras", "graph", "liveness", "plan", "judge"},
     # The judge sees graphs, and of liveness and plans their nouns alone: it computes everything again.
     "judge": {"errors", "extras", "graph", "liveness.model", "plan.model"},
@@ -231,3 +232,39 @@ def test_who_needs_more_than_five_things_takes_a_value() -> None:
     }
     assert sorted(taking - OWED) == []
     assert sorted(OWED - taking) == [], "mended: take it off the list"
+
+
+WRITES: dict[str, set[str]] = {
+    "app/cli/main.py": {"os.open"},  # the null device, in the place of an output that nobody reads
+    "app/report/pdf.py": {"write_bytes"},  # a page in a folder that is gone with the browser that prints it
+    "tmmu_core/runtime/measure_child.py": {"write_text"},  # the kernel's counter of memory
+    "tmmu_core/writing.py": {"write_bytes", "open", "os.open"},
+}
+"""Module → the calls by which it writes files. Everything else writes by ``tmmu_core.writing``."""
+
+
+def writing_calls(path: Path) -> set[str]:
+    """The calls in a module that open files for writing."""
+    found = set()
+    for item in ast.walk(ast.parse(path.read_text())):
+        if not isinstance(item, ast.Call):
+            continue
+        name = ast.unparse(item.func)
+        last = name.rpartition(".")[2]
+        modes = [a.value for a in [*item.args, *(k.value for k in item.keywords)] if isinstance(a, ast.Constant)]
+        if last in ("write_bytes", "write_text", "mkstemp", "NamedTemporaryFile"):
+            found.add(last)
+        elif name == "os.open":
+            found.add(name)
+        elif last == "open" and any(
+            isinstance(mode, str) and re.fullmatch(r"[wax]b?\+?|r\+b?|r?b\+", mode) for mode in modes
+        ):
+            found.add("open")
+    return found
+
+
+def test_one_module_opens_files_for_writing() -> None:
+    found = {
+        str(p.relative_to(ROOT)): calls for p in modules("tmmu_core") + modules("app") if (calls := writing_calls(p))
+    }
+    assert found == WRITES

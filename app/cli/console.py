@@ -6,12 +6,9 @@ be cut and grepped.
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import stat
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +19,7 @@ from app.say import words
 from app.say.refused import nearest, others
 from tmmu_core.errors import ContractError, TmmuError, UnreadableInput
 from tmmu_core.names import visible
+from tmmu_core.writing import replace_file
 
 FINE, FINDING, BAD_INPUT, NOT_COMPARABLE = 0, 1, 2, 3
 OUR_FAULT = 70
@@ -173,88 +171,6 @@ def write_output(name: str, data: bytes, what: str) -> None:
             f"{name} cannot be written: {(error.strerror or str(error)).lower()}.", "Check the folder and the rights."
         ) from error
     note(f"wrote {what} to {name} ({words.short_bytes(len(data))})")
-
-
-def replace_file(path: Path, data: bytes) -> None:
-    """Write a file so that a failure leaves what was there: first beside it, then in its place. Raises ``OSError``.
-
-    A link stays one, a file keeps its rights. What is no plain file (a device, a pipe), or lies in a folder where
-    nothing can be made, is written as it is.
-    """
-    path = Path(os.path.realpath(path))
-    old = path.stat() if path.exists() else None
-    if old is not None and (not stat.S_ISREG(old.st_mode) or not os.access(path.parent, os.W_OK)):
-        path.write_bytes(data)
-        return
-    if old is not None and not os.access(path, os.W_OK):
-        raise PermissionError(None, "permission denied")
-    _sweep_up(path.parent)
-    beside = path.with_name(f".tmmu-{os.getpid()}.part")
-    try:
-        _write_beside(beside, data, None if old is None else stat.S_IMODE(old.st_mode))
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
-    _synced(path.parent)
-
-
-def replace_file_by_parts(path: Path, parts: Iterable[bytes]) -> None:
-    """The same for bytes that are made part by part: whoever makes them may fail, and nothing has been written then."""
-    beside = path.with_name(f".tmmu-{os.getpid()}.part")
-    try:
-        with beside.open("wb") as out:
-            out.writelines(parts)
-            out.flush()
-            os.fsync(out.fileno())
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
-
-
-def _write_beside(beside: Path, data: bytes, mode: int | None) -> None:
-    """Write ``data`` to disk, and only then give it a name, where the system can: who is killed leaves nothing then."""
-    try:
-        descriptor = os.open(beside.parent, os.O_TMPFILE | os.O_WRONLY, 0o666)
-        nameless = True
-    except (AttributeError, OSError):  # another system, or a file system without
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
-        nameless = False
-    with open(descriptor, "wb") as out:
-        out.write(data)
-        out.flush()
-        if mode is not None:
-            os.chmod(descriptor, mode)
-        os.fsync(descriptor)
-        if nameless:
-            beside.unlink(missing_ok=True)
-            folder = os.open(beside.parent, os.O_RDONLY)
-            try:  # named by its folder's descriptor, for only so is the link under /proc followed
-                os.link(f"/proc/self/fd/{descriptor}", beside.name, dst_dir_fd=folder)
-            finally:
-                os.close(folder)
-
-
-def _synced(folder: Path) -> None:
-    """Bring a folder's names to disk, where folders can be opened."""
-    with contextlib.suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
-
-def _sweep_up(folder: Path) -> None:
-    """Take away what a writer left that was killed between naming its file and putting it in its place."""
-    for left in folder.glob(".tmmu-*.part"):
-        owner = left.name.removeprefix(".tmmu-").removesuffix(".part")
-        if owner.isdigit() and int(owner) != os.getpid():
-            try:
-                os.kill(int(owner), 0)
-            except ProcessLookupError:
-                left.unlink(missing_ok=True)
-            except OSError:
-                continue  # it lives, and is another's
 
 
 def format_by_ending(name: str, endings: Mapping[str, str], fallback: str) -> tuple[str, bool]:

@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from app.cli.console import FINE, STREAM, UsageFault, note, read_input, replace_file_by_parts, write_output
+from app.cli.console import FINE, STREAM, UsageFault, note, read_input, write_output
 from app.cli.options import AsJson, Out, Source, open_any
 from app.say import words
 from tmmu_core.graph import native
@@ -20,6 +20,7 @@ from tmmu_core.plan.formats.constants import constants_of
 from tmmu_core.plan.formats.reading import read_within
 from tmmu_core.planners import instances
 from tmmu_core.planners.problem import PlainInstance
+from tmmu_core.writing import replace_file_by_parts
 
 Envelopes = Annotated[
     str | None,

@@ -10,13 +10,14 @@ import stat
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from app.cli.console import replace_file
 from app.cli.main import run
+from tmmu_core.writing import replace_file
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_graphs"
 CHAIN = str(SAMPLES / "linear_chain.tmmu.json")
@@ -103,3 +104,62 @@ def test_an_unbuffered_full_standard_output_is_told(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("PYTHONUNBUFFERED", "1")
     done = tmmu("trace", CHAIN, out="/dev/full")
     assert (done.returncode, "standard output cannot be written" in done.stderr) == (2, True)
+
+
+def test_in_a_folder_where_nothing_can_be_made_the_old_file_stays(tmp_path: Path) -> None:
+    file = tmp_path / "plan.json"
+    file.write_text("precious")
+    file.chmod(0o666)
+    tmp_path.chmod(0o555)
+    other = os.fork()
+    if not other:  # root may write anywhere
+        try:
+            if os.getuid() == 0:
+                os.setuid(65534)
+            replace_file(file, b"new")
+        except PermissionError:
+            os._exit(7)
+        finally:
+            os._exit(0)
+    code = os.waitstatus_to_exitcode(os.waitpid(other, 0)[1])
+    tmp_path.chmod(0o755)
+    assert (code, file.read_text()) == (7, "precious")
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[tuple[Path, int | None]]:
+    """A file system of 1 MiB with 64 KiB left; where none can be mounted, a limit that files may grow to."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(disk)], capture_output=True)
+    if mounted.returncode == 0:
+        (disk / "filler").write_bytes(bytes(960 << 10))
+    yield disk, None if mounted.returncode == 0 else 64 << 10
+    if mounted.returncode == 0:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+LARGE = str(SAMPLES / "llama3_8b_train_b1_s2048.tmmu.cbor.gz")
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        (("plan", LARGE, "-o"), "plan.json"),
+        (("trace", LARGE, "-o"), "trace.jsonl"),
+        (("report", LARGE, "-o"), "report.html"),
+        (("checkpoint", LARGE, "-o"), "checkpoint.cbor"),
+        (("export", LARGE, "--to", "csv", "-o"), "plan.csv"),
+        (("convert", LARGE, "-o"), "graph.tmmu.json"),
+    ],
+)
+def test_on_a_full_disk_every_writer_leaves_what_was_there(
+    command: tuple[str, ...], name: str, small_disk: tuple[Path, int | None]
+) -> None:
+    disk, most = small_disk
+    (disk / name).write_text("precious")
+    done = tmmu(*command, str(disk / name), most=most)
+    assert done.returncode == 2, done.stderr
+    assert "cannot be written" in done.stderr
+    (disk / "filler").unlink(missing_ok=True)
+    assert [(path.name, path.read_text()) for path in disk.iterdir()] == [(name, "precious")]

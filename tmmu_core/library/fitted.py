@@ -13,6 +13,7 @@ from tmmu_core.graph.model import Graph
 from tmmu_core.library.planned import Plan
 from tmmu_core.plan.making.make import Made
 from tmmu_core.plan.making.request import PlanRequest
+from tmmu_core.writing import replace_file
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -67,7 +68,7 @@ class Fit:
         path = Path(path)
         if not {".json", ".cbor"} & set(path.suffixes):
             raise UnreadableInput("a graph is written as .tmmu.json or .tmmu.cbor.", source=str(path))
-        path.write_bytes(native.encode(self.graph, path.name))
+        replace_file(path, native.encode(self.graph, path.name))
         return path
 
     def __bool__(self) -> bool:

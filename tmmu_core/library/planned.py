@@ -27,6 +27,7 @@ from tmmu_core.plan.gate import Check, Limit, gate
 from tmmu_core.plan.making.engine import Solution
 from tmmu_core.plan.making.make import Made
 from tmmu_core.plan.metrics import Totals, totals
+from tmmu_core.writing import replace_file
 
 if TYPE_CHECKING:
     from tmmu_core.library.fitted import Fit
@@ -165,7 +166,7 @@ class Plan(model.Plan):
                 source=str(path),
                 hint=f"End the name in .{', .'.join(files.WRITERS)}.",
             )
-        path.write_bytes(writer(self))
+        replace_file(path, writer(self))
         return path
 
     def report(self, path: str | Path | None = None, *, baseline: Any = None, title: str = "") -> Any:
@@ -184,7 +185,7 @@ class Plan(model.Plan):
             )
         if path is None:
             return data
-        Path(path).write_bytes(_printed(data) if Path(path).suffix == ".pdf" else data)
+        replace_file(Path(path), _printed(data) if Path(path).suffix == ".pdf" else data)
         return Path(path)
 
     def show(self, *, browser: bool = True) -> subprocess.Popen[bytes]:

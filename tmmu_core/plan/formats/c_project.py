@@ -28,6 +28,7 @@ from tmmu_core.plan.formats.c_names import RegionNames
 from tmmu_core.plan.formats.c_texts import ARENAS_C, CMAKE, SELFTEST_C
 from tmmu_core.plan.formats.render import RenderArena, RenderConstantBlob, RenderMemoryPlan, residency
 from tmmu_core.plan.formats.render_c import c_header, c_source, comment, literal
+from tmmu_core.writing import synced, write_new
 
 Blobs = Literal["auto", "inline", "sidecar"]
 INLINE_UP_TO = 1 << 20
@@ -294,9 +295,9 @@ def write_project(folder: Path, files: Mapping[str, Piece]) -> int:
     written = 0
     with tempfile.TemporaryDirectory(prefix=".tmmu-", dir=folder.parent) as beside:
         for name, piece in files.items():
-            with (Path(beside) / name).open("wb") as out:
-                written += sum(map(out.write, piece.chunks()))
+            written += write_new(Path(beside) / name, piece.chunks())
         folder.mkdir(exist_ok=True)
         for name in files:
             (Path(beside) / name).replace(folder / name)
+        synced(folder)
     return written
