@@ -12,6 +12,7 @@ from app.say.markup import PERSISTENT_COLOUR, ROLE_COLOURS, definition_list, esc
 from tmmu_core.liveness.idle import Idle
 from tmmu_core.liveness.why import REFUSAL_WORDS, Event, Explanation, explain
 from tmmu_core.plan.making.engine import Solution
+from tmmu_core.plan.making.uplift import uplift
 from tmmu_core.plan.model import ArenaSummary, Plan
 
 MOST_AT_PEAK = 12
@@ -82,7 +83,7 @@ def details(plan: Plan, solution: Solution | None, tensor_id: str, idle: Idle | 
         rows += [("hand-off", _handoff(why))]
     else:
         rows += [("hand-off", _handoff_of(plan, tensor_id))]
-    rows += [None, *_storage(plan, solution, i)]
+    rows += [None, *_storage(plan, solution, i), *_memory(plan, tensor_id)]
     if idle is not None and solution is not None:
         rows += _idle(plan, solution, tensor_id, idle)
     if row.base_tensor_uid is not None:
@@ -99,6 +100,23 @@ def details(plan: Plan, solution: Solution | None, tensor_id: str, idle: Idle | 
         f'<div class="kind"><span class="swatch" style="background:{colour}"></span>{esc(row.role)}</div>'
         f"{definition_list(rows)}</div>"
     )
+
+
+def _memory(plan: Plan, tensor_id: str) -> list[tuple[str, str] | None]:
+    """Of a plan over memories: who put it there, why it is not where it belongs, what one memory up would take."""
+    found = uplift(plan, tensor_id)
+    if found is None:
+        return []
+    who = {"order": "the order of the memories", "tensor": "its own arena"}.get(found.said_by, found.said_by)
+    rows: list[tuple[str, str] | None] = [("memory", f"{esc(found.memory)}, by {esc(who)}")]
+    if found.spilled:
+        rows.append(("spilled", esc(found.spilled)))
+    if found.above:
+        more = (
+            f"{words.full_bytes(found.lacking_bytes)} more" if found.lacking_bytes else "there is room: a rule moves it"
+        )
+        rows.append((f"for {esc(found.above)}", esc(more)))
+    return rows
 
 
 def largest(plan: Plan, arena: str, step: int, storages: Sequence[tuple[int, int]]) -> str:

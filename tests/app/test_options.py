@@ -14,6 +14,7 @@ from app.session import opening, planning
 from app.session.choice import Choice, from_query, to_query
 from tests.app.test_pages import claim, html, opened
 from tmmu_core.plan.metrics import align_up
+from tmmu_core.planners.boards import options_of
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -147,3 +148,21 @@ def test_the_gallery_lists_what_is_no_graph() -> None:
     at.button(key="open.sample:A").click().run()
     assert "arena take" in claim(at)
     assert len(listed) == 12
+
+
+def test_a_board_sets_memories_and_the_card_says_who_put_a_tensor_where() -> None:
+    at = opened(graph="sample:mixed_sizes", planner="helia")
+    at.selectbox(key="w.board").set_value("STM32H743").run()
+    assert '"name":"DTCM"' in at.query_params["options"]
+    shown = planning.make_plan(Choice(source="sample:mixed_sizes", planner="helia", options=options_of("STM32H743")))
+    assert "DTCM, by the order of the memories" in details.details(shown.plan, None, shown.plan.tensor_ids[0])
+
+
+def test_a_rule_is_added_in_words_before_the_others() -> None:
+    at = opened(
+        graph="sample:mixed_sizes", planner="helia", options=msgspec.json.encode(options_of("nRF52840")).decode()
+    )
+    at.selectbox(key="rule.role").set_value("scratch")
+    at.button(key="FormSubmitter:add-rule-Add this rule").click().run()
+    rules = msgspec.json.decode(at.query_params["options"])["rules"]
+    assert rules == [{"memory": "RAM", "role": "scratch"}, {"memory": "FLASH", "role": "constant"}]

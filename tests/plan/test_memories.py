@@ -13,7 +13,9 @@ from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.plan.formats.render import build_render_plan
 from tmmu_core.plan.formats.render_c import c_header
 from tmmu_core.plan.making.engine import plan_graph
+from tmmu_core.plan.making.uplift import Uplift, uplift
 from tmmu_core.plan.model import Plan
+from tmmu_core.planners.boards import BOARDS, options_of
 
 SRAM, TCM, MRAM = {"name": "SRAM"}, {"name": "TCM"}, {"name": "MRAM", "writable": False}
 STAGED = {"role": "constant", "memory": "MRAM", "constant_destination_memory": "TCM"}
@@ -125,3 +127,35 @@ def test_the_plan_says_which_rule_put_a_tensor_where() -> None:
     plan = planned(model(4), memories=[TCM, SRAM, MRAM], rules=rules)
     said = {name: who for notes in plan.notes.values() for who, names in notes["said_by"].items() for name in names}
     assert said == {"x": "order", "y": "rule 1", "c0": "rule 2"}
+
+
+def test_a_tensor_says_what_one_memory_up_would_have_to_have() -> None:
+    # TCM holds x (1 KiB) and y (1 KiB) at a time; h, alive with both, lies below: 1 KiB more, and it would fit.
+    g = graph(
+        [tensor("x", 256, role="input"), tensor("h", 256), tensor("y", 256)],
+        [node("a", "x", "h", inplace="none"), node("b", "x h", "y", inplace="none")],
+        "x",
+        "y",
+    )
+    memories = [{**TCM, "max_size": 2048}, SRAM]
+    plan = planned(g, memories=memories, rules=[{"name": "h", "memory": "SRAM"}])
+    found = uplift(plan, "h")
+    assert found == Uplift("rule 1", "SRAM", "", "TCM", 1024)
+    memories[0]["max_size"] += found.lacking_bytes
+    assert home(planned(g, memories=memories), "h") == ("TCM", "TCM")
+    assert uplift(plan, "x") == Uplift("order", "TCM")
+
+
+def test_what_spilled_says_why() -> None:
+    plan = planned(model(8, 40), memories=[{**TCM, "max_size": 128}, SRAM, MRAM], rules=[STAGED])
+    found = uplift(plan, "c1")
+    assert found is not None
+    assert (found.said_by, found.memory, found.above) == ("rule 1", "MRAM", "SRAM")
+    assert "TCM has 128 B for constant" in found.spilled
+    assert uplift(plan_graph(model(1)).plan, "x") is None
+
+
+@pytest.mark.parametrize("board", BOARDS)
+def test_a_board_plans_a_model(board: str) -> None:
+    plan = planned(model(64), **options_of(board))
+    assert home(plan, "c0") == ("FLASH", "FLASH")

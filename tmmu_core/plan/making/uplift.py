@@ -1,0 +1,92 @@
+"""Who put a tensor into its memory, and what it would take to lie one memory up, all else staying as it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from tmmu_core.plan.model import Plan
+from tmmu_core.planners.helia import Memory, Region, filled
+from tmmu_core.planners.platform import read_platform
+
+
+@dataclass(frozen=True)
+class Uplift:
+    """Of one tensor's storage."""
+
+    said_by: str
+    """``rule 2``, ``tensor`` (its own ``arena``) or ``order`` (the first memory that has room)."""
+    memory: str
+    spilled: str = ""
+    """Why it did not get the memory that it belongs to; empty where it did."""
+    above: str = ""
+    """The next better memory; empty where there is none."""
+    lacking_bytes: int = 0
+    """By how much that memory would have to be larger; 0: there is room, and a rule would put it there."""
+
+
+def uplift(plan: Plan, tensor_id: str) -> Uplift | None:
+    """Of a tensor of a plan over memories; ``None`` for other plans. Raises ``KeyError`` for a tensor not there."""
+    row = plan.row(plan.row_of[tensor_id])
+    notes = plan.notes.get(row.arena, {})
+    if "said_by" not in notes:
+        return None
+    mates = np.flatnonzero(plan.storage == plan.storage[plan.row_of[tensor_id]]).tolist()
+    ids = {plan.tensor_ids[mate] for mate in mates}
+    who = next((who for who, names in notes["said_by"].items() if ids.intersection(names)), "order")
+    why = next((str(spill["reason"]) for spill in notes["spills"] if spill["storage"] in ids), "")
+    found = Uplift(who, notes["memory"], why)
+    above = _above(plan, notes)
+    if above is None:
+        return found
+    return replace(found, above=above.name, lacking_bytes=_lacking(plan, mates, notes, above))
+
+
+def _above(plan: Plan, notes: dict[str, Any]) -> Memory | None:
+    """The memory before this one in the order of preference that may hold the same role."""
+    memories = read_platform(plan.planner_options).memories
+    names = [memory.name for memory in memories]
+    if notes["memory"] not in names:
+        return None  # memories of an arena configuration: the plan does not tell their order
+    better = memories[: names.index(notes["memory"])]
+    fit = [memory for memory in better if memory.writable or notes["role"] == "constant"]
+    return fit[-1] if fit else None
+
+
+def _lacking(plan: Plan, mates: list[int], notes: dict[str, Any], above: Memory) -> int:
+    if above.max_size is None:
+        return 0
+    start = min(int(plan.offset[mate]) for mate in mates)
+    size = max(int(plan.offset[mate] + plan.size[mate]) for mate in mates) - start
+    grid = max(int(plan.alignment[mate]) for mate in mates)
+    regions = [
+        Region(told["role"], told["memory"], told["source_memory"], told["alignment"], plan.arena_of[name].extent_bytes)
+        for name, told in plan.notes.items()
+        if name in plan.arena_of
+    ]
+    own = next((r for r in regions if r.role == notes["role"] and r.memory == above.name), None)
+    grid = max(grid, above.arena_alignment or 1)
+    used = own.used if own else 0
+    if notes["role"] == "scratch" and own is not None:
+        end = max(used, _first_fit(plan, mates, own.name, (size, grid)) + size)
+    else:
+        end = -(-used // grid) * grid + size
+    source = own.source_memory if own else above.name
+    candidate = Region(notes["role"], above.name, source, max(grid, own.alignment if own else 16), end)
+    return max(0, filled([*(r for r in regions if r is not own), candidate], above.name) - above.max_size)
+
+
+def _first_fit(plan: Plan, mates: list[int], arena: str, wanted: tuple[int, int]) -> int:
+    """The lowest offset at which ``(size, grid)`` lies beside all that is alive with it in that arena."""
+    size, grid = wanted
+    birth = min(int(plan.birth[mate]) for mate in mates)
+    death = max(int(plan.held_until[mate]) for mate in mates)
+    names = [each.name for each in plan.arenas]
+    there = np.flatnonzero((plan.arena == names.index(arena)) & (plan.birth < death) & (plan.held_until > birth))
+    at = 0
+    for offset, end in sorted((int(plan.offset[i]), int(plan.offset[i] + plan.size[i])) for i in there.tolist()):
+        if offset < end and at + size > offset and end > at:
+            at = -(-end // grid) * grid
+    return at

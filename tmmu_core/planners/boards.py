@@ -1,0 +1,43 @@
+"""A few boards as memories: sizes and addresses as their makers' public datasheets and reference manuals say them.
+
+What a program itself needs of a memory (code, stack, heap) is not taken off: lower a ``max_size`` by it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+KIB = 1024
+
+
+def _memory(name: str, size: int, origin: int, *, writable: bool = True) -> dict[str, Any]:
+    return {"name": name, "max_size": size, "origin": origin, **({} if writable else {"writable": False})}
+
+
+BOARDS: dict[str, tuple[str, list[dict[str, Any]]]] = {
+    "STM32H743": (
+        "ST RM0433: 128 KiB DTCM, 512 KiB AXI SRAM, 2 MiB flash",
+        [
+            _memory("DTCM", 128 * KIB, 0x20000000),
+            _memory("AXI_SRAM", 512 * KIB, 0x24000000),
+            _memory("FLASH", 2048 * KIB, 0x08000000, writable=False),
+        ],
+    ),
+    "nRF52840": (
+        "Nordic product specification: 256 KiB RAM, 1 MiB flash",
+        [_memory("RAM", 256 * KIB, 0x20000000), _memory("FLASH", 1024 * KIB, 0, writable=False)],
+    ),
+    "Raspberry Pi Pico": (
+        "RP2040 datasheet: 264 KiB SRAM; the board: 2 MiB of QSPI flash",
+        [_memory("SRAM", 264 * KIB, 0x20000000), _memory("FLASH", 2048 * KIB, 0x10000000, writable=False)],
+    ),
+}
+"""Name → where the figures are from, and its memories in the order of preference."""
+
+CONSTANTS_STAY = ({"role": "constant", "memory": "FLASH"},)
+"""The rules that a board begins with: constants are read where they are stored."""
+
+
+def options_of(board: str) -> dict[str, Any]:
+    """``helia``'s options for a board."""
+    return {"memories": BOARDS[board][1], "rules": list(CONSTANTS_STAY)}
