@@ -71,24 +71,32 @@ def _take_board() -> None:
 
 def _rule_form(chosen: Mapping[str, Any]) -> None:
     """A rule in words, put before the others: the first that matches decides."""
-    memories = [str(memory.get("name", "")) for memory in chosen["memories"] if isinstance(memory, dict)]
+    given = chosen["memories"] if isinstance(chosen["memories"], list) else []
+    memories = [str(memory.get("name", "")) for memory in given if isinstance(memory, dict)]
+    if not memories:
+        return
     with st.form("add-rule", border=False):
         left, right = st.columns(2)
-        left.selectbox("Tensors of the role", (ANY, *ROLES), key="rule.role")
-        right.text_input("called (a pattern)", key="rule.name", placeholder="conv*")
-        left.selectbox("belong into", memories, key="rule.memory")
-        right.selectbox("constants copied into", (NOWHERE, *memories), key="rule.to")
+        left.selectbox("Tensors of the role", (ANY, *ROLES), key=state.seat("rule.role", ANY))
+        right.text_input("called (a pattern)", key=state.seat("rule.name", ""), placeholder="conv*")
+        left.selectbox("belong into", memories, key=state.seat("rule.memory", memories[0]))
+        right.selectbox("constants copied into", (NOWHERE, *memories), key=state.seat("rule.to", NOWHERE))
         st.form_submit_button("Add this rule", on_click=_add_rule)
 
 
 def _add_rule() -> None:
-    role, name, to = (st.session_state.get(f"rule.{part}") for part in ("role", "name", "to"))
-    rule = {"memory": st.session_state.get("rule.memory")}
+    role, name, to = (state.value_of(f"rule.{part}") for part in ("role", "name", "to"))
+    rule = {"memory": state.value_of("rule.memory")}
     rule |= {"role": role} if role != ANY else {}
     rule |= {"name": name.strip()} if name and name.strip() else {}
     rule |= {"constant_destination_memory": to} if to != NOWHERE else {}
     options = state.choice().options
-    rules = [each for each in options.get("rules") or [] if isinstance(each, dict) and not _same_question(each, rule)]
+    before = options.get("rules")
+    rules = [
+        each
+        for each in (before if isinstance(before, list) else [])
+        if isinstance(each, dict) and not _same_question(each, rule)
+    ]
     state.choose(options={**options, "rules": [rule, *rules]})
 
 

@@ -162,7 +162,7 @@ def test_a_rule_is_added_in_words_before_the_others() -> None:
     at = opened(
         graph="sample:mixed_sizes", planner="helia", options=msgspec.json.encode(options_of("nRF52840")).decode()
     )
-    at.selectbox(key="rule.role").set_value("scratch")
+    at.selectbox(key="w.rule.role").set_value("scratch")
     at.button(key="FormSubmitter:add-rule-Add this rule").click().run()
     rules = msgspec.json.decode(at.query_params["options"])["rules"]
     assert rules == [{"memory": "RAM", "role": "scratch"}, {"memory": "FLASH", "role": "constant"}]
