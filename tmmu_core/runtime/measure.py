@@ -33,7 +33,6 @@ from tmmu_core.graph.model import Graph
 from tmmu_core.plan.formats.reading import read_at, read_graph
 from tmmu_core.plan.making.make import make_plan
 from tmmu_core.plan.making.request import PlanRequest
-from tmmu_core.runtime.onnx_run import runtime
 
 SECONDS = 180
 PLANNER = "portfolio"
@@ -112,6 +111,8 @@ def runtime_of(data: bytes) -> str:
 
 
 def _onnxruntime(data: bytes, name: str, dims: dict[str, int] | None) -> Measured:
+    from tmmu_core.runtime.onnx_run import runtime  # loads the onnx package, which only these models need
+
     runtime()
     if not sys.platform.startswith("linux"):
         raise UnreadableInput("memory is measured through Linux's /proc.", source=name, hint="Measure on Linux.")
