@@ -32,7 +32,6 @@ from tmmu_core.plan.formats.reading import Opened, read_any, read_at
 from tmmu_core.plan.formats.trace import Trace
 from tmmu_core.plan.making.engine import Solution
 from tmmu_core.plan.making.make import make_plan
-from tmmu_core.plan.making.ranks import RankPlans, plan_ranks
 from tmmu_core.plan.making.request import PlanRequest
 from tmmu_core.plan.making.wording import SAID, Said, option_pairs, written
 from tmmu_core.plan.model import Plan
@@ -254,12 +253,6 @@ def about_instance(instance: PlainInstance, request: PlanRequest) -> None:
     idle = next((name for name in written(request) if SAID[name].of_graphs), None)
     if idle is not None:
         raise UsageFault(f"{instance.name} is an instance without a graph: it has no {idle.replace('_', ' ')}.")
-
-
-def resolve_ranks(graph: Graph, request: PlanRequest) -> RankPlans:
-    """Every rank of the request's shard spec, each class of ranks planned once. Raises ``TmmuError``."""
-    with progress_on_terminal() as progress:
-        return plan_ranks(graph, request, progress)
 
 
 def resolve_either(name: str, request: PlanRequest) -> Resolved:

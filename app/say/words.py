@@ -70,11 +70,6 @@ def capacity(n: int | None) -> str:
     return UNKNOWN if n is None else "unlimited" if n >= UNLIMITED else full_bytes(n)
 
 
-def short_capacity(n: int | None) -> str:
-    """The same, short."""
-    return UNKNOWN if n is None else "unlimited" if n >= UNLIMITED else short_bytes(n)
-
-
 def offset(n: int | None) -> str:
     """An offset: ``1,998,848 (0x1E8000)``."""
     return UNKNOWN if n is None else f"{int(n):,} (0x{int(n):X})"

@@ -101,11 +101,6 @@ def meshed(whole: Candidate, spec: Mapping[str, Any], sizes: Mapping[str, int]) 
     return replace(made, moves=(replace(move, bytes=whole.extent_bytes - made.extent_bytes),))
 
 
-def axes_of(graph: Graph, spec: Mapping[str, Any]) -> tuple[str, ...]:
-    """The mesh axes that the spec and the graph's own declarations name, by name."""
-    return tuple(sorted({name for name, _ in read_spec(spec).mesh} | _declared(graph)))
-
-
 def _declared(graph: Graph) -> set[str]:
     return {tensor.shard.mesh for tensor in graph.tensors if tensor.shard is not None}
 
