@@ -6,12 +6,14 @@ import streamlit as st
 
 from app.canvas.component import plan_canvas, plan_store
 from app.charts.compare import Run, field
+from app.charts.course import falling
 from app.parts import focus, frame
 from app.say import details, markup, totals, words
 from app.session import placed, planning, state
 from app.session.jobs import desk
 from app.session.planning import Shown
 from tmmu_core.errors import TmmuError
+from tmmu_core.plan.course import Moment, course
 from tmmu_core.plan.metrics import totals as totals_of_plan
 from tmmu_core.planners import PLANNERS, MemoryPlannerEntry
 
@@ -50,6 +52,7 @@ def page() -> None:
             markup.heading(f"Extent of {arena} over its lower bound, against time", "lower is smaller, left is faster")
         )
         st.plotly_chart(field(runs), key=f"field.{shown.key}.{arena}.{len(runs)}", config={"displayModeBar": False})
+        _courses(answers, arena)
     with right:
         st.html(markup.heading("Every planner on this problem", "times are single runs on this machine"))
         st.html(_table(runs, answers, arena, remarks(shown, answers, refusals, arena)))
@@ -138,6 +141,22 @@ def remarks(shown: Shown, answers: dict[str, Shown], refusals: dict[str, TmmuErr
         else:
             notes[name] = " ".join(filter(None, (f"gave no plan: {getattr(error, 'message', error)}", error.hint)))
     return notes
+
+
+def _courses(answers: dict[str, Shown], arena: str) -> None:
+    """How the searches came to their extents, those that tell it; ``auto`` tells the same as the one it picked."""
+    drawn: list[tuple[Moment, ...]] = []
+    for name, answer in answers.items():
+        told = course(answer.plan, arena)
+        if len(told) < 2 or told in drawn:
+            continue
+        drawn.append(told)
+        nodes = answer.plan.notes[arena].get("nodes")
+        last = told[-1]
+        left = "nothing is left open" if last.bound == last.extent else "what lies between is open"
+        st.html(markup.heading(f"{name}: extent and proven bound of {arena}, over nodes", left))
+        fig = falling(told, nodes if isinstance(nodes, int) else 0)
+        st.plotly_chart(fig, key=f"course.{name}.{arena}.{answer.key}", config={"displayModeBar": False})
 
 
 def _use(shown: Shown, names: list[str]) -> None:

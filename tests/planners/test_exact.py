@@ -22,7 +22,7 @@ from tmmu_core.planners.exact.kernel import FOUND, INFEASIBLE, SPENT
 from tmmu_core.planners.exact.model import Model, build, chains, logarithm, ranker
 from tmmu_core.planners.exact.propagate import ALL
 from tmmu_core.planners.exact.run import Searcher
-from tmmu_core.planners.exact.steering import ORDERS, PURE, Steering, luby, static_rank
+from tmmu_core.planners.exact.steering import ORDERS, PURE, WAYS, Steering, luby, static_rank
 from tmmu_core.planners.greedy import greedy
 from tmmu_core.planners.instances import read_csv
 from tmmu_core.planners.portfolio import portfolio
@@ -343,6 +343,16 @@ def test_what_one_part_takes_is_no_bound_of_the_other() -> None:
     assert (packing.lower_bound, packing.optimal, packing.stopped) == (986112, False, True)
 
 
+def test_what_one_part_leaves_over_of_the_budget_the_highest_part_has() -> None:
+    # Both need 1,048,576. With an equal share of it E, which comes first and is harder, would be left above that.
+    e, a = instance("E.1048576"), instance("A.1048576")
+    both = beside(e, a)
+    budget = 6_000 + sum(exact(p, {}).notes["nodes"] for p in (e, a))
+    packing = exact(both, {"budget": budget})
+    assert faults(both, offsets(packing)) == []
+    assert (extent(both, packing.offset), packing.optimal) == (1048576, True)
+
+
 def test_parts_are_searched_no_further_once_told_to_stop() -> None:
     p = beside(instance("D.1048576"), instance("E.1048576"))
     calls = 0
@@ -372,6 +382,25 @@ def test_static_orders_put_the_greatest_first() -> None:
     ]
 
 
+def test_among_equals_the_first_born_goes_first_or_the_last_born() -> None:
+    p = problem((0, 2, 4), (1, 3, 4), (2, 4, 4))
+    model = model_of(p)
+    both = [[p.ids[u] for u in np.argsort(static_rank(model, "A", way))] for way in WAYS]
+    assert both == [["t0", "t1", "t2"], ["t2", "t1", "t0"]]
+
+
+def test_an_order_is_tried_both_ways_before_it_is_given_more_nodes() -> None:
+    steering = Steering(model_of(problem((0, 2, 4), (1, 3, 4), (2, 4, 4))), openings=False)
+    nothing = np.zeros(steering.model.sections, dtype=np.int64)
+    first = [steering.attempt(8)]
+    for _ in range(len(ORDERS)):
+        steering.learn(first[-1], nothing, False)
+        first.append(steering.attempt(8))
+    assert [tried.order for tried in first] == [0, 1, 2, 3, 0]
+    assert first[0].nodes == first[-1].nodes
+    assert first[0].rank.tolist() == first[-1].rank.tolist()[::-1]
+
+
 def test_who_was_in_a_section_that_failed_goes_first_in_the_next_attempt_of_that_order() -> None:
     p = problem((0, 2, 4), (0, 6, 2), (3, 5, 9), (6, 8, 1))
     steering = Steering(model_of(p), openings=False)
@@ -392,10 +421,10 @@ def test_what_was_counted_fades() -> None:
     steering = Steering(model_of(p), openings=False)
     tried = steering.attempt(9)
     steering.learn(tried, np.array([100, 0]), False)
-    first = steering._taught(0)
+    first = steering._taught(0, 0)
     for _ in range(3):
         steering.learn(tried, np.zeros(2, dtype=np.int64), False)
-    assert (p.ids[int(np.argmin(first))], p.ids[int(np.argmin(steering._taught(0)))]) == ("t0", "t1")
+    assert (p.ids[int(np.argmin(first))], p.ids[int(np.argmin(steering._taught(0, 0)))]) == ("t0", "t1")
 
 
 def test_what_succeeded_is_tried_again_at_once() -> None:
@@ -420,13 +449,14 @@ def test_a_packing_guides_one_order_more_the_low_ones_first() -> None:
 def test_where_nothing_was_learnt_it_looks_elsewhere() -> None:
     steering = Steering(model_of(instance("B.1048576")), openings=False)
     nothing = np.zeros(steering.model.sections, dtype=np.int64)
-    static = {static_rank(steering.model, order).tobytes() for order in ORDERS}
+    static = {static_rank(steering.model, order, way).tobytes() for order in ORDERS for way in WAYS}
     seen = set()
-    for _ in range(PURE - 1):
+    rounds = 4 * len(ORDERS)  # two of either way, of equally many nodes: the second says nothing new
+    for _ in range(rounds + rounds // (PURE - 1)):
         tried = steering.attempt(1 << 20)
         steering.learn(tried, nothing, False)
         seen.add(tried.rank.tobytes())
-    assert len(seen - static) == PURE - 1 - len(ORDERS)
+    assert len(seen - static) == 2 * len(ORDERS)
 
 
 def test_the_restart_sequence_is_lubys() -> None:

@@ -75,7 +75,8 @@ class Packing:
     stopped: bool = False
     """Whether a progress callback or a budget ended the search early."""
     notes: Mapping[str, Any] = field(default_factory=dict)
-    """What the planner tells about its run: scalars only, deterministic (nodes, restarts, order and fit chosen …)."""
+    """What the planner tells about its run, deterministic: scalars (nodes, restarts, order and fit chosen …) and, of a
+    search that can be stopped at any time, its ``course``."""
 
 
 def without_empty(problem: Problem) -> tuple[Problem, I64]:

@@ -18,7 +18,7 @@ overlap raises the bound.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
@@ -35,13 +35,16 @@ if TYPE_CHECKING:
     from tmmu_core.planners.exact.run import Searcher
 
 DEFAULT_BUDGET = 600_000
-"""Nodes, for models of up to :data:`FULL_SPEED` entries; larger ones get proportionally fewer of them."""
-FULL_SPEED = 10_000
+"""Nodes, for models of up to :data:`FULL_SPEED` entries; of twice the entries a quarter of them."""
+FULL_SPEED = 20_000
+"""Beyond, a node costs ever more: each failure walks the raises so far, and there are more raises by each storage."""
 LARGEST = 20_000_000
 """``Model.work`` beyond which no search is tried."""
 AT_BOUND, AT_CAPACITY, BETWEEN = KINDS = ("bound", "capacity", "between")
 STEPS = (3, 4, 5, 6, 7, 7, 7, 7)
 """Where to aim, in eighths of the way from the bound to the best: two back after success, one on after failure."""
+COURSE = "course"
+"""The note that tells ``[nodes, extent, bound]`` whenever the extent fell or the bound rose."""
 ALL_CHOICES = 5
 """Hand-offs up to which every choice of them is searched."""
 
@@ -63,10 +66,12 @@ def exact(problem: Problem, options: Mapping[str, Any], progress: Progress | Non
     start = best_greedy(cols, bound)
     offset, lower, stopped = list(start.offset), bound.bytes, False
     notes: dict[str, Any] = {"start": f"{start.order}/{start.fit}", "nodes": 0, "attempts": 0}
+    course = _Course(start.extent, lower)
     if start.extent > max(lower, goal) and not cols.small:
         notes["why"] = "sizes beyond 2^62: greedy only"
     elif start.extent > max(lower, goal) and budget:
-        lower, stopped = _in_parts(cols, bound, offset, (goal, budget), progress, notes)
+        lower, stopped = _in_parts(cols, bound, offset, _Asked(goal, budget, progress, notes, course))
+        notes[COURSE] = course.moments
     _refuse_if_proven(problem, lower, bound.max_live)
     return Packing(
         finished(cols, offset),
@@ -77,48 +82,86 @@ def exact(problem: Problem, options: Mapping[str, Any], progress: Progress | Non
     )
 
 
-def _in_parts(
-    cols: Columns,
-    whole: Bound,
-    offset: list[int],
-    allowed: tuple[int, int],
-    progress: Progress | None,
-    notes: dict[str, Any],
-) -> tuple[int, bool]:
+class _Course:
+    """How low the least packing is and how high the bound, after so many nodes: a row when one of the two moves."""
+
+    def __init__(self, extent: int, bound: int) -> None:
+        self.moments = [[0, extent, bound]]
+        self.elsewhere = 0
+        """Extent of the parts that are not being searched."""
+        self.proven = self.floor = bound
+        """The bound of the whole; a part's own one says more only where it is above the floor."""
+
+    def tell(self, nodes: int, extent: int, bound: int) -> None:
+        """Of the part that is being searched."""
+        now = [max(extent, self.elsewhere), max(self.proven, bound if bound > self.floor else 0)]
+        if now != self.moments[-1][1:]:
+            if self.moments[-1][0] == nodes:
+                self.moments.pop()
+            self.moments.append([nodes, *now])
+
+
+@dataclass(frozen=True, eq=False)
+class _Asked:
+    """What a run may do, and where it tells what it does."""
+
+    goal: int
+    """The extent that is low enough."""
+    budget: int
+    """Nodes."""
+    progress: Progress | None
+    notes: dict[str, Any]
+    course: _Course = field(repr=False)
+
+
+def _in_parts(cols: Columns, whole: Bound, offset: list[int], asked: _Asked) -> tuple[int, bool]:
     """Lower what can be lowered of ``offset``, part by part; the bound proven, and whether something was left open.
 
-    ``allowed``: the extent that is low enough, and the nodes. The part that needs most comes first. A part is left
-    alone as soon as it is no higher than what another one needs.
+    The part that needs most comes first. A part is left alone as soon as it is no higher than what another one needs.
+    Each may spend its share; what is left over in the end is for the highest of them, where it was left open.
     """
-    goal, budget = allowed
+    goal, notes, course = asked.goal, asked.notes, asked.course
     parts = _parts(cols, whole)
     lower = floor = whole.bytes
-    stopped = False
     if len(parts) > 1:
         notes["parts"] = len(parts)
+    extents = [extent_of(own, [offset[i] for i in indices.tolist()]) for indices, own, _ in parts]
+    hunts: dict[int, _Hunt] = {}
     for k, (indices, own, bound) in enumerate(parts):
-        mine = [offset[i] for i in indices.tolist()]
-        extent = extent_of(own, mine)
+        extent, mine = extents[k], [offset[i] for i in indices.tolist()]
+        course.elsewhere = max(extents[:k] + extents[k + 1 :], default=0)
         if extent > max(floor, goal) and len(parts) > 1:
             alone = best_greedy(own, bound)
             if alone.extent < extent:
                 extent, mine = alone.extent, list(alone.offset)
         if extent > max(floor, goal) and not notes.get("told_to_stop"):
-            models, relaxation = _models(own)
-            # No extent lies between the last multiple of the grain and the floor: there the floor is reached already.
-            best = _Best(max(bound.bytes, floor // models[0].grain * models[0].grain), extent, mine)
-            if models[0].work > LARGEST:
-                notes["why"] = "too many storages to search: greedy only"
-            else:
-                share = (budget - int(notes["nodes"])) // (len(parts) - k)
-                stopped |= _search(own, best, models, relaxation, (goal, share), progress, notes)
-            if best.bound > floor:
-                lower = max(lower, best.bound)
-            extent, mine = best.extent, best.offset
+            hunt = _hunt(own, bound.bytes, floor, (extent, mine))
+            hunts[k] = hunt
+            course.proven = lower
+            _search(hunt, replace(asked, budget=(asked.budget - int(notes["nodes"])) // (len(parts) - k)))
+            lower = max(lower, hunt.proven())
+            extent, mine = hunt.extent, hunt.offset
+        extents[k] = extent
         for i, at in zip(indices.tolist(), mine, strict=True):
             offset[i] = at
         floor = max(floor, extent)
-    return lower, stopped
+    while len(parts) > 1 and int(notes["nodes"]) < asked.budget and not notes.get("told_to_stop"):
+        top = max(extents)
+        floor = max(lower, *(extent for extent in (0, *extents) if extent < top))
+        # A part that was low enough is taken up again when the others have come lower.
+        highest = [k for k, extent in enumerate(extents) if extent == top]
+        k = next((k for k in highest if k not in hunts or hunts[k].is_open or hunts[k].floor > floor), -1)
+        if k < 0 or top <= max(floor, goal):
+            break
+        indices, own, bound = parts[k]
+        if k not in hunts or not hunts[k].is_open:
+            hunts[k] = _hunt(own, bound.bytes, floor, (top, [offset[i] for i in indices.tolist()]))
+        course.elsewhere, course.proven = max(extents[:k] + extents[k + 1 :]), lower
+        _search(hunts[k], replace(asked, budget=asked.budget - int(notes["nodes"])))
+        lower, extents[k] = max(lower, hunts[k].proven()), hunts[k].extent
+        for i, at in zip(indices.tolist(), hunts[k].offset, strict=True):
+            offset[i] = at
+    return lower, max(extents) > max(lower, goal) and any(hunt.is_open for hunt in hunts.values())
 
 
 def _parts(cols: Columns, whole: Bound) -> list[tuple[I64, Columns, Bound]]:
@@ -131,13 +174,6 @@ def _parts(cols: Columns, whole: Bound) -> list[tuple[I64, Columns, Bound]]:
         own = columns(part(cols.problem, indices))
         parts.append((indices, own, bound_of(own)))
     return sorted(parts, key=lambda one: (-one[2].bytes, int(one[0][0])))
-
-
-@dataclass
-class _Best:
-    bound: int
-    extent: int
-    offset: list[int]
 
 
 @dataclass
@@ -173,47 +209,79 @@ def _models(cols: Columns) -> tuple[list[Model], Model | None]:
     return models, build(cols, alone, pairs=False)
 
 
-def _search(
-    cols: Columns,
-    best: _Best,
-    models: list[Model],
-    relaxation: Model | None,
-    given: tuple[int, int],
-    progress: Progress | None,
-    notes: dict[str, Any],
-) -> bool:
+@dataclass
+class _Hunt:
+    """A part on the way down, to be gone on with."""
+
+    capacity: int
+    bound: int
+    floor: int
+    """What another part needs anyway: down to there it goes, and a bound says something only above it."""
+    extent: int
+    offset: list[int]
+    variants: list[_Variant]
+    """Empty where there is too much of it to search."""
+    relaxed: _Variant | None
+    overlap: int
+    """The least extent known of the relaxation: above it, it proves nothing."""
+    turn: int = 0
+    is_open: bool = True
+    """Whether there is something left to ask."""
+
+    def proven(self) -> int:
+        """The bound where it is one."""
+        return self.bound if self.bound > self.floor else 0
+
+
+def _hunt(cols: Columns, bound: int, floor: int, best: tuple[int, list[int]]) -> _Hunt:
+    """The search for an extent below ``best`` (with its offsets), which is above the floor."""
+    models, relaxation = _models(cols)
+    # No extent lies between the last multiple of the grain and the floor: there the floor is reached already.
+    low = max(bound, floor // models[0].grain * models[0].grain)
+    if models[0].work > LARGEST:
+        return _Hunt(cols.problem.capacity, low, floor, *best, [], None, best[0])
+    variants = [_variant(model, low) for model in models]
+    relaxed = _variant(relaxation, low) if relaxation is not None else None
+    return _Hunt(cols.problem.capacity, low, floor, *best, variants, relaxed, best[0])
+
+
+def _search(hunt: _Hunt, asked: _Asked) -> None:
     """Attempt after attempt until the bound or the goal is met, the nodes are spent, or ``progress`` says stop."""
     from tmmu_core.planners.exact.kernel import FOUND, INFEASIBLE
 
-    goal, budget = given
-    grain = models[0].grain
-    variants = [_variant(model, best.bound) for model in models]
-    relaxed = _variant(relaxation, best.bound) if relaxation is not None else None
-    overlap = best.extent  # the least extent known of the relaxation: above it, it proves nothing
-    entries = max(len(models[0].section), 1)
-    allowed = budget if entries <= FULL_SPEED else max(budget * FULL_SPEED // entries, 1)
+    goal, progress, notes, course = asked.goal, asked.progress, asked.notes, asked.course
+    variants, relaxed = hunt.variants, hunt.relaxed
+    if not variants:
+        notes["why"] = "too many storages to search: greedy only"
+        hunt.is_open = False
+        return
+    grain = variants[0].model.grain
+    entries = max(len(variants[0].model.section), 1)
+    allowed = asked.budget if entries <= FULL_SPEED else max(asked.budget * FULL_SPEED**2 // entries**2, 1)
     before = int(notes["nodes"])
-    spent = attempt = turn = 0
+    course.floor = hunt.floor
+    spent = attempt = 0
     while spent < allowed:
         proven = min(variant.bound for variant in variants)
-        best.bound = max(best.bound, min(best.extent, max(proven, relaxed.bound if relaxed is not None else 0)))
-        if best.extent <= max(best.bound, goal) or best.bound > cols.problem.capacity:
+        hunt.bound = max(hunt.bound, min(hunt.extent, max(proven, relaxed.bound if relaxed is not None else 0)))
+        course.tell(before + spent, hunt.extent, hunt.bound)
+        if hunt.extent <= max(hunt.bound, goal) or hunt.bound > hunt.capacity:
             break
         if progress is not None and attempt and not progress("exact", before + spent, before + allowed):
             notes["told_to_stop"] = True
             break
-        open_ones = [v for v in variants if v.bound < best.extent and (not goal or v.bound <= goal)]
-        if relaxed is not None and relaxed.bound < min(overlap, best.extent):
+        open_ones = [v for v in variants if v.bound < hunt.extent and (not goal or v.bound <= goal)]
+        if relaxed is not None and relaxed.bound < min(hunt.overlap, hunt.extent):
             open_ones.append(relaxed)
         if not open_ones:
             break
-        variant = open_ones[turn % len(open_ones)]
-        turn += 1
-        ceiling = min(overlap, best.extent) if variant is relaxed else best.extent
+        variant = open_ones[hunt.turn % len(open_ones)]
+        hunt.turn += 1
+        ceiling = min(hunt.overlap, hunt.extent) if variant is relaxed else hunt.extent
         if goal and variant.bound <= goal < ceiling:
             kind, target = AT_CAPACITY, max(goal // grain * grain, variant.bound)
         else:
-            kind, target = _aim(variant, ceiling, grain, cols.problem.capacity)
+            kind, target = _aim(variant, ceiling, grain, hunt.capacity)
         steering = variant.steering[kind]
         tried = steering.attempt(target)
         watch = None if progress is None else _watch(progress, before + spent, before + allowed)
@@ -236,18 +304,19 @@ def _search(
             for steering in variant.steering.values():
                 steering.guide(offset)
             if variant is relaxed:
-                overlap = min(overlap, extent)
-            elif extent < best.extent:
-                best.extent = extent
+                hunt.overlap = min(hunt.overlap, extent)
+            elif extent < hunt.extent:
+                hunt.extent = extent
                 for unit, at in zip(variant.model.members, offset, strict=True):
                     for i in unit:
-                        best.offset[i] = at
+                        hunt.offset[i] = at
     proven = max(min(variant.bound for variant in variants), relaxed.bound if relaxed is not None else 0)
-    best.bound = max(best.bound, min(best.extent, proven))
-    if min(variant.bound for variant in variants) > cols.problem.capacity:
-        best.bound = max(best.bound, cols.problem.capacity + 1)
+    hunt.bound = max(hunt.bound, min(hunt.extent, proven))
+    if min(variant.bound for variant in variants) > hunt.capacity:
+        hunt.bound = max(hunt.bound, hunt.capacity + 1)
+    course.tell(before + spent, hunt.extent, hunt.bound)
     notes.update(nodes=before + spent, attempts=notes["attempts"] + attempt)
-    return max(best.bound, goal) < best.extent
+    hunt.is_open = attempt > 0 and max(hunt.bound, goal) < hunt.extent
 
 
 def _watch(progress: Progress, before: int, allowed: int) -> Callable[[int], bool]:

@@ -5,8 +5,9 @@ They begin with static orders from the literature (MiniMalloc, ASPLOS '23): by t
 area of a unit. A search that fails counts, section by section, how often it failed there; in the next attempt of the
 same order the units of the sections that failed most go first (after weighted-degree ordering: Boussemart and others,
 ECAI 2004). What was counted longer ago counts less. A packing found guides one order more: what lies low in it goes
-first. Every :data:`PURE`-th attempt follows a static order untaught, and each round of these is allowed twice the nodes
-of the round before, so that no order is given up for good.
+first. Each order is taken both ways round: among equals the first-born before the last-born, then the other way, as if
+the model were mirrored in time. Every :data:`PURE`-th attempt follows a static order untaught, and each round of these
+is allowed twice the nodes of the round before, so that no order is given up for good.
 
 Whole numbers and raw Philox draws only: the same on every machine.
 """
@@ -33,6 +34,8 @@ OPENING = 6_000
 """Nodes of one opening."""
 ORDERS = ("TWA", "A", "TAW", "WAT")
 """Static orders, each a list of traits, greatest first: T the fullest section's bytes, W the life, A life × height."""
+WAYS = (1, -1)
+"""Among equals the first-born goes first, or the last-born: as if the model were mirrored in time."""
 SHORTEST = 3_000
 """Nodes of the shortest taught attempt; Luby's sequence multiplies it."""
 PURE = 8
@@ -71,7 +74,7 @@ class Steering:
 
     def __post_init__(self) -> None:
         model = self.model
-        self._static = [static_rank(model, order) for order in ORDERS]
+        self._static = [[static_rank(model, order, way) for order in ORDERS] for way in WAYS]
         self._fails = [np.zeros(model.sections, dtype=np.int64) for _ in ORDERS]
         self._unit = np.repeat(np.arange(len(model)), np.diff(model.entry_of))
         self._weighted = ranker(model)
@@ -91,12 +94,15 @@ class Steering:
             return Attempt(self._weighted(OPENINGS[self.turn - 1], None), OPENING, -1)
         self.turn += 1
         if self.turn % PURE == 0:
-            at, round_ = self.untaught % len(self._static), self.untaught // len(self._static)
+            round_, at = divmod(self.untaught, len(self._fails))
             self.untaught += 1
-            return Attempt(self._static[at], PUREST << min(round_, 30), at)
-        at, nodes = self.taught % len(self._static), SHORTEST * luby(self.taught // len(self._static) + 1)
+            round_, way = divmod(round_, len(WAYS))
+            return Attempt(self._static[way][at], PUREST << min(round_, 30), at)
+        round_, at = divmod(self.taught, len(self._fails))
         self.taught += 1
-        rank = self._taught(at)
+        round_, way = divmod(round_, len(WAYS))
+        nodes = SHORTEST * luby(round_ + 1)
+        rank = self._taught(at, way)
         name = rank.tobytes()
         if self.tried.get(name, 0) >= nodes:  # nothing new was learnt: try elsewhere
             rank = self._drawn()
@@ -106,7 +112,9 @@ class Steering:
 
     def guide(self, offset: list[int]) -> None:
         """A packing that fits a higher capacity: what lies low in it goes first, as one more order."""
-        self._static[len(ORDERS) :] = [_ranks(np.lexsort((np.arange(len(offset)), np.asarray(offset))))]
+        by_number = np.arange(len(offset))
+        for way, number in zip(self._static, (by_number, -by_number), strict=True):
+            way[len(ORDERS) :] = [_ranks(np.lexsort((number, np.asarray(offset))))]
         self._fails[len(ORDERS) :] = [np.zeros(self.model.sections, dtype=np.int64)]
 
     def learn(self, attempt: Attempt, fails: I64, found: bool) -> None:
@@ -116,12 +124,12 @@ class Steering:
         if attempt.order >= 0:
             self._fails[attempt.order] = self._fails[attempt.order] // FADING + fails
 
-    def _taught(self, order: int) -> I64:
+    def _taught(self, order: int, way: int) -> I64:
         worst = np.zeros(len(self.model), dtype=np.int64)
         np.maximum.at(worst, self._unit, self._fails[order][self.model.section])
         # Half powers of two tell well enough who failed most; finer, and chance would decide.
         level = np.asarray([2 * logarithm(1 + int(n)) >> 12 for n in worst], dtype=np.int64)
-        return _ranks(np.lexsort((self._static[order], -level)))
+        return _ranks(np.lexsort((self._static[way][order], -level)))
 
     def _drawn(self) -> I64:
         raw = [int(x) for x in self._draws.random_raw(4)]
@@ -129,11 +137,13 @@ class Steering:
         return self._weighted((raw[0] % 512, raw[1] % 128, raw[2] % 128, raw[3] % 128), noise)
 
 
-def static_rank(model: Model, order: str) -> I64:
-    """Ranks by traits, the first one deciding, greatest first; then by the unit's number."""
+def static_rank(model: Model, order: str, way: int = 1) -> I64:
+    """Ranks by traits, the first one deciding, greatest first; then by the unit's number, times ``way``."""
     traits = {"T": fullest(model), "W": model.length.tolist(), "A": _areas(model)}
     keys = list(zip(*(traits[name] for name in order), strict=True))
-    return _ranks(np.asarray(sorted(range(len(model)), key=lambda u: (*(-x for x in keys[u]), u)), dtype=np.int64))
+    return _ranks(
+        np.asarray(sorted(range(len(model)), key=lambda u: (*(-x for x in keys[u]), way * u)), dtype=np.int64)
+    )
 
 
 def fullest(model: Model) -> list[int]:

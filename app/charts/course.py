@@ -1,0 +1,58 @@
+"""The course of a search: the extent falling towards the bound, over the nodes it took."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import plotly.graph_objects as go
+
+from app.charts.base import LINE, LIVE, figure
+from app.say import words
+from tmmu_core.plan.course import Moment
+
+
+def falling(moments: Sequence[Moment], nodes: int, *, height: int = 220) -> go.Figure:
+    """Steps up to ``nodes``, on a logarithmic axis; what is below the dashed line is proven to be out of reach.
+
+    ``moments`` are at least one; the bytes marked at the axis are those of the first and of the last.
+    """
+    fig = figure(height)
+    first = min((moment.nodes for moment in moments if moment.nodes), default=1)
+    last = max(nodes, *(moment.nodes for moment in moments), first + 1)
+    begin = max(first // 2, 1)
+    x = [max(moment.nodes, begin) for moment in moments] + [last]
+    for name, colour, dash, values in (
+        ("extent", LIVE, "solid", [moment.extent for moment in moments]),
+        ("proven bound", LINE, "dash", [moment.bound for moment in moments]),
+    ):
+        y = [*values, values[-1]]
+        fig.add_trace(
+            go.Scatter(
+                x=x,
+                y=y,
+                mode="lines",
+                name=name,
+                line={"shape": "hv", "width": 1.6, "color": colour, "dash": dash},
+                customdata=[words.full_bytes(value) for value in y],
+                hovertemplate=f"{name} after %{{x:,d}} nodes: %{{customdata}}<extra></extra>",
+            )
+        )
+    top, low = moments[0].extent, moments[0].bound
+    edge = (top - low) // 12 + 1
+    ticks = [top]
+    for at in (moments[-1].extent, moments[-1].bound, low):  # the figures themselves, as far as they do not touch
+        if ticks[-1] - at >= edge:
+            ticks.append(at)
+    fig.update_xaxes(type="log", title_text="nodes", tickformat=",d")
+    fig.update_yaxes(
+        tickvals=ticks,
+        ticktext=[words.short_bytes(at) for at in ticks],
+        range=[low - edge, top + edge],
+        fixedrange=True,
+    )
+    fig.update_layout(
+        showlegend=True,
+        legend={"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0},
+        margin={"l": 70, "r": 14, "t": 28, "b": 40},
+    )
+    return fig
