@@ -289,7 +289,7 @@ def _search(hunt: _Hunt, asked: _Asked) -> None:
         verdict, nodes, offset = variant.searcher.ask(target, tried.rank, share, watch=watch)
         if variant.searcher.stop[0]:
             notes["told_to_stop"] = True
-            spent += nodes
+            spent += max(nodes, 1)
             break
         steering.learn(tried, variant.searcher.fails, verdict == FOUND)
         variant.spent[kind] += max(nodes, 1)
@@ -316,7 +316,7 @@ def _search(hunt: _Hunt, asked: _Asked) -> None:
         hunt.bound = max(hunt.bound, hunt.capacity + 1)
     course.tell(before + spent, hunt.extent, hunt.bound)
     notes.update(nodes=before + spent, attempts=notes["attempts"] + attempt)
-    hunt.is_open = attempt > 0 and max(hunt.bound, goal) < hunt.extent
+    hunt.is_open = spent > 0 and max(hunt.bound, goal) < hunt.extent
 
 
 def _watch(progress: Progress, before: int, allowed: int) -> Callable[[int], bool]:
