@@ -195,8 +195,6 @@ OWED: frozenset[str] = frozenset(
         "tmmu_core/plan/making/summary.py::summarise",
         "tmmu_core/plan/metrics.py::summarise_arena",
         "tmmu_core/plan/waste.py::_sweep",
-        "tmmu_core/planners/exact/__init__.py::_in_parts",
-        "tmmu_core/planners/exact/__init__.py::_search",
         "tmmu_core/planners/exact/run.py::ask",
         "tmmu_core/planners/instances.py::_gaps",
         "tmmu_core/planners/search.py::__init__",
