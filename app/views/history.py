@@ -56,7 +56,7 @@ def _of(keeper: Store) -> None:
         model = state.choice().model if state.choice().model in models else models[0]
         runs = _runs(keeper, model)
         st.html(markup.claim(_claim(runs), [words.count(len(runs), "run")]))
-        _choose(models, model, runs)
+        _choose(models, sorted({line.branch for line in lines if line.model == model}), runs)
         _drawn(runs)
         _table(lines)
     _sweeps(keeper)
@@ -86,15 +86,12 @@ def _claim(runs: tuple[Run, ...]) -> str:
     return f"{title} since {words.shortened(runs[changed].commit, 12)} ({words.delta_bytes(grown)})"
 
 
-def _choose(models: list[str], model: str, runs: tuple[Run, ...]) -> None:
-    keeper = history.store()
-    assert keeper is not None
-    branches = sorted({line.branch for line in keeper.lines() if line.model == model})
+def _choose(models: list[str], branches: list[str], runs: tuple[Run, ...]) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.selectbox(
             "Model",
             models,
-            key=state.seat("model", model),
+            key=state.seat("model", runs[-1].model),
             on_change=lambda: state.choose(model=state.value_of("model"), branch=""),
             label_visibility="collapsed",
             width=320,

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import hashlib
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-from sqlalchemy import Engine, Select, and_, func, or_, select
+from sqlalchemy import BigInteger, Engine, Select, and_, or_, select, type_coerce
 from sqlalchemy.dialects import postgresql, sqlite
 
 from tmmu_core.errors import StoreFault
@@ -21,7 +21,7 @@ from tmmu_core.plan.formats.files import from_document, to_cbor
 from tmmu_core.plan.model import Plan
 from tmmu_core.store.opening import open_engine, told, writing
 from tmmu_core.store.run import ArenaFigures, Label, Run, run_of, split_reference
-from tmmu_core.store.schema import PLANS, RUNS
+from tmmu_core.store.schema import PLANS, RUNS, U64
 
 SHORTEST = 4
 """Characters of a commit's beginning that may stand for it."""
@@ -123,55 +123,33 @@ class Store:
     def lines(self, branch: str | None = None) -> tuple[Line, ...]:
         """Every series of every model (on one branch), with its last change; by model, branch, planner, mode, preset.
 
-        O(runs log runs), in the database.
+        O(runs).
         """
         series = [RUNS.c[name] for name in ("model", "branch", "planner", "mode", "preset")]
-        order = (RUNS.c.at, RUNS.c.number)
-        stepped = select(
-            *series,
-            *order,
-            RUNS.c.extent_bytes,
-            func.lag(RUNS.c.extent_bytes).over(partition_by=series, order_by=order).label("before"),
-            func.lead(RUNS.c.number).over(partition_by=series, order_by=order).label("next"),
-            func.count().over(partition_by=series).label("runs"),
+        # In the order of their index, which holds all that is asked: no row is looked at, nothing is sorted.
+        asked = select(*series, RUNS.c.number, type_coerce(RUNS.c.extent_bytes, BigInteger)).order_by(
+            *series, RUNS.c.at, RUNS.c.number
         )
-        steps = (stepped if branch is None else stepped.where(RUNS.c.branch == branch)).subquery()
-        names = [steps.c[column.name] for column in series]
-        # The first run of a series is a change from nothing; the latest change is the one that no other follows.
-        changed = (
-            select(
-                *names,
-                steps.c.number,
-                steps.c.before,
-                func.row_number()
-                .over(partition_by=names, order_by=(steps.c.at.desc(), steps.c.number.desc()))
-                .label("back"),
-            )
-            .where(or_(steps.c.before.is_(None), steps.c.before != steps.c.extent_bytes))
-            .subquery()
-        )
-        change, latest = RUNS.alias("change"), RUNS.alias("latest")
-        asked = (
-            select(
-                *names,
-                steps.c.runs,
-                latest.c.at,
-                latest.c["commit"],
-                latest.c.extent_bytes,
-                latest.c.peak_live_bytes,
-                latest.c.lower_bound_bytes,
-                change.c.at,
-                change.c["commit"],
-                changed.c.before,
-            )
-            .select_from(steps)
-            .join(latest, latest.c.number == steps.c.number)
-            .join(changed, and_(*(changed.c[n.name] == n for n in names), changed.c.back == 1))
-            .join(change, change.c.number == changed.c.number)
-            .where(steps.c.next.is_(None))
-        )
+        found: dict[tuple[str, ...], _Series] = {}
         with told(self.name), self.engine.connect() as connection:
-            return tuple(sorted((Line(*tuple[Any, ...](row)) for row in connection.execute(asked)), key=_series_of))
+            key, last = None, 0
+            for *names, number, extent in connection.execute(
+                asked if branch is None else asked.where(RUNS.c.branch == branch)
+            ):
+                if names != key:
+                    key = names
+                    one = found[tuple(names)] = _Series(number)
+                elif extent != last:
+                    one.changed, one.before = number, last
+                one.latest, last = number, extent
+                one.runs += 1
+            wanted = sorted({number for one in found.values() for number in (one.latest, one.changed)})
+            facts = {
+                row.number: tuple(row)[1:]
+                for part in _parts(wanted)
+                for row in connection.execute(_FACTS.where(RUNS.c.number.in_(part)))
+            }
+        return tuple(_line(key, found[key], facts) for key in sorted(found))
 
     def resolve(self, reference: str, of: Plan | None = None) -> Run:
         """The run that ``MODEL@COMMIT``, ``MODEL@BRANCH``, ``COMMIT`` or ``BRANCH`` names: the latest such.
@@ -279,8 +257,31 @@ _READ = tuple(RUNS.c[name] for name in Run.__dataclass_fields__)
 _ARENAS = msgspec.json.Decoder(tuple[ArenaFigures, ...])
 
 
-def _series_of(line: Line) -> tuple[str, str, str, str, str]:
-    return line.model, line.branch, line.planner, line.mode, line.preset
+@dataclass
+class _Series:
+    """A series while its runs go by: numbers of runs."""
+
+    changed: int
+    latest: int = 0
+    before: int | None = None
+    """As the database has it."""
+    runs: int = 0
+
+
+def _line(key: tuple[str, ...], one: _Series, facts: Mapping[int, tuple[Any, ...]]) -> Line:
+    before = U64().process_result_value(one.before, None)
+    return Line(*(*key, one.runs, *facts[one.latest], *facts[one.changed][:2], before))
+
+
+_FACTS = select(
+    *(RUNS.c[n] for n in ("number", "at", "commit", "extent_bytes", "peak_live_bytes", "lower_bound_bytes"))
+)
+_PART = 5_000
+"""Numbers that are asked for at a time."""
+
+
+def _parts(numbers: list[int]) -> list[list[int]]:
+    return [numbers[k : k + _PART] for k in range(0, len(numbers), _PART)]
 
 
 def _run(row: tuple[Any, ...]) -> Run:

@@ -1,0 +1,66 @@
+"""How much of a machine a sweep uses: ``python -m benchmarks.sweep [--points N] [--workers K]``.
+
+N small plans (a chain of nine tensors, at alignments and seeds of their own) in this process, then on K processes of
+Dask. The rate that K processes could have is K times that of one; where the machine has fewer free processors than K,
+or other work, that is more than it can do, so a part of the points is planned in K processes without Dask as well.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+from tmmu_core.plan.making.request import PlanRequest
+from tmmu_core.sweep.points import Point, Source
+from tmmu_core.sweep.running import cluster, run_here, run_on
+from tmmu_core.sweep.working import work
+
+FILE = Path(__file__).resolve().parents[1] / "sample_graphs" / "linear_chain.tmmu.json"
+
+
+def points(many: int) -> tuple[Point, ...]:
+    return tuple(Point(k, 0, PlanRequest(planner="slots", seed=k), head={"planner": "slots"}) for k in range(many))
+
+
+def alone(given: tuple[Source, Sequence[Point]]) -> int:
+    source, asked = given
+    return sum(1 for point in asked if work(source, point).rows)
+
+
+def rate(begun: float, many: int) -> float:
+    return many / (time.perf_counter() - begun)
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--points", type=int, default=10_000)
+    options.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    given = options.parse_args()
+    sources, asked, k = [Source(FILE.name, FILE.read_bytes())], points(given.points), given.workers
+    alone((sources[0], asked[:50]))  # what is loaded on first use
+    begun = time.perf_counter()
+    assert sum(len(done) for done in run_here(sources, asked)) == len(asked)
+    one = rate(begun, len(asked))
+    print(f"one process                 {one:8,.0f} plans/s", flush=True)
+    with ProcessPoolExecutor(k) as pool:
+        list(pool.map(alone, [(sources[0], asked[:50])] * k))
+        parts = [(sources[0], asked[n::k]) for n in range(k)]
+        begun = time.perf_counter()
+        assert sum(pool.map(alone, parts)) == len(asked)
+        pooled = rate(begun, len(asked))
+    print(f"{k} processes, bare           {pooled:8,.0f} plans/s, {pooled / one / k:.0%} of {k} times one", flush=True)
+    with cluster(workers=k) as client:
+        list(run_on(client, sources, asked[: 50 * k]))
+        begun = time.perf_counter()
+        assert sum(len(done) for done in run_on(client, sources, asked)) == len(asked)
+        dask = rate(begun, len(asked))
+    print(f"{k} processes of Dask         {dask:8,.0f} plans/s, {dask / one / k:.0%} of {k} times one, ", end="")
+    print(f"{dask / pooled:.0%} of the bare processes")
+
+
+if __name__ == "__main__":
+    main()
