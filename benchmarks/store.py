@@ -21,6 +21,7 @@ from typing import Any
 from tmmu_core.plan.formats.files import to_cbor
 from tmmu_core.plan.formats.reading import read_graph_file
 from tmmu_core.plan.making.engine import plan_graph
+from tmmu_core.plan.model import Plan
 from tmmu_core.store.opening import writing
 from tmmu_core.store.run import Label, Run, run_of
 from tmmu_core.store.schema import PLANS, RUNS
@@ -84,6 +85,9 @@ def measure(url: str, runs: int, models: int) -> list[tuple[str, str]]:
     document = to_cbor(plan)
     store = Store.at(url, create=True)
     run = run_of(plan, Label("resnet50", "0", BEGIN), hashlib.sha256(document).digest())
+    if store.lines():  # what is there is measured
+        runs = sum(line.runs for line in store.lines())
+        return [("runs, as they were there", f"{runs:,}"), *_size(store, url, runs), *_answers(store, plan)]
     begun, used = time.perf_counter(), time.process_time()
     fill(store, (runs, models), run, document)
     filled, processor = time.perf_counter() - begun, time.process_time() - used
@@ -92,9 +96,18 @@ def measure(url: str, runs: int, models: int) -> list[tuple[str, str]]:
         ("runs, plans of their own content", f"{runs:,}, {-(-runs // NEW_IN):,}"),
         ("written in bulk", f"{filled:.0f} s ({processor:.0f} s of the processor), {runs / filled:,.0f} runs/s"),
     ]
-    if url.startswith("sqlite"):
-        size = sum(path.stat().st_size for path in Path(store.engine.url.database or "").parent.glob("*.db*"))
-        found.append(("on the disk", f"{size / 2**20:,.0f} MiB, {size / runs:,.0f} B/run"))
+    return [*found, *_size(store, url, runs), *_answers(store, plan)]
+
+
+def _size(store: Store, url: str, runs: int) -> list[tuple[str, str]]:
+    if not url.startswith("sqlite"):
+        return []
+    size = sum(path.stat().st_size for path in Path(store.engine.url.database or "").parent.glob("*.db*"))
+    return [("on the disk", f"{size / 2**20:,.0f} MiB, {size / runs:,.0f} B/run")]
+
+
+def _answers(store: Store, plan: Plan) -> list[tuple[str, str]]:
+    found = []
     found.append((f"every model with its last change, {len(store.lines()):,} lines", seconds(store.lines)))
     model = "model007"
     found.append((f"the history of a model, {len(store.runs(model)):,} runs", seconds(lambda: store.runs(model))))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
+from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -55,3 +57,37 @@ def content(name: str) -> tuple[bytes, str]:
     except TmmuError as error:
         why = getattr(error, "message", str(error))
         raise UnreadableInput(why, source=f"{KIND}:{name[:12]}", hint=error.hint) from error
+
+
+# --- files that people opened ------------------------------------------------------------------------------------
+
+
+def keep_file(key: str, name: str, data: bytes) -> None:
+    """Keep an opened file, so that its link outlives this server. A store that fails refuses none."""
+    with suppress(TmmuError):
+        keeper = store()
+        if keeper is not None:
+            from tmmu_core.store import files
+
+            files.keep(keeper, key, (name, data), datetime.now(UTC))
+
+
+def kept_file(key: str) -> tuple[str, bytes] | None:
+    """``(name, bytes)`` of a file that a server with this store opened; ``None`` where there is none."""
+    with suppress(TmmuError):
+        keeper = store()
+        if keeper is not None:
+            from tmmu_core.store import files
+
+            return files.file(keeper, key)
+    return None
+
+
+def drop_file(key: str) -> None:
+    """Let go of a file that turned out to be of no use."""
+    with suppress(TmmuError):
+        keeper = store()
+        if keeper is not None:
+            from tmmu_core.store import files
+
+            files.drop(keeper, key)

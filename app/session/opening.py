@@ -180,6 +180,7 @@ class Shelf:
     """Files that people brought: each under a key that only who brought it knows, and whom they give the link.
 
     Files that the server was started with are everybody's, under the digest of their content: their links outlive it.
+    With a store, what people brought is kept there too, and their links outlive the server as well.
     """
 
     def __init__(self, keep_bytes: int | None = None) -> None:
@@ -194,6 +195,11 @@ class Shelf:
         key = digest.hex()[:16]
         if owner != visitors.NOBODY:
             key = hmac.new(self._secret, digest + owner.encode(), "sha256").hexdigest()[:32]
+            history.keep_file(key, name, data)
+        self._take(key, name, data, owner)
+        return f"file:{key}"
+
+    def _take(self, key: str, name: str, data: bytes, owner: str) -> None:
         packed = zlib.compress(data, 1)
         kept = _Kept(name, owner, packed if len(packed) < len(data) else data, len(packed) < len(data))
         with self._lock:
@@ -201,11 +207,13 @@ class Shelf:
             self._files.move_to_end(key)
             while len(self._files) > 1 and sum(len(one.content) for one in self._files.values()) > self._keep:
                 self._files.popitem(last=False)
-        return f"file:{key}"
 
     def get(self, source: str) -> tuple[str, bytes] | None:
         """``(name, bytes)`` of a source."""
-        kept = self._files.get(source.removeprefix("file:"))
+        key = source.removeprefix("file:")
+        if key not in self._files and (found := history.kept_file(key)) is not None:
+            self._take(key, *found, visitors.visitor())
+        kept = self._files.get(key)
         return None if kept is None else (kept.name, zlib.decompress(kept.content) if kept.packed else kept.content)
 
     def name_of(self, source: str) -> str | None:
@@ -217,6 +225,7 @@ class Shelf:
         """Take a file away that turned out to be of no use."""
         with self._lock:
             self._files.pop(source.removeprefix("file:"), None)
+        history.drop_file(source.removeprefix("file:"))
 
     def names(self) -> list[tuple[str, str]]:
         """``(source, name)`` of what this page's visitor brought and of what is everybody's, the latest first."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.session import history
+from app.session import history, opening
 from tests.app.test_pages import claim, html, opened
 from tests.store.plans import NEW_YEAR, label, plan_of
 from tmmu_core.store import sweeps
@@ -76,3 +76,17 @@ def test_a_sweep_shows_how_far_it_is_and_what_failed(store: Store, runs: tuple[R
     (bar,) = [element.proto.text for element in at.get("progress")]
     assert "1 of 4 points, 1 failed" in bar.replace("\\", "")
     assert "ALIGNMENT_VIOLATION: 48 is no power of two" in html(at)
+
+
+def test_a_file_and_its_link_survive_a_restart_where_there_is_a_store(store: Store) -> None:
+    data = b"a file of mine" * 100
+    source = opening.Shelf().put("mine.json", data, "somebody")
+    assert opening.Shelf().get(source) == ("mine.json", data)
+    opening.Shelf().drop(source)
+    assert opening.Shelf().get(source) is None
+
+
+def test_without_a_store_a_file_is_its_servers_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(history.VARIABLE, raising=False)
+    source = opening.Shelf().put("mine.json", b"{}", "somebody")
+    assert opening.Shelf().get(source) is None
