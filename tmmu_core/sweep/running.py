@@ -1,8 +1,10 @@
 """Where points are worked: one after the other here, or in batches on a Dask cluster; the same work, the same rows.
 
 On a cluster a batch is as many points of one source as take about :data:`BATCH_SECONDS`, so that what Dask costs per
-task is paid seldom. A worker that dies takes its batch along: Dask tries it elsewhere, and where it dies again the
-batch is tried point by point, until the one that kills is alone and gets a row that says so.
+task is paid seldom. A worker that dies takes along its batch and what was waiting behind it: Dask tries them elsewhere
+and gives up those that lose another worker. What was given up may merely have stood in the queue of one that kills, so
+its points are tried again at the end, one at a time with nothing else handed out: who loses its worker then gets a row
+that says so.
 """
 
 from __future__ import annotations
@@ -100,6 +102,9 @@ class _Handing:
         self._held: dict[int, Any] = {}
         self._name = uuid4().hex  # two sweeps on one scheduler are not each other's
         self._size, self._workers, self._looked = 1.0, 1, 0.0
+        self._submitted = 0
+        self._suspect: Point | None = None
+        """The point that is out with nothing beside it."""
 
     def out(self) -> Iterator[tuple[Done, ...]]:
         from distributed import as_completed
@@ -132,7 +137,7 @@ class _Handing:
     def _once_more(self, batch: tuple[Point, ...], error: Exception) -> tuple[Done, ...]:
         if self._client.status != "running":
             raise ConnectionError("the scheduler is gone") from error
-        if len(batch) > 1:
+        if batch != (self._suspect,):
             self._alone.extend(batch)
             return ()
         (point,) = batch
@@ -143,16 +148,22 @@ class _Handing:
         if time.monotonic() - self._looked > 2:
             self._workers = max(1, sum(self._client.nthreads().values()))
             self._looked = time.monotonic()
-        while (self._waiting or self._alone) and len(self._out) < AHEAD * self._workers:
-            batch = self._next()
-            at = batch[0].source
-            if at not in self._held:
-                source = self._sources[at]
-                self._let_go()
-                self._held[at] = self._client.submit(given, source, key=f"tmmu-source-{source.digest}")
-            key = f"tmmu-{self._name}-{batch[0].number}-{len(batch)}"
-            self._out[key] = batch
-            coming.add(self._client.submit(work_all, self._held[at], batch, key=key))
+        while self._waiting and len(self._out) < AHEAD * self._workers:
+            self._submit(self._next(), coming)
+        if self._alone and not self._out:
+            self._suspect = self._alone.popleft()
+            self._submit((self._suspect,), coming)
+
+    def _submit(self, batch: tuple[Point, ...], coming: Any) -> None:
+        at = batch[0].source
+        if at not in self._held:
+            source = self._sources[at]
+            self._let_go()
+            self._held[at] = self._client.submit(given, source, key=f"tmmu-source-{source.digest}")
+        self._submitted += 1
+        key = f"tmmu-{self._name}-{self._submitted}-{batch[0].number}-{len(batch)}"
+        self._out[key] = batch
+        coming.add(self._client.submit(work_all, self._held[at], batch, key=key))
 
     def _let_go(self) -> None:
         """Of sources that no batch is out for; who needs one again is given it again."""
@@ -161,8 +172,6 @@ class _Handing:
             self._held.pop(at).release()
 
     def _next(self) -> tuple[Point, ...]:
-        if self._alone:
-            return (self._alone.popleft(),)
         # Towards the end batches are small, so that no worker waits for another's last one.
         share = max(1, len(self._waiting) // (2 * self._workers))
         batch = [self._waiting.popleft()]
