@@ -221,7 +221,8 @@ export class Chart {
 
   fillMenus() {
     const { plan, parts } = this;
-    const schemes = ["role", "slot", "arena", plan.operator && "operator", plan.module && "module", plan.phase && "phase", "size", this.other && "change"];
+    const columns = [plan.operator && "operator", plan.module && "module", plan.phase && "phase"];
+    const schemes = ["role", "slot", "arena", ...columns, "size", this.other && "change"];
     fill(parts.colours, [["", "automatic"], ...schemes.filter(Boolean).map((name) => [name, name])]);
     fill(parts.arenas, [["", "all, one scale"], ...plan.arenas.map(({ name }) => [name, name])]);
     parts.overlay.hidden = !this.other;

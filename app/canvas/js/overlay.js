@@ -67,7 +67,8 @@ function drawGhost(pen, { plan, plane, scene, look }, ghost, box) {
   pen.lineWidth = 2;
   pen.strokeRect(x0, y0, x1 - x0, y1 - y0);
   if (ghost.extent !== undefined) {
-    const [a, b, c, d] = plane.levelLine(scene.v0[ghost.row] - plan.offset[ghost.row] + ghost.extent, ...box.slice(0, 2));
+    const top = scene.v0[ghost.row] - plan.offset[ghost.row] + ghost.extent;
+    const [a, b, c, d] = plane.levelLine(top, ...box.slice(0, 2));
     pen.beginPath();
     pen.moveTo(a, b);
     pen.lineTo(c, d);
@@ -91,7 +92,8 @@ function movedRows(plan, chart) {
 
 function elsewhere(plan, other, row) {
   const twin = plan.twin[row] - 1;
-  if (twin < 0 || plan.isView[row] || plan.arenas[plan.arena[row]].name !== other.arenas[other.arena[twin]].name) return false;
+  if (twin < 0 || plan.isView[row]) return false;
+  if (plan.arenas[plan.arena[row]].name !== other.arenas[other.arena[twin]].name) return false;
   return plan.offset[row] !== other.offset[twin];
 }
 
