@@ -136,10 +136,10 @@ def _onnxruntime(rows: list[tuple[str, Measured]]) -> list[str]:
     ]
     for source, found in rows:
         run = found.run
-        figures = [found.told["arena"], found.told["pattern"], found.told["no_arena"]]
+        figures = [found.figures["arena"], found.figures["pattern"], found.figures["no_arena"]]
         figures += [*((run.ours, run.bound) if run else ("–", "–")), found.given.inputs, found.given.bound]
         lines.append(f"| {found.model} | {source} | {dims_text(found.sizes)} | {_cells(figures)} |")
-    both = [(found.theirs, found.told["no_arena"], found.run.ours) for _, found in rows if found.run]
+    both = [(found.theirs, found.figures["no_arena"], found.run.ours) for _, found in rows if found.run]
     if both:
         theirs, off, ours = (sum(column) for column in zip(*both, strict=True))
         lines += [
@@ -157,7 +157,7 @@ def _litert(rows: list[tuple[str, Measured]]) -> list[str]:
     ]
     for source, found in rows:
         figures = [found.theirs, found.given.ours, found.given.bound, found.theirs - found.given.bound]
-        lines.append(f"| {found.model} | {source} | {_cells([*figures, found.told['scratch_tensors']])} |")
+        lines.append(f"| {found.model} | {source} | {_cells([*figures, found.figures['scratch_tensors']])} |")
     return lines
 
 
@@ -167,7 +167,7 @@ def _eager(rows: list[tuple[str, Measured]]) -> list[str]:
         "|---|---|---|---:|---:|---:|---:|---:|",
     ]
     for source, found in rows:
-        figures = [found.theirs, found.told["tensors"], found.told["scratch"], found.given.ours, found.given.bound]
+        figures = [found.theirs, found.figures["tensors"], found.figures["scratch"], found.given.ours, found.given.bound]
         lines.append(f"| {found.model} | {source} | {dims_text(found.sizes)} | {_cells(figures)} |")
     return lines
 

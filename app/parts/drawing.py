@@ -39,8 +39,8 @@ def _origin(key: str, by_layers: bool, _shown: Shown) -> Origin:
     known = origins(_shown) if by_layers else None
     if known is None:
         return Origin(stretches=stretches)
-    told = known.layer if known.modules.known_by else None
-    return Origin(told, known.phase if stretches else None, stretches)
+    layer = known.layer if known.modules.known_by else None
+    return Origin(layer, known.phase if stretches else None, stretches)
 
 
 def canvas(handle: PlanHandle, *, key: str = "map", height: int = 560, **more: Any) -> None:

@@ -40,7 +40,7 @@ from tmmu_core.limits import WORKER_BYTES, ceiling
 from tmmu_core.planners.problem import Progress
 
 ROOT = Path(__file__).resolve().parents[2]
-NICENESS = 5
+NICENESS = 15
 """How far workers stand back behind the server, which draws everybody's pages."""
 TICK = 0.05
 """Seconds between two looks at the other end."""

@@ -175,8 +175,8 @@ def _row(line: Line) -> list[str]:
     change = "none" if line.before_bytes is None else words.delta_bytes(line.change_bytes)
     cells = [line.model, line.branch, line.planner, line.mode, f"{line.runs:,}"]
     cells += [words.short_bytes(line.extent_bytes), words.short_bytes(line.lower_bound_bytes)]
-    told = markup.esc(change) if line.before_bytes is None else f'<span class="{css}">{markup.esc(change)}</span>'
-    return [*map(markup.esc, cells), told, markup.esc(line.changed_at[:10]), markup.esc(line.changed_commit)]
+    marked = markup.esc(change) if line.before_bytes is None else f'<span class="{css}">{markup.esc(change)}</span>'
+    return [*map(markup.esc, cells), marked, markup.esc(line.changed_at[:10]), markup.esc(line.changed_commit)]
 
 
 # --- sweeps ------------------------------------------------------------------------------------------------------

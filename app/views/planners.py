@@ -147,15 +147,15 @@ def _courses(answers: dict[str, Shown], arena: str) -> None:
     """How the searches came to their extents, those that tell it; ``auto`` tells the same as the one it picked."""
     drawn: list[tuple[Moment, ...]] = []
     for name, answer in answers.items():
-        told = course(answer.plan, arena)
-        if len(told) < 2 or told in drawn:
+        points = course(answer.plan, arena)
+        if len(points) < 2 or points in drawn:
             continue
-        drawn.append(told)
+        drawn.append(points)
         nodes = answer.plan.notes[arena].get("nodes")
-        last = told[-1]
+        last = points[-1]
         left = "nothing is left open" if last.bound == last.extent else "what lies between is open"
         st.html(markup.heading(f"{name}: extent and proven bound of {arena}, over nodes", left))
-        fig = falling(told, nodes if isinstance(nodes, int) else 0)
+        fig = falling(points, nodes if isinstance(nodes, int) else 0)
         st.plotly_chart(fig, key=f"course.{name}.{arena}.{answer.key}", config={"displayModeBar": False})
 
 

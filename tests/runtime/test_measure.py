@@ -30,8 +30,8 @@ def test_theirs_stands_beside_ours_and_the_bound() -> None:
     assert found.given.ours == found.given.bound == 2 * BYTES
     assert found.given.inputs == BYTES
     # The kernel counts a process's pages in batches: figures are off by up to some hundred KiB.
-    assert 2 * BYTES - BYTES // 4 <= found.told["no_arena"] < 4 * BYTES
-    assert found.told["arena"] >= 2 * BYTES - BYTES // 4
+    assert 2 * BYTES - BYTES // 4 <= found.figures["no_arena"] < 4 * BYTES
+    assert found.figures["arena"] >= 2 * BYTES - BYTES // 4
 
 
 def test_open_sizes_stand_where_they_are_assumed_or_given() -> None:
@@ -60,8 +60,8 @@ DATA = Path(__file__).parents[1] / "data"
 
 
 def test_the_difference_is_told_in_parts_that_add_up() -> None:
-    told = {"arena": 100, "pattern": 30, "no_arena": 90}
-    found = Measured("m", "onnxruntime", 130, told, Figures(50, 40, 8), Figures(80, 60, 8), {})
+    figures = {"arena": 100, "pattern": 30, "no_arena": 90}
+    found = Measured("m", "onnxruntime", 130, figures, Figures(50, 40, 8), Figures(80, 60, 8), {})
     assert found.difference()[0][1] == 30
     assert sum(size for _, size in found.difference()) == 130 - 60
 
@@ -70,7 +70,7 @@ def test_litert_says_its_arena_to_the_byte() -> None:
     """The known figure of this model's arena, which holds the tensors of im2col too."""
     pytest.importorskip("ai_edge_litert")
     found = measure((DATA / "tflite" / "vww_96_int8.tflite").read_bytes(), "vww.tflite")
-    assert (found.runtime, found.theirs, found.told["scratch_tensors"]) == ("LiteRT", 108_288, 62_208)
+    assert (found.runtime, found.theirs, found.figures["scratch_tensors"]) == ("LiteRT", 108_288, 62_208)
     assert found.given.bound == 55_296
 
 
@@ -78,9 +78,9 @@ def test_eager_says_tensors_and_scratch_apart_and_step_by_step() -> None:
     """Six operators of 64, 128, … bytes: two results and nothing else are alive at once."""
     pytest.importorskip("torch")
     found = measure((DATA / "torch" / "two_layers.pt2").read_bytes(), "two_layers.pt2")
-    assert found.told["tensors"] == max(found.steps) == 320
-    assert found.told["allocated"] == found.told["tensors"] + found.told["scratch"]
-    assert found.given.bound <= found.told["tensors"]
+    assert found.figures["tensors"] == max(found.steps) == 320
+    assert found.figures["allocated"] == found.figures["tensors"] + found.figures["scratch"]
+    assert found.given.bound <= found.figures["tensors"]
 
 
 @pytest.mark.parametrize(

@@ -106,8 +106,8 @@ def modules_of(index: GraphIndex, order: Iterable[int]) -> Modules:
     """The modules of a graph; ``order`` are its nodes as they run. O(operands)."""
     sequence = [node for node in order if node >= 0]
     named = [_scope(index, node) for node in range(len(index.node_ids))]
-    told = sum(1 for path in named if path)
-    if 2 * told >= len(named) and told:
+    placed = sum(1 for path in named if path)
+    if 2 * placed >= len(named) and placed:
         by_node, known = named, "names"
     else:
         by_node = _by_parameters(index, sequence)

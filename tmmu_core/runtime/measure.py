@@ -57,7 +57,7 @@ class Measured:
     """``onnxruntime``, ``LiteRT`` or ``PyTorch eager``."""
     theirs: int
     """What the runtime takes as it comes: with onnxruntime its arena and its pattern's block."""
-    told: dict[str, int]
+    figures: dict[str, int]
     """Every figure of the runtime by its name, ``theirs`` among them or their sum."""
     given: Figures
     """The graph of the file."""
@@ -76,7 +76,7 @@ class Measured:
     def difference(self) -> tuple[tuple[str, int], ...]:
         """Where the difference of theirs to the bound sits: ``(what, bytes)``, which add up to it."""
         above = self.theirs - self.planned.bound
-        parts = [(what, self.told[name]) for name, what in PARTS[self.runtime] if name in self.told]
+        parts = [(what, self.figures[name]) for name, what in PARTS[self.runtime] if name in self.figures]
         return (*parts, (REST[self.runtime], above - sum(size for _, size in parts)))
 
 
@@ -127,7 +127,7 @@ def _onnxruntime(data: bytes, name: str, dims: dict[str, int] | None) -> Measure
         model=name,
         runtime=ONNXRUNTIME,
         theirs=arena[0] + arena[1],
-        told={"arena": arena[0], "pattern": arena[1], "no_arena": min(off[1:])},
+        figures={"arena": arena[0], "pattern": arena[1], "no_arena": min(off[1:])},
         given=_figures(graph, point),
         run=_figures_of(rewritten, name, point),
         sizes=point,
@@ -137,8 +137,8 @@ def _onnxruntime(data: bytes, name: str, dims: dict[str, int] | None) -> Measure
 def _litert(data: bytes, name: str) -> Measured:
     _needed("ai_edge_litert", "ai-edge-litert", name)
     graph = read_graph(data, name)
-    told = _answer("tmmu_core.runtime.measure_litert", data, name, "LiteRT does not run the model")
-    arena, tensors, scratch = told["arena"], told["tensors"], told["scratch"]
+    answer = _answer("tmmu_core.runtime.measure_litert", data, name, "LiteRT does not run the model")
+    arena, tensors, scratch = answer["arena"], answer["tensors"], answer["scratch"]
     figures = {"arena": arena, "beyond_tensors": arena - tensors, "scratch_tensors": scratch}
     return Measured(name, LITERT, arena, figures, _figures(graph, {}), None, {})
 
@@ -148,13 +148,13 @@ def _eager(data: bytes, name: str) -> Measured:
     program = read_program(data, name)
     graph = as_saved(program, name)
     point = {key: dim.max for key, dim in graph.dims.items()}
-    told = _answer("tmmu_core.runtime.torch_eager", data, name, "PyTorch does not run the program")
+    answer = _answer("tmmu_core.runtime.torch_eager", data, name, "PyTorch does not run the program")
     figures = {
-        "allocated": told["allocated"],
-        "tensors": told["tensors"],
-        "scratch": told["allocated"] - told["tensors"],
+        "allocated": answer["allocated"],
+        "tensors": answer["tensors"],
+        "scratch": answer["allocated"] - answer["tensors"],
     }
-    return Measured(name, EAGER, told["allocated"], figures, _figures(graph, point), None, point, tuple(told["steps"]))
+    return Measured(name, EAGER, answer["allocated"], figures, _figures(graph, point), None, point, tuple(answer["steps"]))
 
 
 def _needed(module: str, package: str, name: str) -> None:
