@@ -167,7 +167,13 @@ def _eager(rows: list[tuple[str, Measured]]) -> list[str]:
         "|---|---|---|---:|---:|---:|---:|---:|",
     ]
     for source, found in rows:
-        figures = [found.theirs, found.figures["tensors"], found.figures["scratch"], found.given.ours, found.given.bound]
+        figures = [
+            found.theirs,
+            found.figures["tensors"],
+            found.figures["scratch"],
+            found.given.ours,
+            found.given.bound,
+        ]
         lines.append(f"| {found.model} | {source} | {dims_text(found.sizes)} | {_cells(figures)} |")
     return lines
 

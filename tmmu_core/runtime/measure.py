@@ -154,7 +154,9 @@ def _eager(data: bytes, name: str) -> Measured:
         "tensors": answer["tensors"],
         "scratch": answer["allocated"] - answer["tensors"],
     }
-    return Measured(name, EAGER, answer["allocated"], figures, _figures(graph, point), None, point, tuple(answer["steps"]))
+    return Measured(
+        name, EAGER, answer["allocated"], figures, _figures(graph, point), None, point, tuple(answer["steps"])
+    )
 
 
 def _needed(module: str, package: str, name: str) -> None:
