@@ -123,7 +123,7 @@ def spec_of(text: str) -> dict[str, Any]:
     try:
         spec = msgspec.json.decode(text)
         refuse_repeated_keys(text.encode(), "shard spec")
-    except (msgspec.DecodeError, UnicodeError) as error:
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise UnreadableInput(f"the shard spec is not JSON: {error}.", source="shard spec", hint=way) from error
     if not isinstance(spec, dict):
         raise UnreadableInput("the shard spec is not a JSON object.", source="shard spec", place="$", hint=way)
@@ -134,7 +134,7 @@ def compact(text: str) -> str:
     """A spec's text without its blanks, for a link; as it is where it is not JSON."""
     try:
         return msgspec.json.format(text.encode(), indent=-1).decode()
-    except (msgspec.DecodeError, UnicodeError):
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
         return text
 
 

@@ -244,6 +244,12 @@ def test_any_damage_is_read_or_refused(whole: bytes, data: st.DataObject) -> Non
             make_plan(found, PlanRequest())
 
 
+def test_a_trace_whose_names_are_no_utf_8_is_refused() -> None:
+    whole = (GIVEN / "executorch_trace_stacked.json").read_bytes()
+    with pytest.raises(UnreadableInput):
+        read_any(whole.replace(b'"name":"', b'"name":"\xff', 1).replace(b'"name": "', b'"name": "\xff', 1), "given")
+
+
 def test_a_small_file_that_says_much_is_refused_at_once() -> None:
     """Each of 60 chains points to one list of 60 instructions, each of which points to one list of 60 arguments."""
     with pytest.raises(UnreadableInput, match="more elements than"):

@@ -121,6 +121,21 @@ def test_the_device_with_the_highest_peak_is_shown_and_the_others_are_told() -> 
     assert found.notes[0] == "device 1 is shown; the snapshot holds device 0 too"
 
 
+def test_text_that_is_no_utf_8_is_refused_wherever_it_stands() -> None:
+    frame = {"filename": "?.py", "name": "f", "line": 1}
+    events = [
+        {"action": "alloc", "addr": 0, "size": 512, "frames": [frame]},
+        {"action": "free_completed", "addr": 0, "size": 512},
+    ]
+    whole = json.dumps({"segments": [], "device_traces": [events]}).encode()
+    found = read_any(whole, "s.json")
+    assert isinstance(found, PlainInstance)
+    assert found.problem.size.tolist() == [512]
+    for mark in (b"?.py", b"alloc"):
+        with pytest.raises(UnreadableInput):
+            read_any(whole.replace(mark, b"\xff" + mark[1:]), "s.json")
+
+
 def test_the_lines_that_hold_most_at_the_peak_are_told() -> None:
     told = opened(SNAPSHOT).notes[-1]
     assert told == "of the 1,536 bytes at the peak (step 1), by line: train.py:17 forward 1,024; at::empty 512"

@@ -21,7 +21,7 @@ def moves_of(data: bytes) -> tuple[Move, ...]:
     """The moves of a recipe. Raises ``UnreadableInput``."""
     try:
         document = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeError) as error:
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise UnreadableInput(f"the recipe is not JSON: {error}.") from error
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         raise UnreadableInput("this is no recipe.", place="$.schema", hint=f'A recipe says "schema": "{SCHEMA}".')

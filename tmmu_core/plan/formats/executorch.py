@@ -321,7 +321,7 @@ def read_trace(data: bytes, name: str = "") -> PlainInstance:
     """The lives, and the places where it has them, in a memory trace. Raises ``UnreadableInput``."""
     try:
         events = msgspec.json.decode(data, type=_Trace).events
-    except (msgspec.MsgspecError, RecursionError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise UnreadableInput(f"the trace is damaged: {error}.", source=name, hint=TRACE_HINT) from error
     events = [event for event in events if event.cat == CATEGORY]
     wrong = next((e for e in events if min(e.ts, e.dur, e.pid, e.tid) < 0 or max(e.ts, e.dur, e.tid) > LAST_BYTE), None)

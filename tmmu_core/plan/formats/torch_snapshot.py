@@ -120,7 +120,7 @@ def read(data: bytes, name: str = "") -> PlainInstance:
         raise UnreadableInput("the snapshot holds no segment and no allocation.", source=name, hint=HINT)
     try:
         lives = {device: _lives(snapshot, device, name) for device in devices}
-    except msgspec.ValidationError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise UnreadableInput(f"a stack in the snapshot is damaged: {error}.", source=name, hint=HINT) from error
     chosen = max(devices, key=lambda device: (peak_of(lives[device].lives)[1], -device))
     found = lives[chosen]
