@@ -345,6 +345,14 @@ def test_where_nothing_fits_the_way_down_ends_at_the_lowest_that_is_found() -> N
     assert totals[-1] == 5 * KIB  # 3 of activations, 2 of gradients
 
 
+def test_a_list_of_permissions_that_is_empty_permits_nothing() -> None:
+    nodes = (F("f", "Relu", "x", "a"), Node("g", "Relu", ("a",), ("b",), inplace=()), F("h", "Relu", "b", "c"))
+    question = step(*nodes, tensors=[*map(T, "xabc")], outputs=("c",))
+    model = recompute_model(question)
+    (activations,) = ask(question).plan.arenas
+    assert run(model, Choice.nothing(model)).total == needed(activations) == 2 * KIB
+
+
 # -- laws --------------------------------------------------------------------------------------------------------------
 
 

@@ -8,6 +8,7 @@ from hypothesis import assume, given, settings
 from tests.strategies import Case, plannable_cases
 from tmmu_core.errors import ContractError
 from tmmu_core.fit.settling import settled
+from tmmu_core.graph.model import Graph, Tensor
 from tmmu_core.liveness.analyse import analyse
 from tmmu_core.liveness.model import Liveness
 from tmmu_core.liveness.timeline import build_timeline, default_mode, default_preset
@@ -31,3 +32,8 @@ def test_every_storage_has_the_range_that_it_has_as_asked(case: Case) -> None:
     # Without a backward node nothing reads a mark any more: marks of a step that has none are let go.
     assume(case.mode != "backward" or default_mode(here) == "backward")
     assert lives(analyse(build_timeline(here, default_mode(here), default_preset(default_mode(here))))) == lives(asked)
+
+
+def test_what_is_marked_and_made_by_nobody_is_no_output() -> None:
+    tensors = (Tensor("w", (4,), role="parameter"), Tensor("t", (4,), saved_for_backward=True))
+    assert settled(Graph(tensors=tensors), "forward", "train_full").outputs == ()

@@ -74,9 +74,11 @@ def _held_to_the_end(timeline: Timeline) -> list[str]:
     """What mode ``forward`` holds for a backward pass that is not run: marked tensors and their bases."""
     roots, _ = view_roots(timeline.index)
     marked = [i for i, tensor in enumerate(timeline.graph.tensors) if tensor.saved_for_backward]
-    ids = timeline.index.tensor_ids
+    index = timeline.index
+    ids = index.tensor_ids
+    there = (index.producer >= 0) | index.is_input | (index.base >= 0)  # what nobody makes is held by nobody
     return list(
-        dict.fromkeys(ids[k] for i in marked for k in (i, int(roots[i])) if not timeline.index.is_persistent[k])
+        dict.fromkeys(ids[k] for i in marked for k in (i, int(roots[i])) if there[k] and not index.is_persistent[k])
     )
 
 

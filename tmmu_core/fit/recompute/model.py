@@ -344,8 +344,11 @@ def _takeovers(liveness: Liveness, node_at: I64, in_ptr: I64, in_idx: I64) -> tu
         if heads[of[y]] != y:
             continue
         inputs = index.inputs_of(k).tolist()
-        listed = () if permission is None or isinstance(permission, str) else permission
-        candidates = [inputs[i] for i, _ in listed] if listed else inputs
+        candidates = inputs
+        if permission is not None and not isinstance(permission, str):  # a list may be empty: then it permits nothing
+            listed = {i for i, _ in permission}
+            whole = {x for x in inputs if all(j in listed for j, other in enumerate(inputs) if other == x)}
+            candidates = [inputs[i] for i, _ in permission if inputs[i] in whole]
         edges = {s: in_ptr[at] + e for e, s in enumerate(in_idx[in_ptr[at] : in_ptr[at + 1]].tolist())}
         for x in candidates:
             s = of[x]
