@@ -97,12 +97,12 @@ def _instances() -> str:
         for r in rows
         if r["planner"] == "exact" and r["instance"][1] == "."
     ]
-    told = "" if python else " The peers were not installed: `make bench` installs them where it can."
+    remark = "" if python else " The peers were not installed: `make bench` installs them where it can."
     return f"""## Real instances
 
 Extent over the lower bound, and seconds; ● marks a proven optimum. `exact` took {sum(exact):.1f} s over A to F in all.
 CP-SAT is asked to fit {peers.CAPACITY:,} bytes within {peers.CP_SAT_SECONDS:.0f} s with two workers, Vela's hill climb
-makes {peers.VELA_ITERATIONS:,} iterations.{told}
+makes {peers.VELA_ITERATIONS:,} iterations.{remark}
 
 {_table(("instance", "buffers", "bound (B)", *planners, "CP-SAT", "Vela greedy", "Vela hill climb"), lines)}"""
 

@@ -67,11 +67,11 @@ def joint(folder: Path) -> list[Path]:
     return sorted(folder.glob("*.json"))
 
 
-def recompute_rows(told: Path) -> tuple[RecomputeModel, list[Row]]:
-    question = Question(read_graph_file(told.with_suffix(".tmmu.cbor.gz")), planner=PLANNER)
+def recompute_rows(file: Path) -> tuple[RecomputeModel, list[Row]]:
+    question = Question(read_graph_file(file.with_suffix(".tmmu.cbor.gz")), planner=PLANNER)
     model = recompute_model(question)
     rows: list[Row] = []
-    for each in json.loads(told.read_text())["budgets"]:
+    for each in json.loads(file.read_text())["budgets"]:
         choice, saved = partitioned(model, each["saved"])
         peer = Question(written(model, choice), planner=PLANNER)
         plan = ask(peer).plan
@@ -83,7 +83,7 @@ def recompute_rows(told: Path) -> tuple[RecomputeModel, list[Row]]:
         ours_peak, ours_flops = cheapest_within(question, peak)
         seconds = time.perf_counter() - began
         rows.append(Row(each["budget"], saved, peak, flops, ours_peak, ours_flops, seconds))
-        print(told.stem, rows[-1], flush=True)
+        print(file.stem, rows[-1], flush=True)
     return model, rows
 
 
@@ -160,11 +160,11 @@ def order_lines(graphs: Iterable[tuple[str, Graph]]) -> Iterator[str]:
 
 
 def page(folder: Path) -> str:
-    told = joint(folder)
+    files = joint(folder)
     lines = [HEAD]
-    if not told:
+    if not files:
         lines.append("The peers were not installed: `make bench` installs them where it can.\n")
-    for file in told:
+    for file in files:
         model, rows = recompute_rows(file)
         total = model.flops.total
         PAGE.write_text("\n".join(lines) + "\n")

@@ -81,9 +81,9 @@ def main(out: Path, names: list[str]) -> None:
         (out / f"{name}.adamw.tmmu.cbor.gz").write_bytes(native.encode(stepped, f"{name}.adamw.tmmu.cbor.gz"))
         if (out / f"{name}.json").exists():
             continue  # the partitioner takes minutes
-        told = {"torch": torch.__version__, "budgets": [_partition(joint[0], budget) for budget in BUDGETS]}
-        (out / f"{name}.json").write_text(json.dumps(told, indent=1))
-        print(name, len(graph.nodes), [len(each["saved"]) for each in told["budgets"]], flush=True)
+        answers = {"torch": torch.__version__, "budgets": [_partition(joint[0], budget) for budget in BUDGETS]}
+        (out / f"{name}.json").write_text(json.dumps(answers, indent=1))
+        print(name, len(graph.nodes), [len(each["saved"]) for each in answers["budgets"]], flush=True)
 
 
 def _partition(joint: Any, budget: float) -> dict[str, Any]:

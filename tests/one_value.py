@@ -107,9 +107,9 @@ def arena_is_one_value(plan: Plan, arena: ArenaSummary, truth: Counted) -> None:
     assert from_document(to_json(plan)).arena_of[arena.name] == arena
     assert claim(plan, arena.name).endswith(f"gap {gap}")
     assert words.step(step, plan.node_at(step)) in claim(plan, arena.name)
-    told = report._arena(plan, arena)
-    assert (told.bound, told.gap, told.peak_step) == (arena.bound_bytes, gap, step)
-    assert (told.headroom == "no capacity given") == (arena.headroom_bytes is None)
+    card = report._arena(plan, arena)
+    assert (card.bound, card.gap, card.peak_step) == (arena.bound_bytes, gap, step)
+    assert (card.headroom == "no capacity given") == (arena.headroom_bytes is None)
     assert held_to(plan, "gap", arena.name) == gap
     assert held_to(plan, "peak live bytes", arena.name) == words.full_bytes(peak)
     assert held_to(plan, "extent", arena.name) == words.full_bytes(extent)
@@ -148,7 +148,7 @@ def totals_are_one_value(plan: Plan, truth: Counted) -> None:
     assert sum(plan.taken) == truth.taken
 
 
-def told_on_the_command_line(plan: Plan, truth: Counted, out: str) -> None:
+def same_on_the_command_line(plan: Plan, truth: Counted, out: str) -> None:
     step, peak = truth.peak
     for name, figure in totals.rows(plan):  # the report, the page and the comparison show these very rows
         assert re.search(rf"^{name} +{re.escape(figure)}$", out, re.MULTILINE)
@@ -181,7 +181,7 @@ def same_in_every_face(graph: Graph, planner: str) -> dict[str, int]:
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
         plan_in_words(plan)
-    told_on_the_command_line(plan, truth, out.getvalue())
+    same_on_the_command_line(plan, truth, out.getvalue())
     if len(plan) <= VERIFIED:
         assert verify_plan(plan, graph).ok
     return {arena.name: arena.bound_bytes for arena in plan.arenas}
@@ -260,14 +260,14 @@ def main() -> int:
     for sample in by_size:
         bounds: dict[str, set[int]] = {}
         for planner in PLANNERS:
-            fine &= told(sample, planner, partial(_faces, graphs[sample], planner, bounds))
-        fine &= told(sample, "bounds", partial(_one_each, bounds))
+            fine &= agrees(sample, planner, partial(_faces, graphs[sample], planner, bounds))
+        fine &= agrees(sample, "bounds", partial(_one_each, bounds))
     for sample in by_size:
         if len(graphs[sample].tensors) <= PAGES:
-            fine &= told(sample, "Planners", partial(same_on_the_planners_page, sample))
+            fine &= agrees(sample, "Planners", partial(same_on_the_planners_page, sample))
             for planner in PLANNERS:
                 if planner != "slots":
-                    fine &= told(
+                    fine &= agrees(
                         sample, f"Compare {planner}", partial(same_on_the_compare_page, sample, "slots", planner)
                     )
     return int(not fine)
@@ -282,7 +282,7 @@ def _one_each(bounds: dict[str, set[int]]) -> None:
     assert all(len(found) == 1 for found in bounds.values()), bounds
 
 
-def told(sample: str, what: str, look: Callable[[], None]) -> bool:
+def agrees(sample: str, what: str, look: Callable[[], None]) -> bool:
     """Look, and say in a line what was seen."""
     began = time.monotonic()
     try:

@@ -16,8 +16,8 @@ ROWS = [
 
 
 def test_every_clause_of_the_five_documents_has_a_row() -> None:
-    told = {row[0] for row in ROWS}
-    assert [clause for clause in rows_wanted() if clause not in told] == []
+    clauses = {row[0] for row in ROWS}
+    assert [clause for clause in rows_wanted() if clause not in clauses] == []
 
 
 def test_every_row_is_of_a_clause_that_there_is() -> None:

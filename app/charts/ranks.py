@@ -15,7 +15,7 @@ from tmmu_core.graph.sharding import ShardSpec
 from tmmu_core.plan.making.ranks import RankPlans
 
 MOST_IN_ONE_ROW = 64
-MOST_TOLD = 16
+MOST_LABELLED = 16
 """Ranks up to which each cell tells its bytes."""
 SCALE = [[0.0, "rgba(0,114,178,0.06)"], [0.5, "rgba(0,114,178,0.55)"], [1.0, "#004f7c"]]
 
@@ -80,7 +80,7 @@ def heat_map(ranks: RankPlans, places: Sequence[str], *, look: int | None, relat
         z = np.full((lie.rows, lie.columns), np.nan)
         z[y, x] = column.astype(np.float64) / max(1, most if relative else top)
         texts = None
-        if world <= MOST_TOLD:
+        if world <= MOST_LABELLED:
             texts = np.full((lie.rows, lie.columns), "", object)
             texts[y, x] = [words.short_bytes(int(n)) for n in column]
         low = float(np.nanmin(z)) if relative and least < most else 0.0

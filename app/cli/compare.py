@@ -75,9 +75,10 @@ def in_words(verdict: Comparison, limit: int, baseline: Plan, candidate: Plan) -
     else:
         say("diverged")
     if verdict.first is not None:
-        say(f"first divergence at {verdict.first.path}: {_told(verdict.first.left)} → {_told(verdict.first.right)}")
+        first = verdict.first
+        say(f"first divergence at {first.path}: {_text_of(first.left)} → {_text_of(first.right)}")
     for difference in verdict.context:
-        say(f"context {difference.path[2:]}: {_told(difference.left)} → {_told(difference.right)}")
+        say(f"context {difference.path[2:]}: {_text_of(difference.left)} → {_text_of(difference.right)}")
     if not verdict.complete:
         say("one side is a digest: its tensors are compared by the hashes of their ranges, slots and offsets")
     if verdict.identical:
@@ -115,7 +116,7 @@ def _why(difference: Difference) -> str:
     return names.get(difference.path, f"{difference.path[2:]} {difference.left} → {difference.right}")
 
 
-def _told(value: Any) -> str:
+def _text_of(value: Any) -> str:
     return "nothing" if value is None else value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 

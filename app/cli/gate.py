@@ -156,9 +156,9 @@ def write_out(folder: Path, after: Resolved, before: Resolved | None, checks: Se
     from app.report import change
     from app.report.build import build_report
 
-    told = [change.Told(**vars(check)) for check in checks]
+    rows = [change.Check(**vars(check)) for check in checks]
     old = None if before is None else whole(before)
-    summary = change.markdown(change.Change(whole(after), old, told, link, after.plan.ir_name))
+    summary = change.markdown(change.Change(whole(after), old, rows, link, after.plan.ir_name))
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

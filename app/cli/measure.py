@@ -14,7 +14,7 @@ from app.say import words
 from tmmu_core.graph.assumed import dims_text
 from tmmu_core.plan.making.wording import SAID
 
-TOLD = {
+FIGURES = {
     "arena": "arena",
     "pattern": "its pattern's block, second run",
     "no_arena": "arena off",
@@ -46,7 +46,7 @@ def command(model: Source, dims: Sizes = "", json: AsJson = False) -> int:
         say_bytes(msgspec.json.encode(asdict(found)) + b"\n")
         return FINE
     say(model + (f" at {dims_text(found.sizes)}" if found.sizes else ""), "")
-    rows = [["theirs", TOLD[name], words.full_bytes(size)] for name, size in found.figures.items()]
+    rows = [["theirs", FIGURES[name], words.full_bytes(size)] for name, size in found.figures.items()]
     graphs = (("the graph that runs", found.run), ("the graph of the file", found.given))
     for which, figures in graphs if found.runtime == "onnxruntime" else graphs[1:]:
         rows.append(["ours", which, words.full_bytes(figures.ours if figures else None)])

@@ -35,8 +35,8 @@ def plan_in_words(plan: Plan, assumed: str = "") -> None:
     peaks = {} if plan.steps > 1 << 28 else {a.name: metrics.peak(plan, a.name).step for a in plan.arenas}
     table(ARENA_COLUMNS, [_arena(plan, arena, peaks.get(arena.name)) for arena in plan.arenas])
     say("", *(f"{name:<20}  {value}" for name, value in totals.rows(plan)))
-    told = {arena.name: details.planner_tells(plan, arena.name) for arena in plan.arenas}
-    say(*(f"{name}: {remark}" for name, remark in told.items() if remark))
+    remarks = {arena.name: details.planner_tells(plan, arena.name) for arena in plan.arenas}
+    say(*(f"{name}: {remark}" for name, remark in remarks.items() if remark))
     if plan.places == "sparse":
         say("addresses  hashed (blake3_sparse): offsets are no layout, extents are those of the slots end to end")
     say(f"plan hash  {plan.tmmu_plan_hash.hex()}", f"layout     {plan.layout_hash.hex()}")

@@ -12,7 +12,7 @@ from app.session.planning import Shown
 
 def pick(shown: Shown) -> None:
     """Let a layer be picked, where the graph's names tell any."""
-    if shown.solution is None or (len(shown.plan) > placed.MOST_TOLD and certificate.layer_of(_marked()) is None):
+    if shown.solution is None or (len(shown.plan) > placed.MOST_UNASKED and certificate.layer_of(_marked()) is None):
         return
     known = placed.origins(shown)
     if known is None or not known.modules.known_by:

@@ -79,7 +79,7 @@ def by_size(plan: Plan, rows: np.ndarray) -> np.ndarray:
 def _frame(plan_key: str, search: str, arena: str | None, layer: str | None, _shown: Shown) -> tuple[pd.DataFrame, int]:
     del plan_key
     plan = _shown.plan
-    known = placed.origins(_shown) if layer is not None or len(plan) <= placed.MOST_TOLD else None
+    known = placed.origins(_shown) if layer is not None or len(plan) <= placed.MOST_UNASKED else None
     rows = matching(plan, search, arena)
     if layer is not None and known is not None:
         rows = rows[[known.layer[i] == layer for i in rows.tolist()]]

@@ -79,9 +79,9 @@ def build_report(
             (*_handoff(plan, *handoff), "on its bytes" if taken else "elsewhere")
             for handoff, taken in zip(plan.handoffs[:HANDOFFS], plan.taken[:HANDOFFS], strict=True)
         ],
-        handoffs_told=words.of(min(HANDOFFS, len(plan.handoffs)), len(plan.handoffs), "hand-off"),
+        handoffs_shown=words.of(min(HANDOFFS, len(plan.handoffs)), len(plan.handoffs), "hand-off"),
         handoffs_taken=sum(plan.taken),
-        largest_told=words.of(min(LARGEST, len(plan)), len(plan), "tensor"),
+        largest_shown=words.of(min(LARGEST, len(plan)), len(plan), "tensor"),
         comparison=None if before is None else _comparison(compare(before, plan)),
         totals=totals.rows(plan),
         provenance=_provenance(plan),
@@ -117,7 +117,7 @@ class _ArenaTold:
     peak_step: int
     peak_node: str
     alive: list[TensorRow]
-    alive_told: str
+    alive_shown: str
     changes: bool
     """Whether anything of it varies over the steps."""
 
@@ -143,7 +143,7 @@ def _arena(plan: Plan, summary: ArenaSummary) -> _ArenaTold:
         peak_step=peak.step,
         peak_node=plan.node_at(peak.step),
         alive=_rows(plan, list(peak.rows[:ALIVE])),
-        alive_told=words.of(min(ALIVE, len(peak.rows)), len(peak.rows), "tensor"),
+        alive_shown=words.of(min(ALIVE, len(peak.rows)), len(peak.rows), "tensor"),
         changes=bool((ledger.live != ledger.live[:1]).any()),
     )
 
@@ -192,7 +192,7 @@ def _judged(who: str, verdict: Verdict) -> dict[str, Any]:
         "ok": verdict.ok,
         "says": says,
         "findings": verdict.findings[:FINDINGS],
-        "told": words.of(min(FINDINGS, len(verdict.findings)), len(verdict.findings), "finding"),
+        "shown": words.of(min(FINDINGS, len(verdict.findings)), len(verdict.findings), "finding"),
         "checked": verdict.checked,
     }
 
@@ -228,7 +228,7 @@ def _comparison(comparison: Comparison) -> dict[str, Any]:
         ],
         "totals": [(kind.replace("_", " "), *comparison.totals[kind]) for kind in KINDS if comparison.totals[kind][0]],
         "changed": [(c.tensor_id, ", ".join(c.kinds).replace("_", " "), *_moved(c.left, c.right)) for c in changed],
-        "changed_told": words.of(len(changed), number, "changed tensor"),
+        "changed_shown": words.of(len(changed), number, "changed tensor"),
     }
 
 

@@ -19,7 +19,7 @@ LARGEST = 12
 
 
 @dataclass(frozen=True)
-class Told:
+class Check:
     """One limit in words."""
 
     what: str
@@ -35,7 +35,7 @@ class Change:
 
     after: Plan
     before: Plan | None
-    checks: Sequence[Told]
+    checks: Sequence[Check]
     link: str = ""
     """Opens the same comparison in a team's explorer."""
     name: str = ""

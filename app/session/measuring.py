@@ -30,10 +30,10 @@ def measured(choice: Choice, opened: Opened) -> Job[measure.Measured]:
     """The run of this model at these sizes, begun now if it was not before."""
 
     def run(progress: Progress) -> measure.Measured:
-        told: measure.Measured = desk().apart(
+        found: measure.Measured = desk().apart(
             Question(tasks.measured, (*content_of(opened.source), dict(choice.dims) or None)), progress
         )
-        return told
+        return found
 
     return desk().job(_key(choice), "running the model", run)
 

@@ -33,7 +33,7 @@ def operators(key: str, _shown: Shown) -> list[str] | None:
     ]
 
 
-MOST_TOLD = 12_000
+MOST_UNASKED = 12_000
 """Tensors up to which origins are told unasked; of larger plans they are worked out when they are asked for."""
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from app.session.judging import Judgement
 from app.session.judging import judge as judged
-from app.session.workers import NotDone, Told
+from app.session.workers import Asker, NotDone
 from tmmu_core.fit.asking import Candidate, question_of
 from tmmu_core.fit.capacity import Capacity
 from tmmu_core.fit.curve import curve
@@ -46,7 +46,7 @@ THE_GRAPH = "graph"
 """The name, in what a worker answers, of the graph that its subject is."""
 
 
-def subject_of(told: Told, subject: Subject) -> Graph | PlainInstance:
+def subject_of(asker: Asker, subject: Subject) -> Graph | PlainInstance:
     """What is asked about; the asker holds it, so that answers name it."""
     thing: Any = subject
     if isinstance(subject, File):
@@ -54,93 +54,93 @@ def subject_of(told: Told, subject: Subject) -> Graph | PlainInstance:
         if subject.dims:
             thing = read_at(thing, subject.dims, subject.data, subject.name)
     if isinstance(thing, Graph):
-        told.known[THE_GRAPH] = thing
+        asker.known[THE_GRAPH] = thing
     assert isinstance(thing, Graph | PlainInstance)
     return thing
 
 
-def _graph_of(told: Told, subject: Subject) -> Graph:
-    graph = subject_of(told, subject)
+def _graph_of(asker: Asker, subject: Subject) -> Graph:
+    graph = subject_of(asker, subject)
     assert isinstance(graph, Graph)
     return graph
 
 
-def read(told: Told, data: bytes, name: str) -> Any:
+def read(asker: Asker, data: bytes, name: str) -> Any:
     """Whatever the content is (:func:`read_any`)."""
-    del told
+    del asker
     return read_any(data, name)
 
 
-def plan(told: Told, subject: Subject, request: PlanRequest) -> Made:
+def plan(asker: Asker, subject: Subject, request: PlanRequest) -> Made:
     """A plan, also one over its limits."""
-    return make_plan_anyway(subject_of(told, subject), request, told.progress)
+    return make_plan_anyway(subject_of(asker, subject), request, asker.progress)
 
 
-def measured(told: Told, data: bytes, name: str, dims: dict[str, int] | None) -> Measured:
+def measured(asker: Asker, data: bytes, name: str, dims: dict[str, int] | None) -> Measured:
     """What a model's runtime takes, beside its plan."""
-    told.progress("running the model", 0, 0)
+    asker.progress("running the model", 0, 0)
     return measure(data, name, dims)
 
 
 def judge(
-    told: Told, subject: Subject | None, plan_: Plan, dims: Mapping[str, int] | None, cut_from: bytes | None
+    asker: Asker, subject: Subject | None, plan_: Plan, dims: Mapping[str, int] | None, cut_from: bytes | None
 ) -> Judgement:
     """What the judge says of a plan."""
-    graph = None if subject is None else _graph_of(told, subject)
+    graph = None if subject is None else _graph_of(asker, subject)
     return judged(plan_, graph, dims, cut_from)
 
 
-def search(told: Told, subject: Subject, request: PlanRequest, capacity: int, kinds: frozenset[Kind]) -> Fitted:
+def search(asker: Asker, subject: Subject, request: PlanRequest, capacity: int, kinds: frozenset[Kind]) -> Fitted:
     """The moves after which everything fits."""
-    start = question_of(_graph_of(told, subject), request, told.progress)
-    return fit(start, Capacity(capacity), Allowed(kinds), told.progress, told.found)
+    start = question_of(_graph_of(asker, subject), request, asker.progress)
+    return fit(start, Capacity(capacity), Allowed(kinds), asker.progress, asker.found)
 
 
 def largest(
-    told: Told, subject: Subject, request: PlanRequest, dim: str, capacity: int, kinds: frozenset[Kind]
+    asker: Asker, subject: Subject, request: PlanRequest, dim: str, capacity: int, kinds: frozenset[Kind]
 ) -> Largest:
     """The largest size of a dimension that fits."""
-    start: Candidate = question_of(_graph_of(told, subject), request, told.progress)
-    return largest_that_fits(start, dim, Capacity(capacity), Allowed(kinds), told.progress)
+    start: Candidate = question_of(_graph_of(asker, subject), request, asker.progress)
+    return largest_that_fits(start, dim, Capacity(capacity), Allowed(kinds), asker.progress)
 
 
-def ranked_moves(told: Told, subject: Subject, request: PlanRequest, kinds: frozenset[Kind]) -> WhatIf:
+def ranked_moves(asker: Asker, subject: Subject, request: PlanRequest, kinds: frozenset[Kind]) -> WhatIf:
     """Every single move, ranked."""
-    return what_if(question_of(_graph_of(told, subject), request, told.progress), kinds, told.progress)
+    return what_if(question_of(_graph_of(asker, subject), request, asker.progress), kinds, asker.progress)
 
 
-def one_move(told: Told, subject: Subject, request: PlanRequest, move: Move) -> Candidate:
+def one_move(asker: Asker, subject: Subject, request: PlanRequest, move: Move) -> Candidate:
     """Today's plan with one move."""
-    return made_of(question_of(_graph_of(told, subject), request, told.progress), (move,))
+    return made_of(question_of(_graph_of(asker, subject), request, asker.progress), (move,))
 
 
-def curve_down(told: Told, subject: Subject, request: PlanRequest, kinds: frozenset[Kind]) -> tuple[Candidate, ...]:
+def curve_down(asker: Asker, subject: Subject, request: PlanRequest, kinds: frozenset[Kind]) -> tuple[Candidate, ...]:
     """Bytes against cost, down towards the bound."""
-    return curve(question_of(_graph_of(told, subject), request, told.progress), Allowed(kinds), told.progress)
+    return curve(question_of(_graph_of(asker, subject), request, asker.progress), Allowed(kinds), asker.progress)
 
 
-def ranks(told: Told, subject: Subject, request: PlanRequest) -> RankPlans:
+def ranks(asker: Asker, subject: Subject, request: PlanRequest) -> RankPlans:
     """A plan for every rank of the request's shard spec."""
 
     def heard(doing: str, done: int, of: int) -> bool:
-        if not told.progress(doing, done, of):
+        if not asker.progress(doing, done, of):
             raise NotDone("planning the ranks was stopped.", "Start it again, or choose another spec.")
         return True
 
-    planned = plan_ranks(_graph_of(told, subject), request, heard)
+    planned = plan_ranks(_graph_of(asker, subject), request, heard)
     _ = planned.plan_hashes  # a thousand hashes are work too: not when the page is drawn
     return planned
 
 
-def dim_curve(told: Told, subject: Subject, request: PlanRequest, dim: str) -> DimCurve:
+def dim_curve(asker: Asker, subject: Subject, request: PlanRequest, dim: str) -> DimCurve:
     """The peak over one dimension."""
-    return peak_over_dim(_graph_of(told, subject), dim, request=request, progress=told.progress)
+    return peak_over_dim(_graph_of(asker, subject), dim, request=request, progress=asker.progress)
 
 
 def session(
-    told: Told, subject: Subject, request: PlanRequest, points: list[dict[str, int]], policy: str, at: PlanAt
+    asker: Asker, subject: Subject, request: PlanRequest, points: list[dict[str, int]], policy: str, at: PlanAt
 ) -> ReplanLog:
     """A sequence of shapes, planned anew where its policy says so."""
     return replan_session(
-        _graph_of(told, subject), points, policy=policy, plan_at=at, request=request, progress=told.progress
+        _graph_of(asker, subject), points, policy=policy, plan_at=at, request=request, progress=asker.progress
     )

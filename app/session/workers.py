@@ -67,7 +67,7 @@ class NotDone(TmmuError):
 
 
 @dataclass
-class Told:
+class Asker:
     """What work says while it runs: how far it is, what it has found, which things the asker holds already."""
 
     progress: Progress
@@ -77,7 +77,7 @@ class Told:
 
 
 Task = Callable[..., Any]
-"""A function of a module, called as ``task(told, *arguments)``."""
+"""A function of a module, called as ``task(asker, *arguments)``."""
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ class Workers:
             with theirs:
                 self._start(number, theirs)
             try:
-                kind, told = _conversation(_Line(ours), question, progress, heard)
+                kind, sent = _conversation(_Line(ours), question, progress, heard)
             except (EOFError, OSError) as error:
                 raise NotDone(
                     "the work ended without an answer: it was killed, or it took more memory than it may.",
@@ -192,8 +192,8 @@ class Workers:
             finally:
                 self._kill(number)
         if kind == "answer":
-            return loaded(told, question.known)
-        cls, arguments, said, trace = loaded(told, question.known)
+            return loaded(sent, question.known)
+        cls, arguments, said, trace = loaded(sent, question.known)
         if cls is None:
             raise RuntimeError(f"a worker failed:\n{trace}")
         raise _again(cls, arguments, said)
@@ -223,13 +223,13 @@ def _conversation(
             raise NotDone("the work was stopped before it had found anything.", "Start it again.")
         if not select.select([line.line], [], [], TICK)[0]:
             continue
-        kind, told = line.hear()
+        kind, sent = line.hear()
         if kind == "progress":
-            last = pickle.loads(told)
+            last = pickle.loads(sent)
         elif kind == "found":
-            heard(loaded(told, question.known))
+            heard(loaded(sent, question.known))
         else:
-            return kind, told
+            return kind, sent
 
 
 def _order(what: bytes, number: int) -> bytes:
@@ -299,15 +299,15 @@ def work(line: _Line) -> None:
         nonlocal paid
         began = time.monotonic()
         if began >= paid:
-            line.say(b"F" + dumped(value, told.known))
+            line.say(b"F" + dumped(value, asker.known))
             now = time.monotonic()
             paid = now + 10 * (now - began)
 
-    told = Told(progress, found)
+    asker = Asker(progress, found)
     try:
-        answer = b"A" + dumped(task(told, *arguments), told.known)
+        answer = b"A" + dumped(task(asker, *arguments), asker.known)
     except TmmuError as error:
-        answer = b"E" + dumped((type(error), error.args, error.__dict__, ""), told.known)
+        answer = b"E" + dumped((type(error), error.args, error.__dict__, ""), asker.known)
     except MemoryError:
         return  # the asker hears the line end
     except Exception:

@@ -364,7 +364,7 @@ def _session_arena(log: ReplanLog, shown: Shown) -> str:
 def rows(log: ReplanLog, arena: str) -> list[dict[str, Any]]:
     """The log: a row per iteration."""
     safepoint = {record["iteration"]: record["safepoint"] for record in log.replans}
-    told_rows: list[dict[str, Any]] = []
+    rows_of_log: list[dict[str, Any]] = []
     before: Iteration | None = None
     for one in log.iterations:
         plan = one.solution.plan
@@ -373,7 +373,7 @@ def rows(log: ReplanLog, arena: str) -> list[dict[str, Any]]:
         extent = plan.arena_of[arena].extent_bytes if arena in plan.arena_of else 0
         made = "from the cache" if one.cached else "made anew"
         what = "first plan" if before is None else f"replanned, {made}" if one.replanned else "kept"
-        told_rows.append(
+        rows_of_log.append(
             {
                 "iteration": one.number,
                 "shape": ", ".join(f"{name} = {n:,}" for name, n in one.point),
@@ -385,7 +385,7 @@ def rows(log: ReplanLog, arena: str) -> list[dict[str, Any]]:
             }
         )
         before = one
-    return told_rows
+    return rows_of_log
 
 
 page()

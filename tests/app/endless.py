@@ -5,19 +5,19 @@ from __future__ import annotations
 import itertools
 import time
 
-from app.session.workers import Told
+from app.session.workers import Asker
 
 
-def count(told: Told) -> int:
+def count(asker: Asker) -> int:
     """Go on until asked to stop."""
     for k in itertools.count(1):
-        if not told.progress("counting", k, 0):
+        if not asker.progress("counting", k, 0):
             break
         time.sleep(0.01)
     return k
 
 
-def eat(told: Told) -> None:
+def eat(asker: Asker) -> None:
     """Take more memory than there is."""
-    del told
+    del asker
     bytearray(1 << 45)

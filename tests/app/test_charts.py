@@ -34,8 +34,8 @@ def test_the_live_curve_is_what_the_core_says() -> None:
 def test_the_peak_is_marked_where_the_core_says() -> None:
     plan = chain().plan
     mark = trace_named(live.live_curve(plan, "activations"), "peak")
-    told = peak(plan, "activations")
-    assert (mark.x[0], mark.y[0]) == (told.step + 0.5, told.bytes)
+    moment = peak(plan, "activations")
+    assert (mark.x[0], mark.y[0]) == (moment.step + 0.5, moment.bytes)
 
 
 @pytest.mark.parametrize(("at", "peaks_words", "extents_words"), [(0, "right", "right"), (5, "right", "left")])

@@ -67,8 +67,8 @@ def test_the_colours_of_roles_are_told_apart(sight: str) -> None:
 def test_the_canvas_has_the_very_same_colours() -> None:
     block = re.search(r"ROLE_COLOURS = \{(.*?)\}", sources()["colours.js"], re.S)
     assert block is not None
-    told = dict(re.findall(r'(\w+): "(#[0-9A-F]{6})"', block[1]))
-    assert told == {
+    drawn = dict(re.findall(r'(\w+): "(#[0-9A-F]{6})"', block[1]))
+    assert drawn == {
         **{role: ROLE_COLOURS[role] for role in ("activation", "input", "output", "workspace", "gradient")},
         "persistent": ROLE_COLOURS["parameter"],
     }

@@ -42,9 +42,9 @@ def test_a_terminal_is_told_no_command(tmp_path: object, capfd: pytest.CaptureFi
         out.write(native.encode_json(GRAPH))
     run(["plan", file])
     run(["plan", f"{tmp_path}/\x1b[31m.json"])
-    told = "".join(capfd.readouterr())
-    assert "\x1b" not in told
-    assert "\u202e" not in told
+    written = "".join(capfd.readouterr())
+    assert "\x1b" not in written
+    assert "\u202e" not in written
 
 
 def test_a_chart_holds_no_link_and_no_image() -> None:

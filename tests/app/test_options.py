@@ -109,9 +109,9 @@ def test_the_witness_is_marked_and_let_go() -> None:
 @pytest.mark.parametrize("sample", ["resnet50", "views", "iree_first", "training_step"])
 def test_the_witness_holds_the_lower_bound_where_time_is_the_reason(sample: str) -> None:
     plan = planning.make_plan(Choice(source=f"sample:{sample}", planner="auto")).plan
-    told = [arena for arena in plan.arenas if arena.witness_step >= 0]
-    assert told
-    for arena in told:
+    witnessed = [arena for arena in plan.arenas if arena.witness_step >= 0]
+    assert witnessed
+    for arena in witnessed:
         rows = details.witness_rows(plan, arena)
         heads = {int(plan.storage[row]): row for row in rows if plan.base_tensor_uids[row] is None}.values()
         least = sum(int(plan.size[row]) for row in heads)

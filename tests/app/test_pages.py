@@ -265,9 +265,11 @@ def test_hostile_names_are_text() -> None:
 def test_two_drawings_side_by_side_stand_on_one_byte_scale() -> None:
     at = opened("compare", baseline="planner:naive")
     at.segmented_control(key="w.how").set_value("Side by side").run()
-    told = [element.proto.json for element in at.get("bidi_component") if element.proto.id.endswith(("left", "right"))]
+    states = [
+        element.proto.json for element in at.get("bidi_component") if element.proto.id.endswith(("left", "right"))
+    ]
     extents = [
         planning.make_plan(Choice(planner=name)).plan.arena_of["activations"].extent_bytes
         for name in ("naive", "slots")
     ]
-    assert [json.loads(state)["reach"] for state in told] == [max(extents)] * 2
+    assert [json.loads(state)["reach"] for state in states] == [max(extents)] * 2

@@ -31,10 +31,10 @@ def plan_of(sample: str, **choice: str) -> planning.Shown:
 
 def test_each_refused_hand_off_is_told_with_its_condition_in_words() -> None:
     at = opened("graph")
-    told = next(frame.value for frame in at.dataframe if "refused, because" in frame.value)
+    table = next(frame.value for frame in at.dataframe if "refused, because" in frame.value)
     refusals = plan_of("resnet50").solution.liveness.refusals  # type: ignore[union-attr]
-    assert len(told) == len(refusals) == 16
-    assert set(told["refused, because"]) == {"the output took over another input's place"}
+    assert len(table) == len(refusals) == 16
+    assert set(table["refused, because"]) == {"the output took over another input's place"}
     assert "16 hand-offs refused, 118 granted" in html(at)
 
 

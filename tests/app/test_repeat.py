@@ -19,8 +19,8 @@ MEMORIES = {"memories": [{"name": "DTCM", "max_size": 4096}, {"name": "SRAM"}], 
 
 
 def without_time(plan: bytes) -> dict[str, Any]:
-    told: dict[str, Any] = msgspec.json.decode(plan)
-    return told
+    document: dict[str, Any] = msgspec.json.decode(plan)
+    return document
 
 
 @pytest.mark.parametrize(

@@ -35,9 +35,9 @@ def test_which_plans_have_slots(planner: str, has: bool) -> None:
 def test_the_strip_tells_no_slots_where_there_are_none() -> None:
     arenas = chain(planner="greedy").plan.arenas
     assert "4 <span class=soft>(1 live)" in markup.strip(arenas, {})
-    told = markup.strip(arenas, {}, slots=False)
-    assert told.count(f">{words.NO_SLOTS}</span>") == 2 * len(arenas)
-    assert "(1 live)" in told
+    strip = markup.strip(arenas, {}, slots=False)
+    assert strip.count(f">{words.NO_SLOTS}</span>") == 2 * len(arenas)
+    assert "(1 live)" in strip
 
 
 def figures(said: str) -> dict[str, str]:
@@ -48,8 +48,8 @@ def figures(said: str) -> dict[str, str]:
 
 def test_the_command_line_tells_none_and_its_json_stays(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["plan", CHAIN, "--planner", "greedy"]) == 0
-    told = figures(capsys.readouterr().out)
-    assert (told["slots"], told["reuse"], told["max live"]) == ("–", "–", "1")
+    row = figures(capsys.readouterr().out)
+    assert (row["slots"], row["reuse"], row["max live"]) == ("–", "–", "1")
     assert run(["plan", CHAIN, "--planner", "greedy", "-o", "-"]) == 0
     plan = json.loads(capsys.readouterr().out)
     assert plan["arenas"]["activations"]["slots"] == 9

@@ -127,6 +127,6 @@ def test_the_c_project_is_one_archive_with_the_constants_of_the_file_that_was_op
     found = made(planning.make_plan(Choice(source=source)))
     (packed,) = (data for name, data in found.items() if name.endswith("_c.zip"))
     with zipfile.ZipFile(io.BytesIO(packed)) as archive:
-        told = json.loads(archive.read("residency.json"))
+        residency = json.loads(archive.read("residency.json"))
         assert any(member.endswith("_blobs.c") for member in archive.namelist())
-    assert [arena["blob_sha256"] is not None for arena in told["arenas"] if arena["role"] == "constant"] == [True]
+    assert [arena["blob_sha256"] is not None for arena in residency["arenas"] if arena["role"] == "constant"] == [True]

@@ -37,7 +37,7 @@ def blank(browser: Browser) -> Iterator[Page]:
 
 @pytest.fixture
 def draw(blank: Page) -> Draw:
-    """``draw(plan, **state)``: a page with one chart 900 × 500; what it tells is kept in ``window.told``."""
+    """``draw(plan, **state)``: a page with one chart 900 × 500; what it tells is kept in ``window.sent``."""
 
     def drawn(
         plan: Plan,
@@ -55,12 +55,12 @@ def draw(blank: Page) -> Draw:
         packed = pack_plan(plan, baseline=baseline, operators=operators)
         page.evaluate(
             """([text, state, places]) => {
-                 window.told = [];
+                 window.sent = [];
                  const token = tmmuCanvas.keep(Uint8Array.from(atob(text), (c) => c.charCodeAt(0)));
                  window.charts = [];
                  for (let k = 0; k < places; k++)
                    charts.push(tmmuCanvas.show(document.getElementById(`c${k}`), { plan: token, height: 500, ...state },
-                     (event, value) => told.push([event, value])));
+                     (event, value) => sent.push([event, value])));
                }""",
             [base64.b64encode(packed.data).decode(), state, places],
         )

@@ -39,8 +39,8 @@ def colour_at(page: Page, x: float, y: float) -> tuple[int, ...]:
     )
 
 
-def told(page: Page, event: str) -> list[Any]:
-    return [value for name, value in page.evaluate("told") if name == event]
+def sent(page: Page, event: str) -> list[Any]:
+    return [value for name, value in page.evaluate("sent") if name == event]
 
 
 def settle(page: Page) -> None:
@@ -228,7 +228,7 @@ def test_hover_previews_with_exact_figures(draw: Draw) -> None:
     said = page.locator(".tip").inner_text()
     for part in ("512 B", "0 (0x0)", "activations, slot 0, tenant 2", "[2, 3) · 1 step", "#2 n2", "a at #2"):
         assert part in said
-    assert told(page, "select") == []
+    assert sent(page, "select") == []
 
 
 def test_a_click_pins_and_escape_clears(draw: Draw) -> None:
@@ -239,7 +239,7 @@ def test_a_click_pins_and_escape_clears(draw: Draw) -> None:
     page.keyboard.press("Escape")
     settle(page)
     assert data(page)["selected"] == ""
-    assert told(page, "select") == [{"id": "b", "row": 1, "how": "click"}, {"id": None, "row": -1, "how": "clear"}]
+    assert sent(page, "select") == [{"id": "b", "row": 1, "how": "click"}, {"id": None, "row": -1, "how": "clear"}]
 
 
 def test_the_selected_box_has_a_black_frame(draw: Draw) -> None:
@@ -260,7 +260,7 @@ def test_a_shift_click_compares(draw: Draw) -> None:
     page.keyboard.up("Shift")
     settle(page)
     assert (data(page)["selected"], data(page)["compared"]) == ("a", "b")
-    assert told(page, "compare") == [{"id": "b", "row": 1}]
+    assert sent(page, "compare") == [{"id": "b", "row": 1}]
 
 
 def test_the_wheel_zooms_at_the_cursor(draw: Draw) -> None:
@@ -290,7 +290,7 @@ def test_a_drag_pans_and_selects_nothing_and_a_double_click_fits(draw: Draw) -> 
     page.mouse.up()
     settle(page)
     assert data(page)["window"] != zoomed
-    assert told(page, "select") == []
+    assert sent(page, "select") == []
     page.mouse.dblclick(x, y)
     settle(page)
     assert data(page)["window"] == "0,4"
@@ -300,8 +300,8 @@ def test_p_goes_to_the_peak_and_tells_the_step(draw: Draw) -> None:
     page = draw(plan_of(), view="map")
     page.locator(".stage").focus()
     page.keyboard.press("p")
-    page.wait_for_function("() => told.some(([event]) => event === 'step')")
-    assert told(page, "step") == [1]
+    page.wait_for_function("() => sent.some(([event]) => event === 'step')")
+    assert sent(page, "step") == [1]
 
 
 def test_arrows_step_through_time(draw: Draw) -> None:
@@ -388,7 +388,7 @@ def test_a_choice_made_here_stays_until_the_page_changes_its_own(draw: Draw) -> 
     assert data(page)["view"] == "slots"
     page.evaluate(again, "lifetimes")
     assert data(page)["view"] == "lifetimes"
-    assert told(page, "view") == ["slots"]
+    assert sent(page, "view") == ["slots"]
 
 
 def test_what_is_chosen_elsewhere_comes_into_the_window(draw: Draw) -> None:
@@ -484,7 +484,7 @@ def test_once_zoomed_a_small_picture_shows_where_one_is_and_a_click_in_it_leads_
     after = [float(edge) for edge in data(page)["window"].split(",")]
     assert after[0] > before[1]
     assert after[1] - after[0] == pytest.approx(before[1] - before[0])
-    assert told(page, "select") == []
+    assert sent(page, "select") == []
 
 
 def test_the_drawing_is_taken_away_as_a_png_of_twice_its_size(draw: Draw) -> None:

@@ -30,10 +30,10 @@ def test_bytes_travel_in_the_store_and_views_are_small_json() -> None:
     store, view = (element.proto for element in at.get("bidi_component"))
     plan, operators = synthetic_plan(500)
     assert store.bytes == pack_plan(plan, operators=operators).data
-    told = json.loads(view.json)
-    assert told["plan"] == pack_plan(plan, operators=operators).token
+    state = json.loads(view.json)
+    assert state["plan"] == pack_plan(plan, operators=operators).token
     assert len(view.json) < 600
-    assert told["events"] == ["compare", "select"]
+    assert state["events"] == ["compare", "select"]
 
 
 @pytest.fixture(scope="module")

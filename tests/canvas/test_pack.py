@@ -41,7 +41,7 @@ class Read:
 def test_every_column_comes_back() -> None:
     plan = plan_of()
     read = Read(pack_plan(plan).data)
-    told = read.header["plans"][0]
+    packed = read.header["plans"][0]
     for name, column in (
         ("birth", plan.birth),
         ("death", plan.death),
@@ -51,14 +51,14 @@ def test_every_column_comes_back() -> None:
         ("generation", plan.generation),
         ("arena", plan.arena),
     ):
-        assert read.array(told["columns"][name]) == column.tolist(), name
+        assert read.array(packed["columns"][name]) == column.tolist(), name
 
 
 def test_ids_and_nodes_are_pools_of_text() -> None:
     read = Read(pack_plan(plan_of()).data)
-    told = read.header["plans"][0]
-    assert read.texts(told["ids"]) == ["a", "b", "c", "w"]
-    assert read.texts(told["nodes"]) == ["@inputs", "n1", "n2", "n3"]
+    packed = read.header["plans"][0]
+    assert read.texts(packed["ids"]) == ["a", "b", "c", "w"]
+    assert read.texts(packed["nodes"]) == ["@inputs", "n1", "n2", "n3"]
 
 
 @pytest.mark.parametrize(("top", "kind"), [(255, "u1"), (256, "u2"), (65_536, "u4"), (2**32, "u8"), (2**63, "u8")])
@@ -110,8 +110,8 @@ def test_equal_plans_have_equal_bytes_and_one_moved_offset_another_token() -> No
 def test_a_view_says_its_base_by_row() -> None:
     rows = (*FOUR, ("v", "activations", 1, 1280, 256, 1, 3))
     read = Read(pack_plan(plan_of(rows, bases={"v": "b"})).data)
-    told = read.header["plans"][0]
-    assert (read.array(told["views"]), read.array(told["bases"])) == ([3], [1])
+    packed = read.header["plans"][0]
+    assert (read.array(packed["views"]), read.array(packed["bases"])) == ([3], [1])
 
 
 def test_hand_offs_are_triples_of_step_and_rows() -> None:
@@ -124,8 +124,8 @@ def test_what_changed_is_what_the_comparison_says() -> None:
     after = plan_of((("a", "activations", 0, 128, 1024, 0, 2), *FOUR[1:3], ("x", "parameters", 0, 0, 4096, 0, 4)))
     read = Read(pack_plan(after, baseline=before).data)
     kinds, (candidate, baseline) = read.header["kinds"], read.header["plans"]
-    told = compare(before, after)
-    expected = dict(zip(told.ids, told.kinds.tolist(), strict=True))
+    comparison = compare(before, after)
+    expected = dict(zip(comparison.ids, comparison.kinds.tolist(), strict=True))
     assert dict(zip("abcx", read.array(candidate["changes"]), strict=True)) == {i: expected[i] for i in "abcx"}
     assert dict(zip("abcw", read.array(baseline["changes"]), strict=True)) == {i: expected[i] for i in "abcw"}
     assert read.array(candidate["changes"])[0] == 1 << kinds.index("moved")

@@ -24,10 +24,10 @@ def touched(browser: Browser) -> Iterator[tuple[Page, CDPSession]]:
     page.set_content('<meta name="viewport" content="width=device-width"><div id="c"></div><div style="height:2000px">')
     page.add_script_tag(content=canvas_script())
     page.evaluate(
-        """(text) => { window.told = [];
+        """(text) => { window.sent = [];
              const plan = tmmuCanvas.keep(Uint8Array.from(atob(text), (c) => c.charCodeAt(0)));
              window.chart = tmmuCanvas.show(document.getElementById("c"), { plan, height: 400, view: "map",
-               toolbar: false }, (event, value) => told.push([event, value])); }""",
+               toolbar: false }, (event, value) => sent.push([event, value])); }""",
         base64.b64encode(pack_plan(plan_of()).data).decode(),
     )
     page.wait_for_selector(".tmmu-canvas[data-paintings]")
@@ -91,10 +91,10 @@ def test_two_fingers_side_by_side_zoom_steps_alone(touched: tuple[Page, CDPSessi
 def test_a_pinch_selects_nothing_and_a_tap_does(touched: tuple[Page, CDPSession]) -> None:
     page, hand = touched
     touch(hand, *pinch(middle(page), 30, 30, 1.5))
-    assert page.evaluate("() => told.filter(([event]) => event === 'select')") == []
+    assert page.evaluate("() => sent.filter(([event]) => event === 'select')") == []
     at = page.evaluate("() => chart.pixelOf('b')")
     touch(hand, ((at["x"], at["y"]),))
-    assert [value["id"] for _, value in page.evaluate("() => told.filter(([event]) => event === 'select')")] == ["b"]
+    assert [value["id"] for _, value in page.evaluate("() => sent.filter(([event]) => event === 'select')")] == ["b"]
 
 
 def swipe_up(at: tuple[float, float]) -> list[Points]:

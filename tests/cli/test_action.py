@@ -36,7 +36,7 @@ class Ran:
     summary: str
 
 
-def told(text: str, values: dict[str, str]) -> str:
+def filled(text: str, values: dict[str, str]) -> str:
     """``${{ … }}`` filled in, as a runner does; what is not known is empty."""
     return re.sub(r"\$\{\{\s*(.*?)\s*\}\}", lambda found: values.get(found[1], ""), text)
 
@@ -68,7 +68,7 @@ def act(tmp_path: Path, programs: dict[str, str]) -> Callable[..., Ran]:
             condition = step.get("if", "")
             if "run" not in step or "inputs.install" in condition or "inputs.comment" in condition:
                 continue
-            given = {name: told(str(text), values) for name, text in step.get("env", {}).items()}
+            given = {name: filled(str(text), values) for name, text in step.get("env", {}).items()}
             runner = {**programs, **{name: str(path) for name, path in files.items()}, "RUNNER_TEMP": str(tmp_path)}
             shell = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]
             code = subprocess.run(shell, env=runner | given, cwd=tmp_path, timeout=120).returncode

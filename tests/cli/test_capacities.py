@@ -57,11 +57,11 @@ def test_an_alignment_of_the_arena_holds_for_every_buffer(tmp_path: Path) -> Non
     assert {row["offset_bytes"] % 4096 for row in rows} == {0}
 
 
-@pytest.mark.parametrize("told", [("--capacity", "1048575"), ("--capacity", "arena=1048575")])
+@pytest.mark.parametrize("capacities", [("--capacity", "1048575"), ("--capacity", "arena=1048575")])
 def test_a_capacity_under_the_bound_is_refused_as_proven(
-    told: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+    capacities: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["plan", str(A), *EXACT, *told, "--json"]) == 2
+    assert run(["plan", str(A), *EXACT, *capacities, "--json"]) == 2
     record = json.loads(capsys.readouterr().err.splitlines()[-1])
     assert (record["code_id"], record["diagnostics"]["required"]) == ("ARENA_TOO_SMALL", 1_048_576)
 

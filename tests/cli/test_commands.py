@@ -41,7 +41,7 @@ def plan_file(tmp_path: Path, name: str, *options: str, as_file: str = "plan.jso
 
 
 @pytest.fixture
-def told(capsysbinary: pytest.CaptureFixture[bytes]) -> Any:
+def tmmu(capsysbinary: pytest.CaptureFixture[bytes]) -> Any:
     """``told(*arguments) -> (exit code, stdout, stderr)``."""
 
     def call(*arguments: str) -> tuple[int, str, str]:
@@ -56,36 +56,36 @@ def told(capsysbinary: pytest.CaptureFixture[bytes]) -> Any:
 # --- plan --------------------------------------------------------------------------------------------------------
 
 
-def test_a_chain_of_element_wise_nodes_takes_one_slot(told: Any) -> None:
-    code, out, _ = told("plan", CHAIN, "--json")
+def test_a_chain_of_element_wise_nodes_takes_one_slot(tmmu: Any) -> None:
+    code, out, _ = tmmu("plan", CHAIN, "--json")
     assert code == 0
     assert json.loads(out)["arenas"]["activations"]["slots"] == 1
 
 
-def test_the_same_chain_without_hand_offs_takes_two(told: Any) -> None:
-    _, out, _ = told("plan", NONE, "--json")
+def test_the_same_chain_without_hand_offs_takes_two(tmmu: Any) -> None:
+    _, out, _ = tmmu("plan", NONE, "--json")
     assert json.loads(out)["arenas"]["activations"]["slots"] == 2
 
 
-def test_in_a_pipe_the_table_has_no_frame_and_its_sizes_have_units(told: Any) -> None:
-    _, out, err = told("plan", CHAIN)
+def test_in_a_pipe_the_table_has_no_frame_and_its_sizes_have_units(tmmu: Any) -> None:
+    _, out, err = tmmu("plan", CHAIN)
     assert "64.0 KiB (65,536 B)" in out
     assert not set(out) & set("─│┌┐└┘━┃╭╮╰╯")
     assert "\x1b" not in out
     assert err == ""
 
 
-def test_long_names_are_not_cut_in_a_pipe(told: Any, tmp_path: Path) -> None:
+def test_long_names_are_not_cut_in_a_pipe(tmmu: Any, tmp_path: Path) -> None:
     name = "a" * 300
     document = json.loads(Path(CHAIN).read_text())
     path = tmp_path / "long.json"
     path.write_text(json.dumps(document).replace('"t3"', f'"{name}"'))
-    _, out, _ = told("compare", CHAIN, str(path), "--limit", "100")
+    _, out, _ = tmmu("compare", CHAIN, str(path), "--limit", "100")
     assert any(line.startswith(name + " ") for line in out.splitlines())
 
 
-def test_json_is_the_plan_file(told: Any) -> None:
-    _, out, _ = told("plan", VIEWS, "--json")
+def test_json_is_the_plan_file(tmmu: Any) -> None:
+    _, out, _ = tmmu("plan", VIEWS, "--json")
     found = read_any(out.encode())
     assert isinstance(found, Plan)
     assert same_plan(found, plan_graph(graph_of(VIEWS)).plan) == ()
@@ -104,14 +104,14 @@ def test_a_plan_as_csv_has_its_rows(tmp_path: Path) -> None:
     assert len(list(csv.DictReader(io.StringIO(Path(path).read_text())))) == len(plan_graph(graph_of(VIEWS)).plan)
 
 
-def test_standard_output_takes_the_plan_and_nothing_else(told: Any) -> None:
-    _, out, _ = told("plan", CHAIN, "-o", "-")
+def test_standard_output_takes_the_plan_and_nothing_else(tmmu: Any) -> None:
+    _, out, _ = tmmu("plan", CHAIN, "-o", "-")
     assert isinstance(read_any(out.encode()), Plan)
 
 
-def test_standard_input_is_read(told: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_standard_input_is_read(tmmu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(Path(CHAIN).read_bytes())))
-    code, out, _ = told("plan", "-", "--json")
+    code, out, _ = tmmu("plan", "-", "--json")
     assert code == 0
     assert json.loads(out)["ir_name"] == "linear_chain"
 
@@ -126,59 +126,59 @@ def test_standard_input_is_read(told: Any, monkeypatch: pytest.MonkeyPatch) -> N
         (("--token", "ab" * 32), {"replay_token": "ab" * 32}),
     ],
 )
-def test_options_reach_the_plan(told: Any, options: tuple[str, ...], expected: dict[str, object]) -> None:
-    _, out, _ = told("plan", CHAIN, *options, "--json")
+def test_options_reach_the_plan(tmmu: Any, options: tuple[str, ...], expected: dict[str, object]) -> None:
+    _, out, _ = tmmu("plan", CHAIN, *options, "--json")
     document = json.loads(out)
     assert {key: document[key] for key in expected} == expected
 
 
-def test_a_graph_with_backward_nodes_is_planned_backward(told: Any) -> None:
-    assert json.loads(told("plan", TRAINING, "--json")[1])["mode"] == "backward"
+def test_a_graph_with_backward_nodes_is_planned_backward(tmmu: Any) -> None:
+    assert json.loads(tmmu("plan", TRAINING, "--json")[1])["mode"] == "backward"
 
 
-def test_arenas_come_from_a_file(told: Any, tmp_path: Path) -> None:
+def test_arenas_come_from_a_file(tmmu: Any, tmp_path: Path) -> None:
     config = tmp_path / "arenas.json"
     config.write_text('{"activations": {"alignment_bytes": 64, "page_size": 4096, "capacity_bytes": 99999}}')
-    arena = json.loads(told("plan", CHAIN, "--arenas", str(config), "--json")[1])["arenas"]["activations"]
+    arena = json.loads(tmmu("plan", CHAIN, "--arenas", str(config), "--json")[1])["arenas"]["activations"]
     assert (arena["alignment_bytes"], arena["capacity_bytes"], arena["committed_bytes"]) == (64, 99999, 65536)
 
 
 @pytest.mark.parametrize("text", ['["{}"]', "{}\n"])
-def test_an_order_is_read_as_json_or_as_lines(told: Any, tmp_path: Path, text: str) -> None:
-    ids = json.loads(told("plan", CHAIN, "--json")[1])["execution_order"]
+def test_an_order_is_read_as_json_or_as_lines(tmmu: Any, tmp_path: Path, text: str) -> None:
+    ids = json.loads(tmmu("plan", CHAIN, "--json")[1])["execution_order"]
     order = tmp_path / "order"
     order.write_text(json.dumps(ids) if text.startswith("[") else "\n".join(ids) + "\n")
-    code, out, _ = told("plan", CHAIN, "--order", str(order), "--json")
+    code, out, _ = tmmu("plan", CHAIN, "--order", str(order), "--json")
     assert code == 0
     assert json.loads(out)["execution_order"] == ids
 
 
-def test_dims_set_a_point(told: Any) -> None:
+def test_dims_set_a_point(tmmu: Any) -> None:
     dynamic = str(SAMPLES / "dynamic_batch.tmmu.json")
     dim = next(iter(graph_of(dynamic).dims))
-    small = json.loads(told("plan", dynamic, "--dims", f"{dim}=1", "--json")[1])
-    large = json.loads(told("plan", dynamic, "--json")[1])
+    small = json.loads(tmmu("plan", dynamic, "--dims", f"{dim}=1", "--json")[1])
+    large = json.loads(tmmu("plan", dynamic, "--json")[1])
     assert small["metrics"]["extent_bytes"] < large["metrics"]["extent_bytes"]
     assert small["ir_hash"] == large["ir_hash"]
 
 
-def test_an_instance_is_one_arena(told: Any, tmp_path: Path) -> None:
+def test_an_instance_is_one_arena(tmmu: Any, tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     path.write_text("id,lower,upper,size\na,0,2,100\nb,2,4,60\n")
-    document = json.loads(told("plan", str(path), "--json")[1])
+    document = json.loads(tmmu("plan", str(path), "--json")[1])
     assert list(document["arenas"]) == ["arena"]
     assert document["arenas"]["arena"]["extent_bytes"] == 100
 
 
-def test_a_finished_instance_is_looked_at_as_it_is_unless_a_planner_is_named(told: Any, tmp_path: Path) -> None:
+def test_a_finished_instance_is_looked_at_as_it_is_unless_a_planner_is_named(tmmu: Any, tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     path.write_text("id,lower,upper,size,offset\na,0,2,100,0\nb,2,4,60,500\n")
-    assert json.loads(told("plan", str(path), "--json")[1])["arenas"]["arena"]["extent_bytes"] == 560
-    assert json.loads(told("plan", str(path), "--planner", "slots", "--json")[1])["metrics"]["extent_bytes"] == 100
+    assert json.loads(tmmu("plan", str(path), "--json")[1])["arenas"]["arena"]["extent_bytes"] == 560
+    assert json.loads(tmmu("plan", str(path), "--planner", "slots", "--json")[1])["metrics"]["extent_bytes"] == 100
 
 
-def test_hashed_addresses_are_told_as_such(told: Any) -> None:
-    code, out, _ = told("plan", CHAIN, "--addressing", "blake3_sparse")
+def test_hashed_addresses_are_told_as_such(tmmu: Any) -> None:
+    code, out, _ = tmmu("plan", CHAIN, "--addressing", "blake3_sparse")
     assert code == 0
     assert "blake3_sparse" in out
 
@@ -186,15 +186,15 @@ def test_hashed_addresses_are_told_as_such(told: Any) -> None:
 # --- trace, compare ----------------------------------------------------------------------------------------------
 
 
-def test_a_trace_goes_to_standard_output_as_json_lines(told: Any) -> None:
-    code, out, _ = told("trace", CHAIN)
+def test_a_trace_goes_to_standard_output_as_json_lines(tmmu: Any) -> None:
+    code, out, _ = tmmu("trace", CHAIN)
     assert code == 0
     assert json.loads(out.splitlines()[0])["record"] == "allocation_header"
     assert isinstance(read_any(out.encode()), Trace)
 
 
-def test_a_trace_of_a_plan_is_the_trace_of_its_graph(told: Any, tmp_path: Path) -> None:
-    assert told("trace", plan_file(tmp_path, VIEWS))[1] == told("trace", VIEWS)[1]
+def test_a_trace_of_a_plan_is_the_trace_of_its_graph(tmmu: Any, tmp_path: Path) -> None:
+    assert tmmu("trace", plan_file(tmp_path, VIEWS))[1] == tmmu("trace", VIEWS)[1]
 
 
 def test_a_trace_is_written_as_a_cbor_sequence(tmp_path: Path) -> None:
@@ -203,73 +203,73 @@ def test_a_trace_is_written_as_a_cbor_sequence(tmp_path: Path) -> None:
     assert isinstance(read_any(path.read_bytes()), Trace)
 
 
-def test_identical_plans_end_with_0(told: Any, tmp_path: Path) -> None:
-    code, out, _ = told("compare", plan_file(tmp_path, CHAIN), CHAIN)
+def test_identical_plans_end_with_0(tmmu: Any, tmp_path: Path) -> None:
+    code, out, _ = tmmu("compare", plan_file(tmp_path, CHAIN), CHAIN)
     assert code == 0
     assert out.startswith("identical")
 
 
-def test_diverged_plans_end_with_1_and_say_where(told: Any, tmp_path: Path) -> None:
-    code, out, _ = told("compare", CHAIN, plan_file(tmp_path, CHAIN, "--planner", "naive"))
+def test_diverged_plans_end_with_1_and_say_where(tmmu: Any, tmp_path: Path) -> None:
+    code, out, _ = tmmu("compare", CHAIN, plan_file(tmp_path, CHAIN, "--planner", "naive"))
     assert code == 1
     assert "first divergence at $.tensors['t1'].offset_bytes: 0 → 65536" in out
     assert "+512 KiB" in out
 
 
-def test_incomparable_plans_end_with_3_and_say_why(told: Any, tmp_path: Path) -> None:
-    code, out, _ = told("compare", CHAIN, plan_file(tmp_path, CHAIN, "--seed", "5"))
+def test_incomparable_plans_end_with_3_and_say_why(tmmu: Any, tmp_path: Path) -> None:
+    code, out, _ = tmmu("compare", CHAIN, plan_file(tmp_path, CHAIN, "--seed", "5"))
     assert code == 3
     assert "not comparable: another replay token" in out
 
 
-def test_the_json_of_a_comparison_has_the_same_keys_whatever_the_verdict(told: Any) -> None:
-    same, other = (json.loads(told("compare", CHAIN, b, "--json")[1]) for b in (CHAIN, NONE))
+def test_the_json_of_a_comparison_has_the_same_keys_whatever_the_verdict(tmmu: Any) -> None:
+    same, other = (json.loads(tmmu("compare", CHAIN, b, "--json")[1]) for b in (CHAIN, NONE))
     assert list(same) == list(other)
     assert (same["identical"], other["identical"], other["comparable"]) == (True, False, False)
 
 
-def test_a_golden_trace_compares_with_its_sample(told: Any) -> None:
+def test_a_golden_trace_compares_with_its_sample(tmmu: Any) -> None:
     golden = SAMPLES / "golden" / "linear_chain.inference.trace.jsonl"
-    assert told("compare", str(golden), CHAIN)[0] == 0
+    assert tmmu("compare", str(golden), CHAIN)[0] == 0
 
 
 # --- verify, lint, gate ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("sample", [CHAIN, VIEWS, TRAINING, ARENAS])
-def test_samples_verify(told: Any, sample: str) -> None:
-    code, out, _ = told("verify", sample)
+def test_samples_verify(tmmu: Any, sample: str) -> None:
+    code, out, _ = tmmu("verify", sample)
     assert code == 0
     assert out.startswith("verified")
 
 
-def test_a_moved_offset_is_found_in_a_plan_file(told: Any, tmp_path: Path) -> None:
+def test_a_moved_offset_is_found_in_a_plan_file(tmmu: Any, tmp_path: Path) -> None:
     path = Path(plan_file(tmp_path, VIEWS))
     document = json.loads(path.read_text())
     document["tensors"][-1]["offset_bytes"] += 1
     path.write_text(json.dumps(document))
-    code, out, _ = told("verify", str(path), "--json")
+    code, out, _ = tmmu("verify", str(path), "--json")
     assert code == 1
     found = json.loads(out)
     assert not found["ok"]
     assert "alignment" in [finding["rule"] for finding in found["findings"]]
 
 
-def test_a_shortened_range_is_found_with_the_graph_at_hand(told: Any, tmp_path: Path) -> None:
+def test_a_shortened_range_is_found_with_the_graph_at_hand(tmmu: Any, tmp_path: Path) -> None:
     path = Path(plan_file(tmp_path, NONE))
     document = json.loads(path.read_text())
     document["tensors"][1]["death"] -= 1
     path.write_text(json.dumps(document))
-    assert told("verify", str(path), "--graph", NONE)[0] == 1
+    assert tmmu("verify", str(path), "--graph", NONE)[0] == 1
 
 
-def test_lint_tells_what_an_undeclared_default_did(told: Any, tmp_path: Path) -> None:
+def test_lint_tells_what_an_undeclared_default_did(tmmu: Any, tmp_path: Path) -> None:
     document = json.loads(Path(CHAIN).read_text())
     for node in document["nodes"]:
         node.pop("inplace", None)
     path = tmp_path / "bare.json"
     path.write_text(json.dumps(document))
-    code, out, _ = told("lint", str(path), "--json")
+    code, out, _ = tmmu("lint", str(path), "--json")
     assert code == 0
     found = json.loads(out)
     assert found["ok"]
@@ -291,22 +291,22 @@ def test_lint_tells_what_an_undeclared_default_did(told: Any, tmp_path: Path) ->
         (("--baseline", CHAIN, "--max-growth", "5%"), 0),
     ],
 )
-def test_a_gate_is_green_or_red(told: Any, limits: tuple[str, ...], code: int) -> None:
-    assert told("gate", CHAIN, *limits)[0] == code
+def test_a_gate_is_green_or_red(tmmu: Any, limits: tuple[str, ...], code: int) -> None:
+    assert tmmu("gate", CHAIN, *limits)[0] == code
 
 
-def test_growth_over_a_baseline_is_red_at_the_byte(told: Any) -> None:
-    assert told("gate", NONE, "--baseline", CHAIN, "--max-growth", "65536")[0] == 0
-    assert told("gate", NONE, "--baseline", CHAIN, "--max-growth", "65535")[0] == 1
-    assert told("gate", NONE, "--baseline", CHAIN, "--max-growth", "100%")[0] == 0
-    assert told("gate", NONE, "--baseline", CHAIN, "--max-growth", "99.9%")[0] == 1
+def test_growth_over_a_baseline_is_red_at_the_byte(tmmu: Any) -> None:
+    assert tmmu("gate", NONE, "--baseline", CHAIN, "--max-growth", "65536")[0] == 0
+    assert tmmu("gate", NONE, "--baseline", CHAIN, "--max-growth", "65535")[0] == 1
+    assert tmmu("gate", NONE, "--baseline", CHAIN, "--max-growth", "100%")[0] == 0
+    assert tmmu("gate", NONE, "--baseline", CHAIN, "--max-growth", "99.9%")[0] == 1
 
 
-def test_the_gap_of_a_gate_is_held_exactly(told: Any, tmp_path: Path) -> None:
+def test_the_gap_of_a_gate_is_held_exactly(tmmu: Any, tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     path.write_text("id,lower,upper,size,offset\na,0,1,1000,125\n")
-    assert told("gate", str(path), "--max-gap", "12.5")[0] == 0
-    assert told("gate", str(path), "--max-gap", "12.49")[0] == 1
+    assert tmmu("gate", str(path), "--max-gap", "12.5")[0] == 0
+    assert tmmu("gate", str(path), "--max-gap", "12.49")[0] == 1
 
 
 # --- export, report, convert, checkpoint, restore, sweep, apply --------------------------------------------------
@@ -322,17 +322,17 @@ def test_an_export_is_read_back(tmp_path: Path, format_: str) -> None:
     assert same_plan(plan, plan_graph(graph_of(VIEWS)).plan) == ()
 
 
-def test_an_arena_exports_as_an_instance_that_plans_to_the_same_extent(told: Any, tmp_path: Path) -> None:
+def test_an_arena_exports_as_an_instance_that_plans_to_the_same_extent(tmmu: Any, tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     assert run(["export", VIEWS, "--to", "instance", "--arena", "activations", "-o", str(path)]) == 0
-    extent = json.loads(told("plan", VIEWS, "--json")[1])["arenas"]["activations"]["extent_bytes"]
-    assert json.loads(told("plan", str(path), "--json")[1])["arenas"]["arena"]["extent_bytes"] == extent
+    extent = json.loads(tmmu("plan", VIEWS, "--json")[1])["arenas"]["activations"]["extent_bytes"]
+    assert json.loads(tmmu("plan", str(path), "--json")[1])["arenas"]["arena"]["extent_bytes"] == extent
 
 
-def test_a_plan_exports_for_a_code_generator(told: Any) -> None:
-    assert json.loads(told("export", VIEWS, "--to", "residency")[1])["schema"] == "tmmu_residency/1"
-    assert "_Static_assert" in told("export", VIEWS, "--to", "c-header")[1]
-    assert '#include "views_memory.h"' in told("export", VIEWS, "--to", "c-source")[1]
+def test_a_plan_exports_for_a_code_generator(tmmu: Any) -> None:
+    assert json.loads(tmmu("export", VIEWS, "--to", "residency")[1])["schema"] == "tmmu_residency/1"
+    assert "_Static_assert" in tmmu("export", VIEWS, "--to", "c-header")[1]
+    assert '#include "views_memory.h"' in tmmu("export", VIEWS, "--to", "c-source")[1]
 
 
 def test_a_report_is_one_file_without_outside_references(tmp_path: Path) -> None:
@@ -344,7 +344,7 @@ def test_a_report_is_one_file_without_outside_references(tmp_path: Path) -> None
     assert "<link " not in text
 
 
-def test_bounds_of_named_dimensions_are_given_where_a_model_is_converted(told: Any, tmp_path: Path) -> None:
+def test_bounds_of_named_dimensions_are_given_where_a_model_is_converted(tmmu: Any, tmp_path: Path) -> None:
     wide = tmp_path / "wide.tmmu.json"
     batches = str(SAMPLES / "dynamic_batch.tmmu.json")
     assert run(["convert", batches, "--dims", "B=2:64", "-o", str(wide)]) == 0
@@ -352,23 +352,23 @@ def test_bounds_of_named_dimensions_are_given_where_a_model_is_converted(told: A
 
 
 @pytest.mark.parametrize("bounds", ["B", "B=x", "B=8:1", "=4"])
-def test_what_is_no_bound_is_refused(told: Any, bounds: str) -> None:
-    code, _, err = told("convert", str(SAMPLES / "dynamic_batch.tmmu.json"), "--dims", bounds)
+def test_what_is_no_bound_is_refused(tmmu: Any, bounds: str) -> None:
+    code, _, err = tmmu("convert", str(SAMPLES / "dynamic_batch.tmmu.json"), "--dims", bounds)
     assert code == 2
     assert bounds in err
 
 
-def test_a_model_is_converted_and_planned_alike(told: Any, tmp_path: Path) -> None:
+def test_a_model_is_converted_and_planned_alike(tmmu: Any, tmp_path: Path) -> None:
     source, path = str(SAMPLES / "node_centric.json"), tmp_path / "graph.tmmu.cbor.gz"
     assert run(["convert", source, "-o", str(path)]) == 0
-    one, other = (json.loads(told("plan", name, "--json")[1]) for name in (source, str(path)))
+    one, other = (json.loads(tmmu("plan", name, "--json")[1]) for name in (source, str(path)))
     assert one["layout_hash"] == other["layout_hash"]
 
 
-def test_a_checkpoint_restores_to_the_plan(told: Any, tmp_path: Path) -> None:
+def test_a_checkpoint_restores_to_the_plan(tmmu: Any, tmp_path: Path) -> None:
     path = tmp_path / "c.tmmu-checkpoint"
     assert run(["checkpoint", TRAINING, "--seed", "3", "-o", str(path)]) == 0
-    code, out, _ = told("restore", str(path), "--json")
+    code, out, _ = tmmu("restore", str(path), "--json")
     assert code == 0
     assert same_plan(read_any(out.encode()), plan_graph(graph_of(TRAINING), seed=3).plan) == ()  # type: ignore[arg-type]
 
@@ -380,20 +380,20 @@ def test_a_finished_plan_is_checkpointed_with_its_graph(tmp_path: Path) -> None:
     assert one.read_bytes() == other.read_bytes()
 
 
-def test_a_damaged_checkpoint_is_refused(told: Any, tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_is_refused(tmmu: Any, tmp_path: Path) -> None:
     path = tmp_path / "c"
     run(["checkpoint", CHAIN, "-o", str(path)])
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(bytes(data))
-    code, _, err = told("restore", str(path), "--json")
+    code, _, err = tmmu("restore", str(path), "--json")
     assert code == 2
     assert json.loads(err)["code_id"] == "UNREADABLE_INPUT"
 
 
-def test_a_sweep_has_a_row_for_each_combination(told: Any) -> None:
+def test_a_sweep_has_a_row_for_each_combination(tmmu: Any) -> None:
     arguments = ("--planners", "slots,naive", "--modes", "inference,forward", "--alignments", "64,128")
-    code, out, _ = told("sweep", CHAIN, *arguments, "--json")
+    code, out, _ = tmmu("sweep", CHAIN, *arguments, "--json")
     assert code == 0
     rows = json.loads(out)["rows"]
     assert [(row["mode"], row["alignment"], row["planner"]) for row in rows] == [
@@ -404,27 +404,27 @@ def test_a_sweep_has_a_row_for_each_combination(told: Any) -> None:
     ]
 
 
-def test_a_row_of_a_sweep_that_cannot_be_planned_tells_its_code(told: Any) -> None:
-    code, out, _ = told("sweep", CHAIN, "--planners", "slots", "--alignments", "48,64")
+def test_a_row_of_a_sweep_that_cannot_be_planned_tells_its_code(tmmu: Any) -> None:
+    code, out, _ = tmmu("sweep", CHAIN, "--planners", "slots", "--alignments", "48,64")
     assert code == 0
     assert "ALIGNMENT_VIOLATION" in out
 
 
-def test_a_sweep_without_any_plan_is_bad_input(told: Any) -> None:
-    assert told("sweep", CHAIN, "--planners", "slots", "--alignments", "48")[0] == 2
+def test_a_sweep_without_any_plan_is_bad_input(tmmu: Any) -> None:
+    assert tmmu("sweep", CHAIN, "--planners", "slots", "--alignments", "48")[0] == 2
 
 
-def test_a_plan_is_applied_to_real_memory(told: Any) -> None:
-    code, out, _ = told("apply", TRAINING, "--json")
+def test_a_plan_is_applied_to_real_memory(tmmu: Any) -> None:
+    code, out, _ = tmmu("apply", TRAINING, "--json")
     assert code == 0
     found = json.loads(out)
     assert found["tensors_bound"] == len(plan_graph(graph_of(TRAINING)).plan)
-    assert told("apply", TRAINING, "--json")[1] == out
+    assert tmmu("apply", TRAINING, "--json")[1] == out
 
 
-def test_debug_fill_is_refused_under_regulation(told: Any) -> None:
-    assert told("apply", CHAIN, "--debug-fill", "1")[0] == 0
-    assert told("apply", CHAIN, "--debug-fill", "1", "--security", "regulated")[0] == 2
+def test_debug_fill_is_refused_under_regulation(tmmu: Any) -> None:
+    assert tmmu("apply", CHAIN, "--debug-fill", "1")[0] == 0
+    assert tmmu("apply", CHAIN, "--debug-fill", "1", "--security", "regulated")[0] == 2
 
 
 def test_a_plan_written_twice_is_the_same_bytes() -> None:

@@ -28,7 +28,7 @@ RECORD = {
 
 
 @pytest.fixture
-def told(capsysbinary: pytest.CaptureFixture[bytes]) -> Any:
+def tmmu(capsysbinary: pytest.CaptureFixture[bytes]) -> Any:
     """``told(*arguments) -> (exit code, stdout, stderr)``."""
 
     def call(*arguments: str) -> tuple[int, str, str]:
@@ -69,15 +69,15 @@ BAD_GRAPHS: dict[str, tuple[str, str]] = {
 
 
 @pytest.mark.parametrize("what", BAD_GRAPHS)
-def test_bad_input_is_told_in_a_sentence_and_as_one_record(told: Any, tmp_path: Path, what: str) -> None:
+def test_bad_input_is_told_in_a_sentence_and_as_one_record(tmmu: Any, tmp_path: Path, what: str) -> None:
     text, expected = BAD_GRAPHS[what]
     path = tmp_path / "model.onnx"
     path.write_text(text)
-    code, out, err = told("plan", str(path))
+    code, out, err = tmmu("plan", str(path))
     assert (code, out) == (2, "")
     assert err.startswith("tmmu: ")
     assert "Traceback" not in err
-    code, out, err = told("plan", str(path), "--json")
+    code, out, err = tmmu("plan", str(path), "--json")
     assert (code, out) == (2, "")
     record = json.loads(err)
     assert record["code_id"] == expected
@@ -99,16 +99,16 @@ def test_bad_input_is_told_in_a_sentence_and_as_one_record(told: Any, tmp_path: 
         ([], "UNREADABLE_INPUT"),
     ],
 )
-def test_a_bad_arena_configuration(told: Any, tmp_path: Path, config: object, expected: str) -> None:
+def test_a_bad_arena_configuration(tmmu: Any, tmp_path: Path, config: object, expected: str) -> None:
     path = tmp_path / "arenas.json"
     path.write_text(json.dumps(config))
-    code, _, err = told("plan", CHAIN, "--arenas", str(path), "--json")
+    code, _, err = tmmu("plan", CHAIN, "--arenas", str(path), "--json")
     assert code == 2
     assert json.loads(err)["code_id"] == expected
 
 
-def test_a_broken_quota_is_told(told: Any) -> None:
-    code, _, err = told("plan", CHAIN, "--budget", "1KiB", "--json")
+def test_a_broken_quota_is_told(tmmu: Any) -> None:
+    code, _, err = tmmu("plan", CHAIN, "--budget", "1KiB", "--json")
     assert code == 2
     assert json.loads(err)["numeric_code"] == 1302
 
@@ -161,8 +161,8 @@ def test_a_broken_quota_is_told(told: Any) -> None:
     ],
     ids=" ".join,
 )
-def test_bad_usage_ends_with_2_and_writes_no_result(told: Any, arguments: tuple[str, ...]) -> None:
-    code, out, err = told(*arguments)
+def test_bad_usage_ends_with_2_and_writes_no_result(tmmu: Any, arguments: tuple[str, ...]) -> None:
+    code, out, err = tmmu(*arguments)
     assert code == 2
     assert "Traceback" not in err
     if arguments:
@@ -170,26 +170,26 @@ def test_bad_usage_ends_with_2_and_writes_no_result(told: Any, arguments: tuple[
         assert err.startswith("tmmu: ")
 
 
-def test_bad_usage_is_one_record_with_json(told: Any) -> None:
-    code, _, err = told("plan", "--json")
+def test_bad_usage_is_one_record_with_json(tmmu: Any) -> None:
+    code, _, err = tmmu("plan", "--json")
     assert code == 2
     assert json.loads(err)["code_id"] == "USAGE"
     assert len(err.splitlines()) == 1
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_has_help(told: Any, command: str) -> None:
-    code, out, _ = told(command, "--help")
+def test_every_command_has_help(tmmu: Any, command: str) -> None:
+    code, out, _ = tmmu(command, "--help")
     assert code == 0
     assert f"tmmu {command}" in out
 
 
-def test_a_fault_of_ours_is_told_apart_from_every_verdict(told: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_of_ours_is_told_apart_from_every_verdict(tmmu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object, **__: object) -> None:
         raise AssertionError("ours")
 
     monkeypatch.setattr("app.cli.plan.resolve_opened", broken)
-    code, _, err = told("plan", CHAIN)
+    code, _, err = tmmu("plan", CHAIN)
     assert code == 70
     assert "fault of the program" in err
 
@@ -248,17 +248,17 @@ def test_a_closed_pipe_turns_no_verdict(tmp_path: Path, arguments: list[str], co
     "arguments",
     [("plan", "-", "--arenas", "-"), ("plan", CHAIN, "--order", "-", "--shard", "-"), ("compare", "-", "-")],
 )
-def test_standard_input_is_read_once(told: Any, arguments: tuple[str, ...]) -> None:
-    code, _, error = told(*arguments)
+def test_standard_input_is_read_once(tmmu: Any, arguments: tuple[str, ...]) -> None:
+    code, _, error = tmmu(*arguments)
     assert (code, "standard input can be read once only" in error) == (2, True)
 
 
-def test_a_world_has_a_rank(told: Any) -> None:
-    code, _, error = told("plan", CHAIN, "--world-size", "0")
+def test_a_world_has_a_rank(tmmu: Any) -> None:
+    code, _, error = tmmu("plan", CHAIN, "--world-size", "0")
     assert (code, "no world of 0 ranks" in error) == (2, True)
 
 
-def test_an_order_that_is_not_text_is_refused(told: Any, tmp_path: Path) -> None:
+def test_an_order_that_is_not_text_is_refused(tmmu: Any, tmp_path: Path) -> None:
     (tmp_path / "order.json").write_bytes(b'["relu\xff"]')
-    code, _, error = told("plan", CHAIN, "--order", str(tmp_path / "order.json"))
+    code, _, error = tmmu("plan", CHAIN, "--order", str(tmp_path / "order.json"))
     assert (code, "the execution order is not text in UTF-8" in error) == (2, True)

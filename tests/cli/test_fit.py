@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from app.cli.main import run
-from tests.cli.test_commands import SAMPLES, told
+from tests.cli.test_commands import SAMPLES, tmmu
 from tests.fit.test_alignment import odd_sizes
 from tests.fit.test_mesh import layers
 from tests.fit.test_order import two_branches
 from tmmu_core.graph import native
 
-__all__ = ["told"]
+__all__ = ["tmmu"]
 TRAINING = str(SAMPLES / "training_step.tmmu.json")
 BATCH = str(SAMPLES / "dynamic_batch.tmmu.json")
 
@@ -30,14 +30,14 @@ def branches(tmp_path: Path) -> str:
     return str(path)
 
 
-def fitted(told: Any, *arguments: str) -> tuple[int, dict[str, Any]]:
-    code, out, err = told("fit", *arguments, "--json")
+def fitted(tmmu: Any, *arguments: str) -> tuple[int, dict[str, Any]]:
+    code, out, err = tmmu("fit", *arguments, "--json")
     assert err == ""
     return code, json.loads(out)
 
 
-def test_what_fits_ends_with_0_and_says_what_contract_11_asks_for(told: Any, branches: str) -> None:
-    code, answer = fitted(told, branches, "--alignment", "4", "--capacity", "408")
+def test_what_fits_ends_with_0_and_says_what_contract_11_asks_for(tmmu: Any, branches: str) -> None:
+    code, answer = fitted(tmmu, branches, "--alignment", "4", "--capacity", "408")
     assert code == 0
     assert {"answer", "capacity", "extent_bytes", "lower_bound_bytes", "cost", "moves"} <= answer.keys()
     assert (answer["answer"], answer["extent_bytes"]) == ("fits", 408)
@@ -45,66 +45,66 @@ def test_what_fits_ends_with_0_and_says_what_contract_11_asks_for(told: Any, bra
     assert {"kind", "what", "bytes", "extra_flops", "moved_bytes"} <= answer["moves"][0].keys()
 
 
-def test_what_cannot_ends_with_1_and_names_the_step(told: Any, branches: str) -> None:
-    code, out, _ = told("fit", branches, "--alignment", "4", "--capacity", "0")
+def test_what_cannot_ends_with_1_and_names_the_step(tmmu: Any, branches: str) -> None:
+    code, out, _ = tmmu("fit", branches, "--alignment", "4", "--capacity", "0")
     assert code == 1
     assert "cannot fit" in out
     assert "_a'" in out
     assert "'biga'" in out
 
 
-def test_the_smallest_mesh_is_told_with_the_share_that_fits(told: Any, tmp_path: Path) -> None:
+def test_the_smallest_mesh_is_told_with_the_share_that_fits(tmmu: Any, tmp_path: Path) -> None:
     path = tmp_path / "layers.tmmu.json"
     path.write_bytes(native.encode(layers(), path.name))
-    code, answer = fitted(told, str(path), "--capacity", f"parameters={3 * 1024 * 8}", "--mesh", "tp")
+    code, answer = fitted(tmmu, str(path), "--capacity", f"parameters={3 * 1024 * 8}", "--mesh", "tp")
     assert (code, answer["answer"], answer["mesh"]) == (0, "fits", {"tp": 3})
     assert [move["kind"] for move in answer["moves"]] == ["shards"]
-    code, out, _ = told("fit", str(path), "--capacity", "1KiB", "--mesh", "tp")
+    code, out, _ = tmmu("fit", str(path), "--capacity", "1KiB", "--mesh", "tp")
     assert (code, out.splitlines()[0]) == (1, "no size of tp fits")
 
 
-def test_a_finer_alignment_says_how_the_fitted_file_is_planned(told: Any, tmp_path: Path) -> None:
+def test_a_finer_alignment_says_how_the_fitted_file_is_planned(tmmu: Any, tmp_path: Path) -> None:
     path, out = tmp_path / "odd.tmmu.json", tmp_path / "fitted.tmmu.json"
     path.write_bytes(native.encode(odd_sizes(), path.name))
     capacity = 4 * 64 + 36
-    code, words, _ = told("fit", str(path), "--capacity", str(capacity), "--allow", "alignment", "-o", str(out))
+    code, words, _ = tmmu("fit", str(path), "--capacity", str(capacity), "--allow", "alignment", "-o", str(out))
     assert code == 0
     assert "--alignment 64" in words
-    plan = json.loads(told("plan", str(out), "--alignment", "64", "--json")[1])
+    plan = json.loads(tmmu("plan", str(out), "--alignment", "64", "--json")[1])
     assert plan["metrics"]["totals"]["extent_bytes"] == capacity
 
 
-def test_what_is_open_ends_with_3(told: Any, branches: str) -> None:
-    code, answer = fitted(told, branches, "--planner", "naive", "--capacity", "1000", "--allow", "order")
+def test_what_is_open_ends_with_3(tmmu: Any, branches: str) -> None:
+    code, answer = fitted(tmmu, branches, "--planner", "naive", "--capacity", "1000", "--allow", "order")
     assert (code, answer["answer"]) == (3, "open")
     assert answer["lower_bound_bytes"] < 1000 < answer["extent_bytes"]
 
 
-def test_the_fitted_file_gives_the_plan_with_no_further_flags(told: Any, branches: str, tmp_path: Path) -> None:
+def test_the_fitted_file_gives_the_plan_with_no_further_flags(tmmu: Any, branches: str, tmp_path: Path) -> None:
     out = str(tmp_path / "fitted.tmmu.cbor.gz")
-    code, answer = fitted(told, branches, "--planner", "naive", "--capacity", "1KiB")
+    code, answer = fitted(tmmu, branches, "--planner", "naive", "--capacity", "1KiB")
     assert run(["fit", branches, "--planner", "naive", "--capacity", "1KiB", "-o", out]) == code == 0
-    _, text, _ = told("plan", out, "--json")
+    _, text, _ = tmmu("plan", out, "--json")
     plan = json.loads(text)
     assert sum(arena["extent_bytes"] for arena in plan["arenas"].values()) == answer["extent_bytes"] <= 1024
 
 
-def test_a_recipe_lists_the_moves(told: Any, branches: str, tmp_path: Path) -> None:
+def test_a_recipe_lists_the_moves(tmmu: Any, branches: str, tmp_path: Path) -> None:
     path = tmp_path / "recipe.json"
-    assert told("fit", branches, "--alignment", "4", "--capacity", "408", "--recipe", str(path))[0] == 0
+    assert tmmu("fit", branches, "--alignment", "4", "--capacity", "408", "--recipe", str(path))[0] == 0
     assert [move["kind"] for move in json.loads(path.read_bytes())["moves"]] == ["order"]
 
 
-def test_an_arena_may_have_its_own_capacity(told: Any) -> None:
-    code, answer = fitted(told, TRAINING, "--capacity", "gradients=1GiB", "--capacity", "activations=1GiB")
+def test_an_arena_may_have_its_own_capacity(tmmu: Any) -> None:
+    code, answer = fitted(tmmu, TRAINING, "--capacity", "gradients=1GiB", "--capacity", "activations=1GiB")
     assert (code, answer["capacity"]) == (0, {"activations": 1 << 30, "gradients": 1 << 30})
 
 
-def test_the_largest_size_is_told(told: Any) -> None:
-    code, answer = fitted(told, BATCH, "--capacity", "1700KiB", "--largest", "B")
+def test_the_largest_size_is_told(tmmu: Any) -> None:
+    code, answer = fitted(tmmu, BATCH, "--capacity", "1700KiB", "--largest", "B")
     assert code == 0
     assert 1 <= answer["largest"]["B"] < 32
-    bigger = fitted(told, BATCH, "--capacity", "1700KiB", "--dims", f"B={answer['largest']['B'] + 1}")
+    bigger = fitted(tmmu, BATCH, "--capacity", "1700KiB", "--dims", f"B={answer['largest']['B'] + 1}")
     assert bigger[1]["answer"] != "fits"
 
 
@@ -119,19 +119,19 @@ def test_the_largest_size_is_told(told: Any) -> None:
         (("--capacity", "1MiB", "--largest", "Q"), "Q"),
     ],
 )
-def test_bad_options_are_refused_by_name(told: Any, arguments: tuple[str, ...], said: str) -> None:
-    code, out, err = told("fit", TRAINING, *arguments)
+def test_bad_options_are_refused_by_name(tmmu: Any, arguments: tuple[str, ...], said: str) -> None:
+    code, out, err = tmmu("fit", TRAINING, *arguments)
     assert (code, out) == (2, "")
     assert said in err
 
 
-def test_a_plan_is_no_graph(told: Any, tmp_path: Path) -> None:
+def test_a_plan_is_no_graph(tmmu: Any, tmp_path: Path) -> None:
     path = str(tmp_path / "plan.json")
     assert run(["plan", TRAINING, "-o", path]) == 0
-    assert told("fit", path, "--capacity", "1MiB")[0] == 2
+    assert tmmu("fit", path, "--capacity", "1MiB")[0] == 2
 
 
-def test_an_interruption_keeps_the_best(told: Any, branches: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interruption_keeps_the_best(tmmu: Any, branches: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from app.cli import fit as module
 
     planned = module.question_of
@@ -142,7 +142,7 @@ def test_an_interruption_keeps_the_best(told: Any, branches: str, monkeypatch: p
         return start
 
     monkeypatch.setattr(module, "question_of", interrupted)
-    code, out, err = told("fit", branches, "--alignment", "4", "--capacity", "408")
+    code, out, err = tmmu("fit", branches, "--alignment", "4", "--capacity", "408")
     assert code == 3
     assert "stopped early" in out
     assert "best so far" in err

@@ -51,9 +51,9 @@ def test_the_gate_is_red_with_the_first_findings(
     assert "both hold bytes" in said
     assert "−" not in said
     assert run(["gate", tampered, *limits, "--json"]) == 1
-    told = json.loads(capsys.readouterr().out)
-    assert (told["ok"], told["valid"]) == (False, False)
-    assert told["findings"]
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["ok"], answer["valid"]) == (False, False)
+    assert answer["findings"]
 
 
 def test_an_invalid_baseline_is_red_too(capsys: pytest.CaptureFixture[str], tampered: str) -> None:
@@ -82,9 +82,9 @@ def test_compare_and_report_say_so(capsys: pytest.CaptureFixture[str], tmp_path:
     assert run(["compare", tampered, tampered]) == 1
     assert "INVALID" in capsys.readouterr().out
     assert run(["compare", GRAPH, tampered, "--json"]) == 1
-    told = json.loads(capsys.readouterr().out)
-    assert told["invalid"]["left"] == []
-    assert told["invalid"]["right"]
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["invalid"]["left"] == []
+    assert answer["invalid"]["right"]
     page = tmp_path / "report.html"
     assert run(["report", tampered, "-o", str(page)]) == 1
     assert "invalid" in capsys.readouterr().err

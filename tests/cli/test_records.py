@@ -26,8 +26,8 @@ TOKEN = "ab" * 32
 def record(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
     capsys.readouterr()
     assert run([*arguments, "--token", TOKEN, "--json"]) == 2
-    told: dict[str, Any] = json.loads(capsys.readouterr().err.splitlines()[-1])
-    return told
+    fields: dict[str, Any] = json.loads(capsys.readouterr().err.splitlines()[-1])
+    return fields
 
 
 def test_the_token_is_in_the_record_of_a_file_that_breaks_the_contract(
@@ -37,13 +37,13 @@ def test_the_token_is_in_the_record_of_a_file_that_breaks_the_contract(
     document["tensors"][2]["dtype"] = "float99"
     (tmp_path / "broken.json").write_text(json.dumps(document))
     for command in (["plan"], ["trace"], ["apply"], ["verify"]):
-        told = record(capsys, *command, str(tmp_path / "broken.json"))
-        assert (told["code_id"], told["replay_token"]) == ("INVALID_IR_SHAPES", TOKEN)
+        fault = record(capsys, *command, str(tmp_path / "broken.json"))
+        assert (fault["code_id"], fault["replay_token"]) == ("INVALID_IR_SHAPES", TOKEN)
 
 
 def test_the_token_is_in_the_record_of_a_refused_debug_fill(capsys: pytest.CaptureFixture[str]) -> None:
-    told = record(capsys, "apply", str(CHAIN), "--security", "confidential", "--debug-fill", "1")
-    assert (told["diagnostics"]["reason"], told["replay_token"]) == ("debug_fill_forbidden", TOKEN)
+    fault = record(capsys, "apply", str(CHAIN), "--security", "confidential", "--debug-fill", "1")
+    assert (fault["diagnostics"]["reason"], fault["replay_token"]) == ("debug_fill_forbidden", TOKEN)
 
 
 def test_the_plans_own_token_is_in_the_records_of_what_is_done_with_it() -> None:
@@ -64,9 +64,9 @@ def test_an_arena_that_is_not_declared_requires_what_it_would_have_taken() -> No
     whole = plan_graph(graph).plan
     with pytest.raises(ArenaTooSmall) as refused:
         plan_graph(graph, arenas={"parameters": {}})
-    told = refused.value.record()["diagnostics"]
-    assert (told["arena"], told["capacity"]) == ("activations", 0)
-    assert told["required"] == whole.arena_of["activations"].extent_bytes
+    diagnostics = refused.value.record()["diagnostics"]
+    assert (diagnostics["arena"], diagnostics["capacity"]) == ("activations", 0)
+    assert diagnostics["required"] == whole.arena_of["activations"].extent_bytes
 
 
 def test_every_error_has_a_record() -> None:
@@ -109,10 +109,10 @@ def test_each_of_the_seven_codes_is_raised_with_its_number_severity_and_fields(
     """Contract §5, from whoever raises it."""
     with pytest.raises(ContractError) as caught:
         does()
-    told = caught.value.record()
-    assert (told["code_id"], told["numeric_code"], told["severity"]) == (code, number, severity)
-    assert re.fullmatch(r"UML_OS\.[\w.]+_v\d+", told["failure_operator"])
-    assert len(told["replay_token"]) == 64
-    assert {"t", "rank", "subsystem", "message", "retryable"} <= set(told)
-    assert set(fields.split()) <= set(told["diagnostics"])
-    assert all(value is None or isinstance(value, int | float | str) for value in told["diagnostics"].values())
+    fault = caught.value.record()
+    assert (fault["code_id"], fault["numeric_code"], fault["severity"]) == (code, number, severity)
+    assert re.fullmatch(r"UML_OS\.[\w.]+_v\d+", fault["failure_operator"])
+    assert len(fault["replay_token"]) == 64
+    assert {"t", "rank", "subsystem", "message", "retryable"} <= set(fault)
+    assert set(fields.split()) <= set(fault["diagnostics"])
+    assert all(value is None or isinstance(value, int | float | str) for value in fault["diagnostics"].values())

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from app.cli.main import run
-from tests.cli.test_commands import told  # noqa: F401 - the fixture
+from tests.cli.test_commands import tmmu  # noqa: F401 - the fixture
 from tests.store.plans import graph_of, plan_of
 from tmmu_core.graph import native
 from tmmu_core.plan.formats.files import to_json
@@ -41,8 +41,8 @@ def grown(tmp_path: Path, store: str) -> str:
     return store
 
 
-def test_the_history_lists_the_runs_oldest_first(told: Any, grown: str) -> None:  # noqa: F811
-    code, out, _ = told("history", "net", "--store", grown, "--json")
+def test_the_history_lists_the_runs_oldest_first(tmmu: Any, grown: str) -> None:  # noqa: F811
+    code, out, _ = tmmu("history", "net", "--store", grown, "--json")
     assert code == 0
     runs = json.loads(out)["runs"]
     found = [(r["model"], r["commit"], r["planner"], r["extent_bytes"], r["lower_bound_bytes"]) for r in runs]
@@ -52,84 +52,84 @@ def test_the_history_lists_the_runs_oldest_first(told: Any, grown: str) -> None:
     assert {run["at"] for run in runs} == {f"2026-01-01T0{hour}:00:00.000000Z" for hour in range(3)}
 
 
-def test_without_a_model_every_model_tells_its_last_change(told: Any, grown: str) -> None:  # noqa: F811
-    _, out, _ = told("history", "--store", grown, "--json")
+def test_without_a_model_every_model_tells_its_last_change(tmmu: Any, grown: str) -> None:  # noqa: F811
+    _, out, _ = tmmu("history", "--store", grown, "--json")
     (line,) = json.loads(out)["models"]
     assert (line["runs"], line["commit"], line["changed_commit"], line["change_bytes"]) == (3, "c3", "c2", 384)
-    _, out, _ = told("history", "--store", grown)
+    _, out, _ = tmmu("history", "--store", grown)
     assert "+384 B" in out
 
 
-def test_a_finished_plan_is_recorded_as_it_is(told: Any, tmp_path: Path, store: str) -> None:  # noqa: F811
+def test_a_finished_plan_is_recorded_as_it_is(tmmu: Any, tmp_path: Path, store: str) -> None:  # noqa: F811
     path = tmp_path / "plan.json"
     path.write_bytes(to_json(plan_of({"a": 2}, planner="greedy")))
-    _, out, _ = told("record", str(path), "--store", store, "--as", "team/net@8f1c", "--branch", "topic", "--json")
+    _, out, _ = tmmu("record", str(path), "--store", store, "--as", "team/net@8f1c", "--branch", "topic", "--json")
     kept = json.loads(out)
     assert (kept["new_run"], kept["new_plan"]) == (True, True)
     said = kept["run"]
     assert (said["model"], said["commit"], said["branch"], said["planner"]) == ("team/net", "8f1c", "topic", "greedy")
 
 
-def test_an_invalid_plan_is_not_recorded(told: Any, tmp_path: Path, store: str) -> None:  # noqa: F811
+def test_an_invalid_plan_is_not_recorded(tmmu: Any, tmp_path: Path, store: str) -> None:  # noqa: F811
     document = json.loads(to_json(plan_of({"a": 1, "b": 1})))
     for row in document["tensors"]:
         row["offset_bytes"] = 0
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(document))
-    code, _, err = told("record", str(path), "--store", store, "--as", "net@c1", "--json")
+    code, _, err = tmmu("record", str(path), "--store", store, "--as", "net@c1", "--json")
     assert (code, json.loads(err)["numeric_code"]) == (2, 1307)
     assert not (tmp_path / "team.db").exists()
 
 
-def test_the_gate_grows_from_a_run_of_the_store(told: Any, tmp_path: Path, grown: str) -> None:  # noqa: F811
+def test_the_gate_grows_from_a_run_of_the_store(tmmu: Any, tmp_path: Path, grown: str) -> None:  # noqa: F811
     same, larger = file_of(tmp_path, {"a": 1, "b": 3, "c": 1}), file_of(tmp_path, {"a": 1, "b": 4, "c": 1})
     for baseline in ("store:main", "store:net@main", "store:net@c3"):
-        assert told("gate", same, "--store", grown, "--baseline", baseline)[0] == 0
-        assert told("gate", larger, "--store", grown, "--baseline", baseline)[0] == 1
-    code, out, _ = told("gate", same, "--store", grown, "--baseline", "store:net@c1", "--json")
+        assert tmmu("gate", same, "--store", grown, "--baseline", baseline)[0] == 0
+        assert tmmu("gate", larger, "--store", grown, "--baseline", baseline)[0] == 1
+    code, out, _ = tmmu("gate", same, "--store", grown, "--baseline", "store:net@c1", "--json")
     assert (code, json.loads(out)["baseline"]) == (1, "store:net@c1")
 
 
 def test_the_store_may_stand_in_the_environment(
-    told: Any,  # noqa: F811
+    tmmu: Any,  # noqa: F811
     tmp_path: Path,
     grown: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("TMMU_STORE", grown)
-    assert told("gate", file_of(tmp_path, {"a": 1, "b": 1}), "--baseline", "store:main")[0] == 0
-    assert told("history", "net")[0] == 0
+    assert tmmu("gate", file_of(tmp_path, {"a": 1, "b": 1}), "--baseline", "store:main")[0] == 0
+    assert tmmu("history", "net")[0] == 0
 
 
-def test_runs_of_the_store_are_compared(told: Any, grown: str) -> None:  # noqa: F811
-    code, out, _ = told("compare", "store:net@c2", "store:net@c3", "--store", grown)
+def test_runs_of_the_store_are_compared(tmmu: Any, grown: str) -> None:  # noqa: F811
+    code, out, _ = tmmu("compare", "store:net@c2", "store:net@c3", "--store", grown)
     assert (code, "identical" in out) == (0, True)
-    code, out, _ = told("compare", "store:c1", "store:net@c2", "--store", grown, "--json")
+    code, out, _ = tmmu("compare", "store:c1", "store:net@c2", "--store", grown, "--json")
     assert code == 3  # the graph is another one
     assert json.loads(out)["totals"]["added"] == {"tensors": 1, "bytes": 128}
 
 
-def test_bisect_names_the_commit_and_its_tensors(told: Any, grown: str) -> None:  # noqa: F811
-    code, out, _ = told("bisect", "net", "--store", grown, "--json")
+def test_bisect_names_the_commit_and_its_tensors(tmmu: Any, grown: str) -> None:  # noqa: F811
+    code, out, _ = tmmu("bisect", "net", "--store", grown, "--json")
     assert code == 1
     found = json.loads(out)
     assert (found["culprit"]["before"]["commit"], found["culprit"]["after"]["commit"]) == ("c1", "c2")
     (arena,) = found["arenas"]
     assert (arena["grown_bytes"], arena["slack_bytes"]) == (384, 0)
     assert [(t["tensor_id"], t["grown_bytes"]) for t in arena["tensors"]] == [("b", 256), ("c", 128)]
-    _, out, _ = told("bisect", "net", "--store", grown)
+    _, out, _ = tmmu("bisect", "net", "--store", grown)
     assert "c2 made the extent grow by +384 B" in out
 
 
-def test_bisect_between_runs_that_did_not_grow_is_fine(told: Any, grown: str) -> None:  # noqa: F811
-    assert told("bisect", "net", "--store", grown, "--good", "c2")[0] == 0
+def test_bisect_between_runs_that_did_not_grow_is_fine(tmmu: Any, grown: str) -> None:  # noqa: F811
+    assert tmmu("bisect", "net", "--store", grown, "--good", "c2")[0] == 0
 
 
-def test_a_commit_that_changed_the_planner_is_found_too(told: Any, tmp_path: Path, store: str) -> None:  # noqa: F811
+def test_a_commit_that_changed_the_planner_is_found_too(tmmu: Any, tmp_path: Path, store: str) -> None:  # noqa: F811
     chain = str(Path(__file__).resolve().parents[2] / "sample_graphs" / "residual_block.tmmu.json")
     record(store, chain, "block@c1", 1)
     record(store, chain, "block@c2", 2, "--planner", "naive")
-    code, out, _ = told("bisect", "block", "--store", store, "--json")
+    code, out, _ = tmmu("bisect", "block", "--store", store, "--json")
     assert (code, json.loads(out)["culprit"]["after"]["commit"]) == (1, "c2")
 
 
@@ -148,12 +148,12 @@ def test_a_commit_that_changed_the_planner_is_found_too(told: Any, tmp_path: Pat
     ],
 )
 def test_what_cannot_be_done_is_told_with_the_way_out(
-    told: Any,  # noqa: F811
+    tmmu: Any,  # noqa: F811
     tmp_path: Path,
     grown: str,
     arguments: tuple[str, ...],
     why: str,
 ) -> None:
     names = {"STORE": grown, "GRAPH": file_of(tmp_path, {"a": 1, "b": 1})}
-    code, _, err = told(*(names.get(word, word) for word in arguments))
+    code, _, err = tmmu(*(names.get(word, word) for word in arguments))
     assert (code, why in err) == (2, True), err

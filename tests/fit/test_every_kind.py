@@ -36,12 +36,12 @@ def test_a_training_step_is_brought_down_by_what_may_be_moved(kinds: set[Kind]) 
 
 def test_every_point_of_the_curve_is_a_plan_that_opens() -> None:
     start = started(chain(8, "none", floats=4096), mode="backward", planner="auto")
-    told: list[int] = []
-    points = curve(start, found=lambda now: told.append(len(now)), points=3)
+    lengths: list[int] = []
+    points = curve(start, found=lambda now: lengths.append(len(now)), points=3)
     assert points[0].cost.weight == 0
     assert [c.extent_bytes for c in points] == sorted((c.extent_bytes for c in points), reverse=True)
     assert [c.cost.key for c in points] == sorted(c.cost.key for c in points)
-    assert told[-1] == len(points) > 1
+    assert lengths[-1] == len(points) > 1
     for candidate in points:
         again = plan_graph(candidate.fitted_graph)
         assert again.plan.layout_hash == candidate.plan.layout_hash

@@ -144,9 +144,9 @@ def test_told_to_stop_it_gives_what_it_has() -> None:
 
 
 def test_better_candidates_are_told_as_they_are_found() -> None:
-    told: list[Candidate] = []
-    fitted = fit(started(two_branches(), alignment=4), Capacity(4 * 102), FREE, found=told.append)
-    assert told[-1] is fitted.best
+    candidates: list[Candidate] = []
+    fitted = fit(started(two_branches(), alignment=4), Capacity(4 * 102), FREE, found=candidates.append)
+    assert candidates[-1] is fitted.best
 
 
 def test_the_curve_falls_as_it_gets_dearer() -> None:

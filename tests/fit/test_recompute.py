@@ -391,11 +391,11 @@ def test_any_choice_means_the_same_and_is_as_large_as_was_told(graph: Graph, see
         return
     after = written(model, choice)
     sound(question, after)
-    told = dict(zip(model.liveness.arenas, found.peaks.tolist(), strict=True))
+    peaks = dict(zip(model.liveness.arenas, found.peaks.tolist(), strict=True))
     for arena in ask(Question(after)).plan.arenas:
         if arena.name == OFFLOAD_ARENA:
             continue
-        assert needed(arena) <= told[arena.name], (arena.name, needed(arena), told[arena.name])
+        assert needed(arena) <= peaks[arena.name], (arena.name, needed(arena), peaks[arena.name])
     assert graph_flops(index_graph(after)).total - model.flops.total == found.flops
 
 
@@ -460,8 +460,8 @@ def test_half_of_gpt2s_activations_cost_a_thousandth_more(gpt2: Question) -> Non
     after = applied(gpt2, moves)
     solution = ask(after)
     peaks = run(*unwritten(after)).peaks
-    told = [needed(arena) - peak for arena, peak in zip(solution.plan.arenas, peaks.tolist(), strict=True)]
-    assert max(map(abs, told)) < 100_000  # views' steps, generators' states and the last bytes of the grid
+    excess = [needed(arena) - peak for arena, peak in zip(solution.plan.arenas, peaks.tolist(), strict=True)]
+    assert max(map(abs, excess)) < 100_000  # views' steps, generators' states and the last bytes of the grid
     assert needed(solution.plan.arena_of["activations"]) <= activations // 2
     assert verify_plan(solution.plan, after.graph).ok
     assert shadow_replay(solution).findings == ()

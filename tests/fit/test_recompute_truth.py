@@ -124,14 +124,14 @@ def test_in_the_given_order_nothing_is_told_cheaper_than_it_is_and_few_gaps_are_
             assert moves is None
             break
         if moves is not None:
-            told = sum(move.cost.extra_flops for move in moves)
-            assert told >= true
+            counted = sum(move.cost.extra_flops for move in moves)
+            assert counted >= true
             after = applied(question, moves)
             solution = ask(after)
             assert sum(map(needed, solution.plan.arenas)) <= capacity
             assert verify_plan(solution.plan, after.graph).ok
             assert shadow_replay(solution).findings == ()
-            assert not few or told == true
+            assert not few or counted == true
         else:
             assert not few
 

@@ -38,14 +38,14 @@ def main() -> int:
 
 def attack(target: Target, seconds: float, inputs: int, seed: int) -> int:
     """Run one target; how many places were found. Input ``k`` is made of the seed and ``k`` alone."""
-    ends, told, places = time.monotonic() + seconds, Counter[str](), Counter[str]()
+    ends, outcomes, places = time.monotonic() + seconds, Counter[str](), Counter[str]()
     k = 0
     while k < inputs and time.monotonic() < ends:
         data = target.make(Random(f"{target.name}/{seed}/{k}"))
         begun = time.monotonic()
         try:
             with _bounded():
-                told[outcome(target, data)] += 1
+                outcomes[outcome(target, data)] += 1
             place = "slow" if time.monotonic() - begun > SLOW else ""
         except Exception as error:
             frames = traceback.extract_tb(error.__traceback__)
@@ -60,7 +60,8 @@ def attack(target: Target, seconds: float, inputs: int, seed: int) -> int:
             places[place.split(": ")[0]] += 1
         k += 1
     print(
-        f"{target.name}: {k} inputs, {dict(told)}, {sum(places.values())} findings in {len(places)} places", flush=True
+        f"{target.name}: {k} inputs, {dict(outcomes)}, {sum(places.values())} findings in {len(places)} places",
+        flush=True,
     )
     return len(places)
 

@@ -180,8 +180,8 @@ def test_a_body_and_a_function_bring_their_constants(tmp_path: Path) -> None:
     )
     path = saved(tmp_path, model)
     graph, found = read_graph_file(path), read(path)
-    told = sorted(found[t.id] for t in graph.tensors if t.persistent)
-    assert told == sorted([LARGE[:1].tobytes(), LARGE[:1].tobytes(), LARGE[1:2].tobytes()])
+    held = sorted(found[t.id] for t in graph.tensors if t.persistent)
+    assert held == sorted([LARGE[:1].tobytes(), LARGE[:1].tobytes(), LARGE[1:2].tobytes()])
 
 
 def test_a_tflite_constants_bytes_are_those_of_its_buffer() -> None:

@@ -12,7 +12,7 @@ from tmmu_core.graph.modules import Modules, block_of, families_of, modules_of
 from tmmu_core.plan.formats.reading import read_any
 
 
-def told(which: Graph) -> Modules:
+def modules_in(which: Graph) -> Modules:
     index = index_graph(which)
     return modules_of(index, range(len(index.node_ids)))
 
@@ -41,7 +41,7 @@ def two_blocks() -> Graph:
 
 def test_who_reads_a_modules_parameter_runs_there_and_who_reads_none_stands_where_its_neighbours_agree() -> None:
     which = two_blocks()
-    modules = told(which)
+    modules = modules_in(which)
     assert modules.known_by == "parameters"
     found = where(modules, which)
     assert (found["mm_a0"], found["mm_d1"]) == ("h.0.up", "h.1.down")
@@ -58,7 +58,7 @@ def test_names_with_scopes_are_believed_before_parameters() -> None:
         node("CONV_1", "model/block1/conv/out", "model/block2/conv/out"),
     ]
     which = graph(tensors, nodes, "x", "model/block2/conv/out")
-    modules = told(which)
+    modules = modules_in(which)
     assert modules.known_by == "names"
     assert where(modules, which) == {"CONV_0": "model.block1.conv", "CONV_1": "model.block2.conv"}
     assert modules.repeated == (("model.block*", 2),)
@@ -66,7 +66,7 @@ def test_names_with_scopes_are_believed_before_parameters() -> None:
 
 def test_a_graph_whose_names_tell_nothing_has_no_modules() -> None:
     which = graph([tensor("x", role="input"), tensor("y")], [node("n", "x", "y")], "x", "y")
-    assert (told(which).known_by, told(which).paths) == ("", ((),))
+    assert (modules_in(which).known_by, modules_in(which).paths) == ("", ((),))
 
 
 def test_a_block_is_the_path_down_to_the_first_name_of_which_there_are_several() -> None:
@@ -88,4 +88,4 @@ def test_the_layers_of_samples_are_recognised(sample: str, repeated: tuple[str, 
     path = next(s.path for s in read_catalogue(SAMPLES) if s.name == sample)
     which = read_any(path.read_bytes(), path.name)
     assert isinstance(which, Graph)
-    assert repeated in told(which).repeated
+    assert repeated in modules_in(which).repeated

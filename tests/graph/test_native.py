@@ -223,8 +223,8 @@ def test_a_tensor_that_does_not_say_its_shape_or_dtype_is_refused_by_name(field:
     del said[field]
     with pytest.raises(InvalidIrShapes, match=rf'the tensor "h".*{field}') as caught:
         read_graph(write(whole))
-    told = caught.value.diagnostics
-    assert (told["reason"], told["path"], told["tensor"]) == ("missing_field", "$.tensors[1]", "h")
+    diagnostics = caught.value.diagnostics
+    assert (diagnostics["reason"], diagnostics["path"], diagnostics["tensor"]) == ("missing_field", "$.tensors[1]", "h")
 
 
 def test_what_is_written_says_every_shape_and_dtype_and_hashes_as_before() -> None:

@@ -35,9 +35,9 @@ def row(name: str, bound: int, best: int, within: int = 0) -> models.Row:
 
 def test_a_gap_is_spoken_of_where_one_is_left_and_by_name() -> None:
     assert "no plan is below" in models.gaps([row("a", 7, 7)])
-    told = models.gaps([row("a", 7, 7), row("b", 1_000, 2_000)])
-    assert "b (1,000 bytes)" in told.replace("\n", " ")
-    assert "Hand-offs" in told
+    text = models.gaps([row("a", 7, 7), row("b", 1_000, 2_000)])
+    assert "b (1,000 bytes)" in text.replace("\n", " ")
+    assert "Hand-offs" in text
     assert "step of the alignment" in models.gaps([row("c", 7, 9)]).replace("\n", " ")
 
 

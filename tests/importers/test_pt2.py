@@ -294,9 +294,9 @@ def test_a_member_that_unpacks_to_too_much_is_refused_by_the_limit() -> None:
 
     data = rewritten("two_layers", change)
     with limits.raised({"unpacked-bytes": 1_000_000}):
-        told = refused(data)
-    assert "--max-unpacked-bytes" in told
-    assert "TMMU_MAX_UNPACKED_BYTES" in told
+        message = refused(data)
+    assert "--max-unpacked-bytes" in message
+    assert "TMMU_MAX_UNPACKED_BYTES" in message
 
 
 def test_a_value_read_before_it_is_made_is_refused() -> None:

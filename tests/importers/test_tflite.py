@@ -161,8 +161,8 @@ def test_nameless_tensors_scalars_uint32_and_variables_are_read() -> None:
         [(None, None, "UINT32", False, b""), ("state", [4], "FLOAT32", True, b""), ("y", [4], "FLOAT32", False, b"")],
         ["DEQUANTIZE", "RELU"],
     )
-    told = [(tensor.id, tensor.shape, tensor.dtype, tensor.role) for tensor in read(made, "m.tflite").tensors]
-    assert told == [
+    tensors = [(tensor.id, tensor.shape, tensor.dtype, tensor.role) for tensor in read(made, "m.tflite").tensors]
+    assert tensors == [
         ("tensor:0", (), "uint32", "input"),
         ("state", (4,), "float32", "buffer"),
         ("y", (4,), "float32", "output"),

@@ -158,8 +158,8 @@ def test_states_take_no_more_where_the_optimizer_does_not_run() -> None:
 def test_narrow_parameters_have_float32_masters() -> None:
     with fake_tensors("bfloat16"):
         graph = import_torch(TwoLayers(), (torch.zeros(2, 8),), optimizer="adamw")
-    told = {kind: tensor(graph, f"first.weight{kind}").dtype for kind in ("", ".master", ".exp_avg", ".exp_avg_sq")}
-    assert told == {"": "bfloat16", ".master": "float32", ".exp_avg": "float32", ".exp_avg_sq": "float32"}
+    dtypes = {kind: tensor(graph, f"first.weight{kind}").dtype for kind in ("", ".master", ".exp_avg", ".exp_avg_sq")}
+    assert dtypes == {"": "bfloat16", ".master": "float32", ".exp_avg": "float32", ".exp_avg_sq": "float32"}
 
 
 def test_inference_saves_nothing_and_has_no_backward() -> None:

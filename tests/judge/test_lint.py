@@ -89,8 +89,8 @@ def test_a_backward_node_that_runs_before_a_forward_node_by_its_id_is_a_warning(
 
 
 def test_where_an_order_is_given_it_is_none() -> None:
-    told = out_of_phase(execution_order=("b", "f"))
-    assert lint_plan(plan_graph(told, mode="backward").plan, told) == ()
+    model = out_of_phase(execution_order=("b", "f"))
+    assert lint_plan(plan_graph(model, mode="backward").plan, model) == ()
 
 
 def test_where_the_plan_was_given_another_order_it_is_none() -> None:
@@ -113,13 +113,13 @@ def scoped(order: tuple[str, ...], inner: str = "loop") -> Graph:
 
 @pytest.mark.parametrize("inner", ["loop", "loop/inner"])
 def test_a_node_between_the_nodes_of_a_scope_is_a_warning(inner: str) -> None:
-    told = scoped(("open", "body", "aside", "close"), inner)
-    found = lint_plan(plan_graph(told).plan, told)
+    model = scoped(("open", "body", "aside", "close"), inner)
+    found = lint_plan(plan_graph(model).plan, model)
     assert [(f.rule, f.severity, f.step) for f in found] == [("split_scope", "warning", 3)]
     assert '"aside"' in found[0].message
 
 
 @pytest.mark.parametrize("order", [("aside", "open", "body", "close"), ("open", "body", "close", "aside")])
 def test_a_scope_whose_nodes_follow_one_another_is_none(order: tuple[str, ...]) -> None:
-    told = scoped(order)
-    assert lint_plan(plan_graph(told).plan, told) == ()
+    model = scoped(order)
+    assert lint_plan(plan_graph(model).plan, model) == ()

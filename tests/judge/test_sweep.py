@@ -37,9 +37,9 @@ boxes = st.lists(
 @given(boxes)
 def test_something_is_told_exactly_where_some_pair_overlaps(some: list[Box]) -> None:
     pairs = {(i, j) for i in range(len(some)) for j in range(i) if meet(some[i], some[j])}
-    told = {(max(a, b), min(a, b)) for a, b in overlapping(some)}
-    assert told <= pairs
-    assert bool(told) == bool(pairs)
+    found = {(max(a, b), min(a, b)) for a, b in overlapping(some)}
+    assert found <= pairs
+    assert bool(found) == bool(pairs)
 
 
 @given(st.lists(st.integers(0, 3000), unique=True, max_size=2600), st.integers(0, 3000))

@@ -200,9 +200,9 @@ def test_columns_of_different_lengths_are_told_and_nothing_else_is_tried(column:
 def test_a_rule_broken_often_is_told_fifty_times_and_counted() -> None:
     plan = plan_graph(chain(200, "none")).plan
     verdict = verify_plan(replace(plan, alignment=np.full(len(plan), 48, np.uint64)))
-    told = [finding for finding in verdict.findings if finding.rule == "alignment"]
-    assert len(told) == 51
-    assert "more findings of this rule" in told[-1].message
+    findings = [finding for finding in verdict.findings if finding.rule == "alignment"]
+    assert len(findings) == 51
+    assert "more findings of this rule" in findings[-1].message
 
 
 def test_a_hundred_thousand_rows_by_a_planner_of_bytes_are_swept() -> None:
@@ -237,6 +237,6 @@ def test_a_hundred_thousand_rows_by_a_planner_of_bytes_are_swept() -> None:
     big = replace(big, arenas=(replace(big.arenas[0], alignment_bytes=128),))
     at = np.lexsort((birth, lanes))
     crowded = int(((birth[at][1:] == birth[at][:-1]) & (lanes[at][1:] == lanes[at][:-1])).sum())
-    told = [f for f in verify_plan(rehashed(refigured(big))).findings if f.rule == "overlap"]
+    findings = [f for f in verify_plan(rehashed(refigured(big))).findings if f.rule == "overlap"]
     assert crowded > 0
-    assert len(told) == min(crowded, 51)
+    assert len(findings) == min(crowded, 51)

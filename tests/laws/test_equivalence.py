@@ -83,8 +83,8 @@ def test_planner_and_reference_agree_on_larger_graphs(case: Case) -> None:
 def test_planner_and_reference_refuse_the_same_hand_offs(case: Case) -> None:
     mine, theirs = both(case)
     if isinstance(mine, Solution) and isinstance(theirs, SimulatedPlan):
-        told = [(r.step, r.source, r.target, r.condition) for r in mine.liveness.refusals]
-        assert sorted(told) == sorted(theirs.refusals)
+        refusals = [(r.step, r.source, r.target, r.condition) for r in mine.liveness.refusals]
+        assert sorted(refusals) == sorted(theirs.refusals)
 
 
 @LAW

@@ -72,10 +72,10 @@ def extents(render: RenderMemoryPlan) -> list[str]:
 def test_constants_are_hydrated_and_every_bound_holds(tmp_path: Path, compiler: tuple[str, ...]) -> None:
     render = rendered(model(), W)
     assert render.has_staged_constants
-    code, told = ran(built(project(tmp_path, render), *compiler))
-    assert (code, told[-1]) == (0, "OK")
-    assert told[: len(render.all_arenas)] == extents(render)
-    assert "constants: 1 checked" in told
+    code, lines = ran(built(project(tmp_path, render), *compiler))
+    assert (code, lines[-1]) == (0, "OK")
+    assert lines[: len(render.all_arenas)] == extents(render)
+    assert "constants: 1 checked" in lines
 
 
 @pytest.mark.parametrize("compiler", [C11, CXX17], ids=["c11", "c++17"])
@@ -104,29 +104,29 @@ def test_an_edited_blob_is_found_at_hydration_by_an_error_code(tmp_path: Path, k
     else:
         file = tmp_path / "net_blobs.c"
         file.write_text(file.read_text().replace("0x00,0x01,", "0x01,0x01,", 1))
-    code, told = ran(built(tmp_path, *C11))
-    assert (code, told[-1]) == (1, "FAILED: hydration, status 4")
+    code, lines = ran(built(tmp_path, *C11))
+    assert (code, lines[-1]) == (1, "FAILED: hydration, status 4")
     assert "NET_ERROR_BLOB_HASH = 4" in (tmp_path / "net_memory.h").read_text()
 
 
 def test_names_agree_between_file_c_and_json(tmp_path: Path) -> None:
     render = rendered(model(), W)
     project(tmp_path, render, "sidecar")
-    told = json.loads((tmp_path / "residency.json").read_text())
+    residency = json.loads((tmp_path / "residency.json").read_text())
     symbols = subprocess.run(
         ["nm", str(built(tmp_path, *C11))], capture_output=True, text=True, check=True
     ).stdout.split()
     header = (tmp_path / "net_memory.h").read_text()
-    for arena in told["arenas"]:
+    for arena in residency["arenas"]:
         assert arena["symbol"] in symbols
         assert f" {arena['enumerator']} = {arena['region_id']}," in header
         if arena["role"] == "constant":
             assert arena["blob"] == f"{arena['blob_symbol']}.bin"
             assert arena["blob_symbol"] in symbols
             assert (tmp_path / arena["blob"]).is_file()
-    for row in told["tensors"]:
+    for row in residency["tensors"]:
         assert f"#define {row['macro']}_OFFSET UINT64_C({row['offset']})" in header
-    assert f"net_plan_{told['plan_hash'][:16]}" in symbols
+    assert f"net_plan_{residency['plan_hash'][:16]}" in symbols
 
 
 def test_another_plan_of_that_name_does_not_link(tmp_path: Path) -> None:
@@ -141,8 +141,8 @@ def test_another_plan_of_that_name_does_not_link(tmp_path: Path) -> None:
 
 def test_a_plan_without_bytes_leaves_its_constants_to_the_program(tmp_path: Path) -> None:
     render = rendered(model())
-    code, told = ran(built(project(tmp_path, render), *C11))
-    assert (code, told[-1], "constants: 0 checked" in told) == (0, "OK", True)
+    code, lines = ran(built(project(tmp_path, render), *C11))
+    assert (code, lines[-1], "constants: 0 checked" in lines) == (0, "OK", True)
     assert not [file for file in tmp_path.iterdir() if "blob" in file.name]
 
 
@@ -240,11 +240,11 @@ def test_a_model_over_two_memories_is_built_by_cmake_and_passes_its_own_test(tmp
     ):
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
-    code, told = ran(tmp_path / "build" / f"{name}_selftest")
-    assert (code, told[-1]) == (0, "OK")
-    assert told[: len(render.all_arenas)] == extents(render)
+    code, lines = ran(tmp_path / "build" / f"{name}_selftest")
+    assert (code, lines[-1]) == (0, "OK")
+    assert lines[: len(render.all_arenas)] == extents(render)
     parts = [part for blob in render.constant_blobs if isinstance(blob.image, Image) for part in blob.image.parts]
-    assert f"constants: {len(parts)} checked" in told
+    assert f"constants: {len(parts)} checked" in lines
 
 
 # --- a microcontroller --------------------------------------------------------------------------------------------
@@ -280,6 +280,6 @@ def test_a_model_runs_on_a_cortex_m_in_the_memories_of_its_plan(tmp_path: Path, 
     assert taken[".tmmu_SRAM"] == (held["SRAM"], 0x21000000)
     assert taken[".tmmu_FLASH_constants"][0] >= sum(blob.size for blob in render.constant_blobs)
     run = [*QEMU, "-nographic", "-monitor", "none", "-serial", "none", "-kernel", "it.elf"]
-    told = subprocess.run(run, cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
-    assert (told.returncode, told.stdout.splitlines()[-1]) == (0, "OK")
-    assert told.stdout.splitlines()[: len(render.all_arenas)] == extents(render)
+    ended = subprocess.run(run, cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+    assert (ended.returncode, ended.stdout.splitlines()[-1]) == (0, "OK")
+    assert ended.stdout.splitlines()[: len(render.all_arenas)] == extents(render)

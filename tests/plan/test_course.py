@@ -51,7 +51,7 @@ def test_a_plan_read_back_tells_the_same(exact: Plan) -> None:
 
 
 @pytest.mark.parametrize(
-    "told",
+    "moments",
     [
         "quickly",
         [1],
@@ -64,8 +64,8 @@ def test_a_plan_read_back_tells_the_same(exact: Plan) -> None:
         [[0, 8, 9]],
     ],
 )
-def test_what_cannot_have_been_is_not_believed(exact: Plan, told: Any) -> None:
-    assert course(replace(exact, notes={"arena": {"course": told}}), "arena") == ()
+def test_what_cannot_have_been_is_not_believed(exact: Plan, moments: Any) -> None:
+    assert course(replace(exact, notes={"arena": {"course": moments}}), "arena") == ()
 
 
 def test_the_figure_falls_from_the_start_to_the_end_in_steps(exact: Plan) -> None:

@@ -185,8 +185,8 @@ def test_a_constant_of_the_wrong_length_is_refused() -> None:
 
 
 def test_the_residency_names_every_tensor_once() -> None:
-    told = residency(build_render_plan(planned()))
-    assert [t["tensor_id"] for t in told["tensors"]] == ["h", "stat", "w", "x", "y"]
+    document = residency(build_render_plan(planned()))
+    assert [t["tensor_id"] for t in document["tensors"]] == ["h", "stat", "w", "x", "y"]
 
 
 AWKWARD = ["a/b", "a.b", "*/ int x; /*", "naïve", "9", "line\\", "REGION_X"]
@@ -228,9 +228,9 @@ def test_a_c_compiler_accepts_header_and_source(tmp_path: Path, g: Graph, planne
     plan = plan_graph(g, planner=planner).plan
     built = compiled(tmp_path, plan, "net")
     assert built.returncode == 0, built.stderr
-    told = subprocess.run([tmp_path / "it"], capture_output=True, text=True, check=True).stdout
+    out = subprocess.run([tmp_path / "it"], capture_output=True, text=True, check=True).stdout
     render = build_render_plan(plan)
-    assert told.splitlines() == [f"{t.region_id} {t.offset} {t.size}" for t in render.tensors]
+    assert out.splitlines() == [f"{t.region_id} {t.offset} {t.size}" for t in render.tensors]
 
 
 def test_a_c_compiler_refuses_an_offset_that_was_edited(tmp_path: Path) -> None:

@@ -120,10 +120,10 @@ def test_ratios_of_nothing_are_zero() -> None:
 
 
 def test_metrics_of_the_ledger_example() -> None:
-    told = ledger_plan().metrics
-    assert (told["extent_bytes"], told["peak_live_bytes"], told["storages"]) == (232, 154, 4)
-    assert told["memory_reuse_ratio"] == 1 / 4
-    assert told["internal_fragmentation_ratio"] == (232 - 154) / 232
+    totals = ledger_plan().metrics
+    assert (totals["extent_bytes"], totals["peak_live_bytes"], totals["storages"]) == (232, 154, 4)
+    assert totals["memory_reuse_ratio"] == 1 / 4
+    assert totals["internal_fragmentation_ratio"] == (232 - 154) / 232
 
 
 def test_the_resource_ledger_tells_the_run_so_far() -> None:
@@ -188,8 +188,8 @@ def test_reading_a_view_is_a_use_of_its_base_and_saving_it_retains_the_base() ->
 
 
 def test_a_chain_in_one_slot_reuses_it() -> None:
-    told = plan_graph(chain(9)).plan.metrics
-    assert told["memory_reuse_ratio"] == 9 / 10
+    totals = plan_graph(chain(9)).plan.metrics
+    assert totals["memory_reuse_ratio"] == 9 / 10
 
 
 def test_a_plan_without_steps_shows_what_its_summary_says() -> None:

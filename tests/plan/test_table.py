@@ -23,7 +23,7 @@ COLUMNS = {"id": "Name", "lower": "From", "upper": "To", "size": "Bytes", "offse
 TEXT = "Name,From,To,Bytes,At\na,0,2,8,0x0\nb,1,3,4,0x8\n"
 
 
-def told(found: PlainInstance) -> list[tuple[str, int, int, int]]:
+def rows(found: PlainInstance) -> list[tuple[str, int, int, int]]:
     p = found.problem
     return [(p.ids[i], int(p.birth[i]), int(p.death[i]), int(p.size[i])) for i in range(len(p))]
 
@@ -33,21 +33,21 @@ def told(found: PlainInstance) -> list[tuple[str, int, int, int]]:
 )
 def test_columns_of_any_name_are_lives_with_places(data: str) -> None:
     found = table.read(data.encode(), COLUMNS)
-    assert told(found) == [("a", 0, 2, 8), ("b", 1, 3, 4)]
+    assert rows(found) == [("a", 0, 2, 8), ("b", 1, 3, 4)]
     assert found.packing is not None
     assert found.packing.offset.tolist() == [0, 8]
 
 
 def test_what_is_left_out_is_said_by_default() -> None:
     found = table.read(b"bytes\n8\n4\n", {"size": "bytes"})
-    assert told(found) == [("row 1", 0, 1, 8), ("row 2", 0, 1, 4)]
+    assert rows(found) == [("row 1", 0, 1, 8), ("row 2", 0, 1, 4)]
     assert found.packing is None
     assert "alive at once" in found.notes[0]
 
 
 def test_rows_of_one_alias_are_one_life() -> None:
     found = table.read(b"id,lower,upper,size,alias\na,0,2,8,s\nv,1,5,4,s\nb,0,1,2,\n", {})
-    assert told(found) == [("a", 0, 5, 8), ("b", 0, 1, 2)]
+    assert rows(found) == [("a", 0, 5, 8), ("b", 0, 1, 2)]
 
 
 @pytest.mark.parametrize("data", [b"", b"a,b\n1,2\n", b'{"x": 3}', b"[1]", b"\xff", b'size\n"', b"size\nx\n"])

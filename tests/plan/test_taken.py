@@ -97,21 +97,21 @@ def test_nobody_says_that_it_is_written_over(solution: Solution) -> None:
 
 def as_the_first_version(plan: Plan) -> bytes:
     """The plan file that the first version wrote."""
-    told = msgspec.json.decode(files.to_json(plan))
-    for handoff in told["handoffs"]:
+    document = msgspec.json.decode(files.to_json(plan))
+    for handoff in document["handoffs"]:
         del handoff["taken"]
-    del told["metrics"]["totals"]
+    del document["metrics"]["totals"]
     as_then = metrics.storages_of(replace(plan, taken=(True,) * len(plan.taken)))
-    for number, (name, arena) in enumerate(sorted(told["arenas"].items())):
+    for number, (name, arena) in enumerate(sorted(document["arenas"].items())):
         here = as_then.arena == number
         columns = (as_then.birth[here], as_then.death[here], as_then.size[here])
         arena["peak_live_bytes"], arena["max_live"] = metrics.peak_and_count(*columns, metrics.moments(plan))
-        told["metrics"]["peak_tmmu_usage_per_arena"][name] = arena["peak_live_bytes"]
-    peak = told["metrics"]["peak_live_bytes"] = sum(a["peak_live_bytes"] for a in told["arenas"].values())
-    told["metrics"]["max_live"] = sum(a["max_live"] for a in told["arenas"].values())
-    extent = told["metrics"]["extent_bytes"]
-    told["metrics"]["internal_fragmentation_ratio"] = metrics.fragmentation_ratio(peak, extent)
-    return msgspec.json.encode(told)
+        document["metrics"]["peak_tmmu_usage_per_arena"][name] = arena["peak_live_bytes"]
+    peak = document["metrics"]["peak_live_bytes"] = sum(a["peak_live_bytes"] for a in document["arenas"].values())
+    document["metrics"]["max_live"] = sum(a["max_live"] for a in document["arenas"].values())
+    extent = document["metrics"]["extent_bytes"]
+    document["metrics"]["internal_fragmentation_ratio"] = metrics.fragmentation_ratio(peak, extent)
+    return msgspec.json.encode(document)
 
 
 def test_a_file_of_the_first_version_is_read_with_todays_figures(solution: Solution) -> None:
@@ -123,14 +123,14 @@ def test_a_file_of_the_first_version_is_read_with_todays_figures(solution: Solut
 
 def test_plan_file_trace_and_checkpoint_tell_what_is_taken(solution: Solution) -> None:
     plan = solution.plan
-    told = [
+    others = [
         files.from_document(files.to_cbor(plan)),
         read_trace(to_json_lines(plan)).plan,
         restore(checkpoint(plan, solution.liveness)),
         files.from_parquet(files.to_parquet(plan)),
     ]
-    assert [other.taken for other in told] == [(False,)] * 4
-    assert [same_plan(plan, other) for other in told] == [()] * 4
+    assert [other.taken for other in others] == [(False,)] * 4
+    assert [same_plan(plan, other) for other in others] == [()] * 4
 
 
 def test_the_verifier_reads_the_bytes_and_not_the_word(solution: Solution) -> None:
@@ -155,11 +155,11 @@ def test_totals_are_those_of_one_step() -> None:
     nodes = [node("n0", "x", "h", **kept), node("n1", "h", "y", **kept), node("n2", "y", "g", **kept)]
     plan = plan_graph(graph(tensors, [*nodes, node("n3", "g", "z", **kept)], "x", "z")).plan
     peaks = [arena.peak_live_bytes for arena in plan.arenas]
-    told = plan.metrics["totals"]
-    assert (peaks, told["peak_live_bytes"], told["peak_step"]) == ([272, 256], 272, 1)
-    assert told["extent_bytes"] == sum(arena.extent_bytes for arena in plan.arenas)
-    assert told["lower_bound_bytes"] == sum(arena.lower_bound_bytes or 0 for arena in plan.arenas)
-    assert plan.metrics["peak_live_bytes"] == told["peak_live_bytes"]
+    totals = plan.metrics["totals"]
+    assert (peaks, totals["peak_live_bytes"], totals["peak_step"]) == ([272, 256], 272, 1)
+    assert totals["extent_bytes"] == sum(arena.extent_bytes for arena in plan.arenas)
+    assert totals["lower_bound_bytes"] == sum(arena.lower_bound_bytes or 0 for arena in plan.arenas)
+    assert plan.metrics["peak_live_bytes"] == totals["peak_live_bytes"]
 
 
 def test_a_false_total_is_found() -> None:

@@ -137,8 +137,8 @@ def test_text_that_is_no_utf_8_is_refused_wherever_it_stands() -> None:
 
 
 def test_the_lines_that_hold_most_at_the_peak_are_told() -> None:
-    told = opened(SNAPSHOT).notes[-1]
-    assert told == "of the 1,536 bytes at the peak (step 1), by line: train.py:17 forward 1,024; at::empty 512"
+    note = opened(SNAPSHOT).notes[-1]
+    assert note == "of the 1,536 bytes at the peak (step 1), by line: train.py:17 forward 1,024; at::empty 512"
 
 
 class Evil:

@@ -43,17 +43,17 @@ def test_a_planner_that_is_not_there_is_refused_with_those_that_are() -> None:
 
 
 @pytest.mark.parametrize(
-    ("capacity", "told"),
+    ("capacity", "answer"),
     [
         # The two large ones fall into different slots: 128 B, though never more than 80 B are alive.
         (79, "no"),
         (100, "portfolio"),
     ],
 )
-def test_an_arena_that_is_too_small_says_whether_another_planner_would_fit(capacity: int, told: str) -> None:
+def test_an_arena_that_is_too_small_says_whether_another_planner_would_fit(capacity: int, answer: str) -> None:
     tensors = [tensor("x", 4, role="input"), *(tensor(name, 16 if name in "ad" else 4) for name in "abcdy")]
     nodes = [node(f"n{i}", s, t, inplace="none") for i, (s, t) in enumerate(("xa", "ab", "bc", "cd", "dy"))]
     arenas = {"activations": {"capacity_bytes": capacity, "alignment_bytes": 1}}
     with pytest.raises(ArenaTooSmall) as caught:
         plan_graph(graph(tensors, nodes, "x", "y"), arenas=arenas)
-    assert caught.value.diagnostics["another_planner_would_fit"] == told
+    assert caught.value.diagnostics["another_planner_would_fit"] == answer

@@ -25,8 +25,8 @@ RESNET = str(Path(__file__).resolve().parents[2] / "sample_graphs" / "residual_b
 
 def test_the_still_map_is_svg_with_a_box_per_storage() -> None:
     root = ET.fromstring(map_figure(plan_of(), "activations"))
-    told = [title.text for title in root.iter("{http://www.w3.org/2000/svg}title")]
-    assert sorted(text.split(",")[0] for text in told if text) == ["a", "b", "c"]
+    titles = [title.text for title in root.iter("{http://www.w3.org/2000/svg}title")]
+    assert sorted(text.split(",")[0] for text in titles if text) == ["a", "b", "c"]
 
 
 def test_other_peoples_names_are_text_in_the_still_map() -> None:

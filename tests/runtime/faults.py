@@ -90,15 +90,15 @@ def illegal_in_place(solution: Solution) -> Iterator[Fault]:
     for step, node in enumerate(timeline.node_at.tolist()):
         if node < 0:
             continue
-        told = timeline.graph.nodes[node]
-        for y in told.outputs:
-            for x in dict.fromkeys(told.inputs):
+        node_ = timeline.graph.nodes[node]
+        for y in node_.outputs:
+            for x in dict.fromkeys(node_.inputs):
                 if (step, x, y) in granted:
                     continue
                 giver, taker = plan.row_of[x], plan.row_of[y]
                 apart = plan.storage[giver] != plan.storage[taker] and plan.arena[giver] == plan.arena[taker]
                 still_read = any(x in timeline.graph.nodes[n].inputs for n in timeline.node_at[step + 1 :].tolist())
-                offered = told.inplace in (None, "any") and len(told.outputs) == 1
+                offered = node_.inplace in (None, "any") and len(node_.outputs) == 1
                 if apart and plan.size[giver] and plan.size[taker] and (still_read or not offered):
                     rows = plan.storage == plan.storage[taker]
                     onto = plan.offset[rows] - start[plan.storage[taker]] + start[plan.storage[giver]]

@@ -45,12 +45,12 @@ def test_the_culprit_is_behind_the_last_run_that_was_well(
 
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=12))
 def test_from_the_culprit_on_every_run_is_over_the_first(extents: list[int]) -> None:
-    told = runs(*extents)
-    found = culprit(told, Asked())
+    history = runs(*extents)
+    found = culprit(history, Asked())
     if found is None:
         assert extents[-1] <= extents[0]
     else:
-        behind = told[told.index(found.after) :]
+        behind = history[history.index(found.after) :]
         assert all(one.extent_bytes > extents[0] for one in behind)
         assert found.before_bytes <= extents[0]
 
@@ -60,16 +60,16 @@ def test_every_step_is_listed_and_no_standing_still() -> None:
 
 
 def test_good_and_bad_may_be_named_by_their_beginnings() -> None:
-    told = [run("aaaa", 1), run("bbbb", 2), run("cccc", 3)]
-    assert [r.commit for r in between(told, "bb", None)] == ["bbbb", "cccc"]
+    history = [run("aaaa", 1), run("bbbb", 2), run("cccc", 3)]
+    assert [r.commit for r in between(history, "bb", None)] == ["bbbb", "cccc"]
     for good, bad in (("zz", None), ("cc", "aa"), ("", None)):
         with pytest.raises(StoreFault):
-            between(told, good, bad)
+            between(history, good, bad)
 
 
 def test_a_commit_counts_by_the_planner_of_the_latest_run() -> None:
-    told = [run("c1", 5), run("c1", 7, planner="naive"), run("c2", 5, planner="greedy"), run("c3", 6)]
-    assert [(r.commit, r.planner) for r in like_the_latest(told)] == [
+    history = [run("c1", 5), run("c1", 7, planner="naive"), run("c2", 5, planner="greedy"), run("c3", 6)]
+    assert [(r.commit, r.planner) for r in like_the_latest(history)] == [
         ("c1", "slots"),
         ("c2", "greedy"),
         ("c3", "slots"),

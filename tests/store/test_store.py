@@ -212,10 +212,10 @@ def test_a_store_of_a_later_version_is_left_alone(url: str) -> None:
     ],
 )
 def test_a_url_that_leads_nowhere_is_told_without_its_password(bad: str) -> None:
-    with pytest.raises(StoreFault) as told:
+    with pytest.raises(StoreFault) as caught:
         Store.at(bad, create=True)
-    assert told.value.hint
-    assert "secret" not in str(told.value)
+    assert caught.value.hint
+    assert "secret" not in str(caught.value)
 
 
 def test_a_file_that_is_no_store_is_told(tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from app.cli.main import run
-from tests.cli.test_commands import told  # noqa: F401 - the fixture
+from tests.cli.test_commands import tmmu  # noqa: F401 - the fixture
 from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.plan.formats.reading import read_graph
 from tmmu_core.plan.making.make import make_plan
@@ -186,21 +186,21 @@ def scheduler(tmp_path: Path) -> Iterator[str]:
                 process.wait(SECONDS)
 
 
-def test_a_scheduler_that_was_started_apart_is_worked_on(told: Any, scheduler: str) -> None:  # noqa: F811
+def test_a_scheduler_that_was_started_apart_is_worked_on(tmmu: Any, scheduler: str) -> None:  # noqa: F811
     asked = ("sweep", CHAIN, BLOCK, "--alignments", "48,64", "--json")
-    here, there = (json.loads(told(*asked, *how)[1]) for how in ((), ("--scheduler", scheduler)))
+    here, there = (json.loads(tmmu(*asked, *how)[1]) for how in ((), ("--scheduler", scheduler)))
     assert [*map(_untimed, there["rows"])] == [*map(_untimed, here["rows"])]
 
 
-def test_a_scheduler_that_is_not_there_is_told(told: Any) -> None:  # noqa: F811
-    code, _, err = told("sweep", CHAIN, "--scheduler", "nonsense://nowhere")
+def test_a_scheduler_that_is_not_there_is_told(tmmu: Any) -> None:  # noqa: F811
+    code, _, err = tmmu("sweep", CHAIN, "--scheduler", "nonsense://nowhere")
     assert (code, "scheduler" in err) == (2, True)
 
 
 # --- in a store --------------------------------------------------------------------------------------------------
 
 
-def test_rows_stream_into_the_store_and_a_killed_sweep_goes_on(told: Any, tmp_path: Path) -> None:  # noqa: F811
+def test_rows_stream_into_the_store_and_a_killed_sweep_goes_on(tmmu: Any, tmp_path: Path) -> None:  # noqa: F811
     url = f"sqlite:///{tmp_path / 'store.db'}"
     asked = ["sweep", CHAIN, BLOCK, "--planners", "slots,naive,greedy,ffd"]
     asked += ["--alignments", ",".join(str(2**k) for k in range(26)), "--workers", "0", "--store", url]
@@ -212,14 +212,14 @@ def test_rows_stream_into_the_store_and_a_killed_sweep_goes_on(told: Any, tmp_pa
     process.kill()
     process.wait()
     kept = _kept(url)
-    code, out, err = told(*asked, "--json")
+    code, out, err = tmmu(*asked, "--json")
     found = json.loads(out)
     assert (code, len(found["rows"])) == (0, 2 * 4 * 26)
     assert f"{kept:,} kept already" in err
     (listed,) = sweeps.sweeps(Store.at(url))
     assert (listed.name, listed.points, listed.done, listed.failed) == (found["sweep"], 208, 208, 0)
-    told_once = {(row["model"], row["planner"], row["alignment"]) for row in found["rows"]}
-    assert len(told_once) == len(found["rows"])
+    different = {(row["model"], row["planner"], row["alignment"]) for row in found["rows"]}
+    assert len(different) == len(found["rows"])
 
 
 def _kept(url: str) -> int:
@@ -245,18 +245,18 @@ def test_what_died_is_tried_again_and_what_failed_is_not(tmp_path: Path) -> None
     assert (listed.points, listed.done, listed.failed) == (3, 1, 0)
 
 
-def test_several_models_have_a_row_each_and_one_that_cannot_be_read_too(told: Any, tmp_path: Path) -> None:  # noqa: F811
+def test_several_models_have_a_row_each_and_one_that_cannot_be_read_too(tmmu: Any, tmp_path: Path) -> None:  # noqa: F811
     notes = tmp_path / "notes.txt"
     notes.write_text("nothing to plan")
-    code, out, _ = told("sweep", CHAIN, str(notes), "--planners", "slots", "--json")
+    code, out, _ = tmmu("sweep", CHAIN, str(notes), "--planners", "slots", "--json")
     found = [(row["model"], row["error"] and row["error"]["code_id"]) for row in json.loads(out)["rows"]]
     assert (code, found) == (0, [(CHAIN, None), (str(notes), "UNREADABLE_INPUT")])
     assert run(["sweep", str(notes)]) == 2
 
 
-def test_shards_are_an_axis(told: Any, tmp_path: Path) -> None:  # noqa: F811
+def test_shards_are_an_axis(tmmu: Any, tmp_path: Path) -> None:  # noqa: F811
     spec = tmp_path / "tp2.json"
     spec.write_text(json.dumps({"mesh": {"tp": 2}, "kinds": {}}))
-    code, out, _ = told("sweep", CHAIN, "--planners", "slots", "--shards", f"none,{spec}", "--json")
+    code, out, _ = tmmu("sweep", CHAIN, "--planners", "slots", "--shards", f"none,{spec}", "--json")
     assert code in (0, 2)
     assert [row["shard"] for row in json.loads(out)["rows"]] == ["none", str(spec)]

@@ -300,7 +300,7 @@ def next_cbor(stream: io.BytesIO) -> Any:
 CBOR_FAULTS = (cbor2.CBORDecodeError, ValueError, OverflowError, MemoryError, RecursionError)
 
 
-def told_fault(error: BaseException) -> str:
+def fault_text(error: BaseException) -> str:
     """What is wrong, in the words of the one who found it first."""
     return str(error.__cause__ or error)
 
@@ -319,7 +319,7 @@ def _load_cbor(data: bytes, source: str) -> Any:
         ) from error
     except CBOR_FAULTS as error:
         raise UnreadableInput(
-            f"this is not CBOR as it is read here: {told_fault(error)}.",
+            f"this is not CBOR as it is read here: {fault_text(error)}.",
             source=source,
             place=f"byte {stream.tell()}",
             hint="Write the file anew.",

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 Severity = Literal["error", "warning"]
 
-TOLD_PER_RULE = 50
+MOST_PER_RULE = 50
 """A plan that breaks one rule a million times is told so fifty times, and how often in all."""
 
 
@@ -68,11 +68,11 @@ def shortened(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     for finding in findings:
         seen[finding.rule] += 1
         severity.setdefault(finding.rule, finding.severity)
-        if seen[finding.rule] <= TOLD_PER_RULE:
+        if seen[finding.rule] <= MOST_PER_RULE:
             kept.append(finding)
     for rule, count in seen.items():
-        if count > TOLD_PER_RULE:
-            kept.append(Finding(rule, severity[rule], f"… and {count - TOLD_PER_RULE:,} more findings of this rule."))
+        if count > MOST_PER_RULE:
+            kept.append(Finding(rule, severity[rule], f"… and {count - MOST_PER_RULE:,} more findings of this rule."))
     return tuple(kept)
 
 

@@ -26,11 +26,11 @@ def course(plan: Plan, arena: str) -> tuple[Moment, ...]:
     rise, bounds never fall nor pass them.
     """
     notes = plan.notes.get(arena)
-    told = notes.get(COURSE) if isinstance(notes, dict) else None
-    if not isinstance(told, list):
+    rows = notes.get(COURSE) if isinstance(notes, dict) else None
+    if not isinstance(rows, list):
         return ()
     moments = []
-    for row in told:
+    for row in rows:
         if not (isinstance(row, list) and len(row) == 3 and all(type(n) is int and n >= 0 for n in row)):
             return ()
         moments.append(Moment(*row))

@@ -297,13 +297,13 @@ def renewed_metrics(old: Plan, new: Plan) -> dict[str, Any]:
     return metrics | {key: now for key, (then, now) in changed.items() if metrics.get(key) == then}
 
 
-UNTOLD = ("allocation_time_ns",)
+UNWRITTEN = ("allocation_time_ns",)
 """Metrics that are never written, traced, hashed or compared: two runs of one problem write the same bytes."""
 
 
-def told_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
+def written_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
     """The metrics that are the same on every run."""
-    return {key: value for key, value in metrics.items() if key not in UNTOLD}
+    return {key: value for key, value in metrics.items() if key not in UNWRITTEN}
 
 
 def activation_retention(liveness: Liveness) -> tuple[int, int]:

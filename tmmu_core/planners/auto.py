@@ -44,14 +44,14 @@ def auto(problem: Problem, options: Mapping[str, Any], progress: Progress | None
         packing = exact(problem, {"minimise": True}, progress)
         why = f"{above}, and {count} storages can be searched exactly"
         if packing.optimal or packing.notes.get("told_to_stop") or count <= EXACT_ALONE_UP_TO:
-            return _told(packing, "exact", why)
+            return _noted(packing, "exact", why)
         walked = search(problem, {}, progress)
         if _extent(cols, walked) < _extent(cols, packing):
             walked = replace(walked, lower_bound=packing.lower_bound)
-            return _told(walked, "search", f"{above}; it came lower than exact, which could not end")
-        return _told(packing, "exact", f"{why}; search came no lower")
+            return _noted(walked, "search", f"{above}; it came lower than exact, which could not end")
+        return _noted(packing, "exact", f"{why}; search came no lower")
     if count <= SEARCH_UP_TO:
-        return _told(search(problem, {}, progress), "search", f"{above}, and {count} storages are too many for exact")
+        return _noted(search(problem, {}, progress), "search", f"{above}, and {count} storages are too many for exact")
     return _greedy(cols, bound, best, f"{count} storages: greedy runs only")
 
 
@@ -63,12 +63,12 @@ def _greedy(cols: Columns, bound: Bound, best: Best, why: str) -> Packing:
         stopped=best.stopped,
         notes=best.notes(cols),
     )
-    return _told(packing, "portfolio", why)
+    return _noted(packing, "portfolio", why)
 
 
 def _extent(cols: Columns, packing: Packing) -> int:
     return extent_of(cols, [int(at) for at in packing.offset])
 
 
-def _told(packing: Packing, picked: str, why: str) -> Packing:
+def _noted(packing: Packing, picked: str, why: str) -> Packing:
     return replace(packing, notes={"picked": picked, **packing.notes, "why": why})

@@ -39,7 +39,7 @@ I64 = NDArray[np.int64]
 U64 = NDArray[np.uint64]
 Mask = NDArray[np.bool_]
 
-TOLD = 100
+MOST_FAULTS = 100
 """Findings that are put into words; all are counted."""
 
 _ZERO, _LOOK, _POISON, _READ, _ZERO_TAKEN, _WRITE, _END = range(7)
@@ -112,7 +112,7 @@ def shadow_replay(subject: Plan | Solved, timeline: Timeline | None = None) -> S
     faults = list(check(scene))
     replay = _Replay(scene)
     faults += replay.faults()
-    first = sorted(faults, key=lambda fault: (fault.step, fault.row, fault.kind, fault.reader))[:TOLD]
+    first = sorted(faults, key=lambda fault: (fault.step, fault.row, fault.kind, fault.reader))[:MOST_FAULTS]
     return ShadowVerdict(
         findings=tuple([_in_words(scene, fault) for fault in first]),
         found=len(faults),

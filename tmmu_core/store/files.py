@@ -9,7 +9,7 @@ from sqlalchemy import select
 
 from tmmu_core.errors import StoreFault
 from tmmu_core.names import visible
-from tmmu_core.store.opening import told, writing
+from tmmu_core.store.opening import faults_of, writing
 from tmmu_core.store.run import instant
 from tmmu_core.store.schema import FILES
 from tmmu_core.store.store import Store, packed
@@ -19,13 +19,13 @@ def keep(store: Store, key: str, file: tuple[str, bytes], at: datetime) -> None:
     """Keep ``(name, bytes)`` under ``key``; what is there under it stays."""
     name, data = file
     row = {"digest": key, "name": visible(name), "at": instant(at), "bytes": len(data), "packed": packed(data)}
-    with told(store.name), writing(store.engine) as connection:
+    with faults_of(store.name), writing(store.engine) as connection:
         connection.execute(store.unless_there(FILES), row)
 
 
 def file(store: Store, key: str) -> tuple[str, bytes] | None:
     """``(name, bytes)``; ``None`` where nothing is kept. Raises ``StoreFault``, also for what is damaged."""
-    with told(store.name), store.engine.connect() as connection:
+    with faults_of(store.name), store.engine.connect() as connection:
         found = connection.execute(select(FILES.c.name, FILES.c.bytes, FILES.c.packed).where(FILES.c.digest == key))
         row = found.first()
     if row is None:
@@ -41,5 +41,5 @@ def file(store: Store, key: str) -> tuple[str, bytes] | None:
 
 def drop(store: Store, key: str) -> None:
     """Let go of a file."""
-    with told(store.name), writing(store.engine) as connection:
+    with faults_of(store.name), writing(store.engine) as connection:
         connection.execute(FILES.delete().where(FILES.c.digest == key))

@@ -38,7 +38,7 @@ def open_engine(url: str, *, create: bool) -> tuple[Engine, str]:
     parsed, name = _parsed(url)
     if parsed.get_backend_name() == "sqlite" and not create and not Path(parsed.database or "").is_file():
         raise StoreFault("there is no store.", store=name, hint="tmmu record makes one; or check the URL.")
-    with told(name):
+    with faults_of(name):
         engine = create_engine(parsed, pool_pre_ping=parsed.get_backend_name() != "sqlite")
         if engine.dialect.name == "sqlite":
             event.listen(engine, "connect", _settle_sqlite)
@@ -55,7 +55,7 @@ def writing(engine: Engine) -> Iterator[Connection]:
 
 
 @contextmanager
-def told(name: str) -> Iterator[None]:
+def faults_of(name: str) -> Iterator[None]:
     """What a database raises as the user's to mend."""
     try:
         yield

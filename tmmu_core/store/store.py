@@ -19,7 +19,7 @@ from tmmu_core.errors import StoreFault
 from tmmu_core.names import visible
 from tmmu_core.plan.formats.files import from_document, to_cbor
 from tmmu_core.plan.model import Plan
-from tmmu_core.store.opening import open_engine, told, writing
+from tmmu_core.store.opening import faults_of, open_engine, writing
 from tmmu_core.store.run import ArenaFigures, Label, Run, run_of, split_reference
 from tmmu_core.store.schema import PLANS, RUNS, U64
 
@@ -94,7 +94,7 @@ class Store:
     def record_all(self, labelled: Iterable[tuple[Plan, Label]]) -> tuple[Kept, ...]:
         """Keep plans as runs, all of them or none: one transaction."""
         kept = []
-        with told(self.name):
+        with faults_of(self.name):
             rows = [(run, *packed) for run, packed in map(_prepared, labelled)]
             with writing(self.engine) as connection:
                 for run, size, data in rows:
@@ -131,7 +131,7 @@ class Store:
             *series, RUNS.c.at, RUNS.c.number
         )
         found: dict[tuple[str, ...], _Series] = {}
-        with told(self.name), self.engine.connect() as connection:
+        with faults_of(self.name), self.engine.connect() as connection:
             key, last = None, 0
             for *names, number, extent in connection.execute(
                 asked if branch is None else asked.where(RUNS.c.branch == branch)
@@ -181,14 +181,14 @@ class Store:
         """The content hash under which this very plan is kept; empty where it is not."""
         digest = hashlib.sha256(to_cbor(plan)).digest()
         asked = select(PLANS.c.content).where(PLANS.c.content == digest)
-        with told(self.name), self.engine.connect() as connection:
+        with faults_of(self.name), self.engine.connect() as connection:
             found = connection.execute(asked).scalar()
         return b"" if found is None else bytes(found)
 
     def document(self, content: bytes) -> bytes:
         """The plan file (CBOR) of a content hash. Raises ``StoreFault``, also where it is no longer what it was."""
         asked = select(PLANS.c.bytes, PLANS.c.packed).where(PLANS.c.content == content)
-        with told(self.name), self.engine.connect() as connection:
+        with faults_of(self.name), self.engine.connect() as connection:
             found = connection.execute(asked).first()
         if found is None:
             raise StoreFault(f"there is no plan {content.hex()[:12]}.", store=self.name, hint="Record it again.")
@@ -199,7 +199,7 @@ class Store:
             chosen = chosen.order_by(RUNS.c.at.desc(), RUNS.c.number.desc()).limit(last)
         else:
             chosen = chosen.order_by(RUNS.c.at, RUNS.c.number)
-        with told(self.name), self.engine.connect() as connection:
+        with faults_of(self.name), self.engine.connect() as connection:
             found = tuple(_run(tuple(row)) for row in connection.execute(chosen))
         return found if last is None else found[::-1]
 
@@ -208,7 +208,7 @@ class Store:
             raise StoreFault(f"{reference} names no model.", store=self.name, hint="Write store:MODEL@COMMIT.")
         graph = visible(of.ir_name)
         asked = select(RUNS.c.model).where(or_(RUNS.c.graph == graph, RUNS.c.model == graph)).distinct().limit(20)
-        with told(self.name), self.engine.connect() as connection:
+        with faults_of(self.name), self.engine.connect() as connection:
             found = sorted(connection.execute(asked).scalars())
         if graph in found or len(found) == 1:
             return graph if graph in found else found[0]
@@ -223,7 +223,7 @@ class Store:
         asked = select(RUNS.c["commit"]).where(
             RUNS.c.model == model, RUNS.c["commit"].startswith(point, autoescape=True)
         )
-        with told(self.name), self.engine.connect() as connection:
+        with faults_of(self.name), self.engine.connect() as connection:
             found = sorted(connection.execute(asked.distinct().limit(5)).scalars())
         if len(found) > 1:
             raise StoreFault(
@@ -234,7 +234,7 @@ class Store:
         latest = self.runs(model, last=3)
         if not latest:
             asked = select(RUNS.c.model).distinct().limit(20)
-            with told(self.name), self.engine.connect() as connection:
+            with faults_of(self.name), self.engine.connect() as connection:
                 known = sorted(connection.execute(asked).scalars())
             hint = f"It holds {', '.join(known)}." if known else "It holds no run yet; tmmu record adds one."
             return StoreFault(f"there is no run of the model {model!r}.", store=self.name, hint=hint)

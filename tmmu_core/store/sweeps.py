@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import Integer, cast, func, select
 
-from tmmu_core.store.opening import told, writing
+from tmmu_core.store.opening import faults_of, writing
 from tmmu_core.store.run import instant
 from tmmu_core.store.schema import SWEEP_POINTS, SWEEPS
 from tmmu_core.store.store import Store
@@ -44,7 +44,7 @@ class Sweep:
 def begin(store: Store, name: str, at: datetime, asked: Mapping[str, Any], points: int) -> None:
     """Write down that a sweep was asked for; nothing where it was before."""
     row = {"sweep": name, "at": instant(at), "asked": msgspec.json.encode(asked).decode(), "points": points}
-    with told(store.name), writing(store.engine) as connection:
+    with faults_of(store.name), writing(store.engine) as connection:
         connection.execute(store.unless_there(SWEEPS), row)
 
 
@@ -57,7 +57,7 @@ def add(store: Store, name: str, kept: Sequence[Kept]) -> None:
         for one in kept
     ]
     here = SWEEP_POINTS.c.sweep == name, SWEEP_POINTS.c.failed == DIED
-    with told(store.name), writing(store.engine) as connection:
+    with faults_of(store.name), writing(store.engine) as connection:
         numbers = [one.number for one in kept]
         connection.execute(SWEEP_POINTS.delete().where(*here, SWEEP_POINTS.c.number.in_(numbers)))
         connection.execute(store.unless_there(SWEEP_POINTS), rows)
@@ -70,7 +70,7 @@ def points(store: Store, name: str, *, last: int | None = None) -> tuple[Kept, .
     )
     order = SWEEP_POINTS.c.number
     chosen = chosen.order_by(order) if last is None else chosen.order_by(order.desc()).limit(last)
-    with told(store.name), store.engine.connect() as connection:
+    with faults_of(store.name), store.engine.connect() as connection:
         found = tuple(Kept(n, tuple(msgspec.json.decode(row)), failed) for n, row, failed in connection.execute(chosen))
     return found if last is None else found[::-1]
 
@@ -83,7 +83,7 @@ def sweeps(store: Store) -> tuple[Sweep, ...]:
         .join(SWEEP_POINTS, SWEEP_POINTS.c.sweep == SWEEPS.c.sweep, isouter=True)
         .group_by(SWEEPS.c.sweep, SWEEPS.c.at, SWEEPS.c.asked, SWEEPS.c.points)
     )
-    with told(store.name), store.engine.connect() as connection:
+    with faults_of(store.name), store.engine.connect() as connection:
         found = [
             Sweep(name, at, msgspec.json.decode(said), points, done, int(bad))
             for name, at, said, points, done, bad in connection.execute(asked)

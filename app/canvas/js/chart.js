@@ -61,7 +61,7 @@ export class Chart {
     this.state = { ...DEFAULTS };
     this.asked = {}; // what the page asked for last, by name
     this.sent = []; // selections told to the page that it has not answered yet
-    this.toldZooms = []; // likewise
+    this.sentZooms = []; // likewise
     this.selected = this.compared = this.hovered = -1;
     this.step = null;
     this.overview = new Overview();
@@ -118,8 +118,8 @@ export class Chart {
 
   /** A zoom that the page says after this chart told it is no news; what it says again and again never is. */
   answersAZoom(zoom) {
-    const k = this.toldZooms.indexOf(JSON.stringify(zoom));
-    this.toldZooms = this.toldZooms.slice(k + 1);
+    const k = this.sentZooms.indexOf(JSON.stringify(zoom));
+    this.sentZooms = this.sentZooms.slice(k + 1);
     return k >= 0;
   }
 
@@ -298,7 +298,7 @@ export class Chart {
     const zoom = this.zoomed ? [w.t0, w.t1, w.v0, w.v1].map(toThousandths) : null;
     if (JSON.stringify(zoom) === JSON.stringify(this.state.zoom)) return;
     this.state.zoom = zoom;
-    this.toldZooms = [...this.toldZooms.slice(-20), JSON.stringify(zoom)];
+    this.sentZooms = [...this.sentZooms.slice(-20), JSON.stringify(zoom)];
     this.tellSoon("zoom", zoom, 400);
   }
 

@@ -57,10 +57,10 @@ def _elements(dims: Sequence[int | str | None]) -> tuple[int, list[str]]:
     return number, sorted(dim for dim in dims if isinstance(dim, str)) if number else []
 
 
-Told = Iterator[tuple[str, Found | None]]
+Shapes = Iterator[tuple[str, Found | None]]
 
 
-def _if_close(node: onnx.NodeProto, find: Any, values: Values) -> Told:
+def _if_close(node: onnx.NodeProto, find: Any, values: Values) -> Shapes:
     """A result's shape is that of both branches, or of the one that is taken every time."""
     count, condition = len(node.output), values.get(node.input[0])
     then, otherwise = node.input[1 : 1 + count], node.input[1 + count :]
@@ -71,7 +71,7 @@ def _if_close(node: onnx.NodeProto, find: Any, values: Values) -> Told:
             yield name, find(a)
 
 
-def _open(node: onnx.NodeProto, find: Any, _: Values) -> Told:
+def _open(node: onnx.NodeProto, find: Any, _: Values) -> Shapes:
     """The carried state has the shape of its initial values; counter and condition are scalars."""
     states = _number(node, "states")
     first = len(node.input) - states
@@ -82,7 +82,7 @@ def _open(node: onnx.NodeProto, find: Any, _: Values) -> Told:
         yield node.output[first + i], find(node.input[first + i])
 
 
-def _next(node: onnx.NodeProto, find: Any, _: Values) -> Told:
+def _next(node: onnx.NodeProto, find: Any, _: Values) -> Shapes:
     """A slice has its input's shape without the axis."""
     for source, piece, axis in zip(node.input, node.output, _numbers(node, "axes"), strict=True):
         found = find(source)
@@ -91,7 +91,7 @@ def _next(node: onnx.NodeProto, find: Any, _: Values) -> Told:
             yield piece, (found[0], [*found[1][:at], *found[1][at + 1 :]])
 
 
-def _loop_close(node: onnx.NodeProto, find: Any, values: Values) -> Told:
+def _loop_close(node: onnx.NodeProto, find: Any, values: Values) -> Shapes:
     count = values.get(node.input[0]) if node.input[0] else None
     trips = int(count.reshape(-1)[0]) if count is not None and count.size == 1 else UNBOUNDED
     length = max(0, trips) if trips < UNBOUNDED else None
@@ -99,7 +99,7 @@ def _loop_close(node: onnx.NodeProto, find: Any, values: Values) -> Told:
     yield from _closed(node, find, states, rooms, 3, 1, length, [0] * rooms)
 
 
-def _scan_close(node: onnx.NodeProto, find: Any, _: Values) -> Told:
+def _scan_close(node: onnx.NodeProto, find: Any, _: Values) -> Shapes:
     measured = find(_text(node, "measured"))
     axis = None if measured is None else _axis(_number(node, "axis"), len(measured[1]))
     length = None if measured is None or axis is None else measured[1][axis]
@@ -116,7 +116,7 @@ def _closed(
     skipped: int,
     length: int | str | None,
     axes: list[int],
-) -> Told:
+) -> Shapes:
     """Final states are as they are carried; what is gathered is one result per iteration along a new axis.
 
     ``first`` is the operand that is the first state; rooms follow the states, and results follow the rooms behind

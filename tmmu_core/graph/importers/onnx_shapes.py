@@ -97,7 +97,7 @@ def named_dims(model: onnx.ModelProto, envelopes: Mapping[str, Dim]) -> Sizes:
             if not dim.dim_param or dim.dim_param in NOBODYS:  # nameless, or as some exporters write that
                 dim.dim_param = f"{value_info.name}.{axis}"
             axes.setdefault(dim.dim_param, set()).add(axis)
-    for _, dim in _told_sizes(model):
+    for _, dim in _declared_sizes(model):
         if dim.dim_param in NOBODYS or (dim.HasField("dim_value") and dim.dim_value < 0):
             dim.Clear()
     sizes = Sizes()
@@ -106,12 +106,12 @@ def named_dims(model: onnx.ModelProto, envelopes: Mapping[str, Dim]) -> Sizes:
         sizes.dims[name] = envelopes.get(name) or (BATCH_ENVELOPE if counts else LENGTH_ENVELOPE)
         if name not in envelopes:
             sizes.assumed[name] = sizes.dims[name].min if counts else sizes.dims[name].max
-    names = [dim.dim_param for _, dim in _told_sizes(model)]
+    names = [dim.dim_param for _, dim in _declared_sizes(model)]
     sizes.dims |= {name: envelopes[name] for name in dict.fromkeys(names) if name in envelopes}
     return sizes
 
 
-def _told_sizes(model: onnx.ModelProto) -> Iterator[tuple[str, Any]]:
+def _declared_sizes(model: onnx.ModelProto) -> Iterator[tuple[str, Any]]:
     """(value, dimension) of what the model says of values that are no inputs."""
     for value_info in (*model.graph.value_info, *model.graph.output):
         for dim in value_info.type.tensor_type.shape.dim:
@@ -120,7 +120,7 @@ def _told_sizes(model: onnx.ModelProto) -> Iterator[tuple[str, Any]]:
 
 def size_nobody_gives(model: onnx.ModelProto, value: str, dims: Mapping[str, Dim]) -> str:
     """The name of a size of ``value`` that the model tells and no input has; ``""`` where there is none."""
-    sizes = [dim.dim_param for name, dim in _told_sizes(model) if name == value]
+    sizes = [dim.dim_param for name, dim in _declared_sizes(model) if name == value]
     return next((size for size in sizes if size and size not in dims), "")
 
 
@@ -280,7 +280,7 @@ def _inferred_with_values(model: onnx.ModelProto, name: str) -> tuple[Known, onn
         if smaller is None and not inner:
             break
         model = _telling(smaller or model, inner)
-        known = known | told_by(model)
+        known = known | declared_by(model)
         known = known | _once(model, name, propagate=not _long_vectors(known))
         known |= {weight.name: (weight.data_type, list(weight.dims)) for weight in model.graph.initializer}
     return known, model
@@ -337,10 +337,10 @@ def _once(model: onnx.ModelProto, name: str, *, propagate: bool) -> Known:
         ) from error
     for value_info in (*inferred.graph.input, *inferred.graph.value_info, *inferred.graph.output):
         refuse_type(value_info, name)
-    return told_by(inferred)
+    return declared_by(inferred)
 
 
-def told_by(model: onnx.ModelProto) -> Known:
+def declared_by(model: onnx.ModelProto) -> Known:
     """What the model itself says of its values."""
     known: Known = {}
     for value_info in (*model.graph.input, *model.graph.value_info, *model.graph.output):

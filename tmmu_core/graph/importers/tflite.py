@@ -168,7 +168,7 @@ class _Reading:
         options.Init(found.Bytes, found.Pos)
         return options
 
-    def _told(self) -> str:
+    def _not_planned(self) -> str:
         """What of the file is not planned, for the graph's name."""
         count = self.model.SubgraphsLength()
         notes = [f"subgraph 1 of {count}; the others are not planned"] if count > 1 else []
@@ -183,7 +183,7 @@ class _Reading:
         variables = {tensor.id: tensor for tensor in self.variable_of.values()}
         return Graph(
             ir_schema=GRAPH_SCHEMA,
-            name=PurePath(self.name).name.removesuffix(".tflite") + self._told(),
+            name=PurePath(self.name).name.removesuffix(".tflite") + self._not_planned(),
             tensors=(
                 *(tensor for tensor in self.tensors if tensor.id in used or tensor.id in ends),
                 *variables.values(),

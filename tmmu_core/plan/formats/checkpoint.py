@@ -22,7 +22,7 @@ from tmmu_core.judge.finished import refuse_invalid
 from tmmu_core.liveness.model import Liveness
 from tmmu_core.plan.canonical import H, cbor_canonical, execution_order_hash, logical_address_table, plan_digests
 from tmmu_core.plan.formats.files import HeadDocument, RowDocument, from_head, head_document
-from tmmu_core.plan.metrics import told_metrics
+from tmmu_core.plan.metrics import written_metrics
 from tmmu_core.plan.model import Plan
 
 CHECKPOINT_SCHEMA = "tmmu_checkpoint/1"
@@ -94,7 +94,7 @@ def checkpoint(plan: Plan, liveness: Liveness) -> bytes:
             ]
         )
     head = msgspec.to_builtins(head_document(plan))
-    head["metrics"] = told_metrics(plan.metrics)
+    head["metrics"] = written_metrics(plan.metrics)
     for name in HASHES:
         head[name] = getattr(plan, name)
     body = {"head": head, "words": words, "rows": rows, "logical_address_table": addresses}

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from tmmu_core.plan.formats.held import Held, differing, held_by
 from tmmu_core.plan.formats.trace import METRIC_SCHEMA, TRACE_SCHEMA, Trace
-from tmmu_core.plan.metrics import exact_sum, told_metrics
+from tmmu_core.plan.metrics import exact_sum, written_metrics
 from tmmu_core.plan.model import ArenaSummary, Plan, TensorRow
 
 I64 = NDArray[np.int64]
@@ -156,7 +156,7 @@ class Comparison:
     def _row_difference(self, i: int) -> Difference:
         change, path = self.change(i), f"$.tensors[{self.ids[i]!r}]"
         if change.left is None or change.right is None:
-            return Difference(path, _told(change.left), _told(change.right))
+            return Difference(path, _row_text(change.left), _row_text(change.right))
         for field in _ROW_FIELDS:
             a, b = getattr(change.left, field), getattr(change.right, field)
             if a != b:
@@ -172,7 +172,7 @@ _ROW_FIELDS = tuple(
 what the other fields say already, in numbers that only one planner knows."""
 
 
-def _told(row: TensorRow | None) -> str | None:
+def _row_text(row: TensorRow | None) -> str | None:
     return None if row is None else f"{row.arena} slot {row.logical_slot} [{row.birth}, {row.death})"
 
 
@@ -220,9 +220,9 @@ def _incomparable(a: Trace, b: Trace) -> Iterator[Difference]:
     yield from _fields(a, b, ("trace_schema", "metric_schema"))
     if not (a.complete and b.complete):
         # Without them nothing can be said of live ranges, and "identical" would be a guess.
-        told = ["told" if _held(side) is not None else "not told" for side in (a, b)]
-        if "not told" in told:
-            yield Difference("$.digests", *told)
+        holding = ["told" if _held(side) is not None else "not told" for side in (a, b)]
+        if "not told" in holding:
+            yield Difference("$.digests", *holding)
 
 
 def _held(side: Trace) -> Held | None:
@@ -251,7 +251,7 @@ def _divergences(a: Trace, b: Trace, complete: bool) -> Iterator[Difference]:
                     yield Difference(f"$.arenas.{name}.{field}", getattr(x, field), getattr(y, field))
     if complete:
         yield from _handoff_difference(left, right)
-    before, after = told_metrics(left.metrics), told_metrics(right.metrics)
+    before, after = written_metrics(left.metrics), written_metrics(right.metrics)
     for key in sorted({**before, **after}):
         if before.get(key) != after.get(key):
             yield Difference(f"$.metrics.{key}", before.get(key), after.get(key))

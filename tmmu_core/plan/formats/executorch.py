@@ -65,11 +65,11 @@ def read(data: bytes, name: str = "") -> PlainInstance:
             hint="Export it with memory planning, which to_executorch() does unless it is told not to.",
         )
     chosen = max(plans, key=lambda plan: peak_of(plan.lives)[1])
-    told = list(chosen.told())
+    notes = list(chosen.notes())
     if len(plans) > 1:
         others = ", ".join(sorted(plan.name for plan in plans if plan is not chosen))
-        told.insert(0, f'the method "{chosen.name}" is shown; the program holds {others} too')
-    return instance_of(stem_of(name) or chosen.name, chosen.lives, told)
+        notes.insert(0, f'the method "{chosen.name}" is shown; the program holds {others} too')
+    return instance_of(stem_of(name) or chosen.name, chosen.lives, notes)
 
 
 # --- a method ----------------------------------------------------------------------------------------------------
@@ -258,9 +258,9 @@ class _Method:
         memories = sorted({value.memory for value in self.values.values()})
         for memory in memories:
             starts[memory] = at
-            told = self.sizes[memory] if memory < len(self.sizes) else 0
+            planned = self.sizes[memory] if memory < len(self.sizes) else 0
             ends = [value.offset + value.size for value in self.values.values() if value.memory == memory]
-            at += max([told, *ends])
+            at += max([planned, *ends])
         if at > LAST_BYTE:
             raise Damaged(f"its memories are {at} bytes.")
         for value in self.values.values():
@@ -273,7 +273,7 @@ class _Method:
             offset = starts[value.memory] + value.offset
             yield Life(f"{label} @{value.number}", birth, death, value.size, offset, value.role)
 
-    def told(self) -> Iterable[str]:
+    def notes(self) -> Iterable[str]:
         """What a reader has to know of these lives."""
         planned = [(k, size) for k, size in enumerate(self.sizes) if size]
         listed = ", ".join(f"memory {k}: {size:,} bytes" for k, size in planned)
@@ -345,10 +345,10 @@ def read_trace(data: bytes, name: str = "") -> PlainInstance:
         for k, ((label, memory, offset, size), (first, last)) in enumerate(spans.items())
         if size
     ]
-    told = ["a step is a node of the exported program"]
+    notes = ["a step is a node of the exported program"]
     if not placed:
-        told.append("the trace has no places, so that this is a problem to plan: " + TRACE_HINT)
-    return instance_of(stem_of(name), lives, told, placed=placed)
+        notes.append("the trace has no places, so that this is a problem to plan: " + TRACE_HINT)
+    return instance_of(stem_of(name), lives, notes, placed=placed)
 
 
 def _placed(events: Sequence[_Event]) -> bool:

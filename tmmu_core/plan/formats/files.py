@@ -36,7 +36,7 @@ from tmmu_core.names import for_cell
 from tmmu_core.plan.canonical import DIGEST_BYTES, is_token
 from tmmu_core.plan.formats.held import APART, Held, changed_claim, changed_since, held_by, sealed
 from tmmu_core.plan.formats.places import Addresses, Placed, derived
-from tmmu_core.plan.metrics import arena_number, moments, peak_and_count, renewed_metrics, storages_of, told_metrics
+from tmmu_core.plan.metrics import arena_number, moments, peak_and_count, renewed_metrics, storages_of, written_metrics
 from tmmu_core.plan.model import CHANGED, I64, PLACES, PLAN_SCHEMA, UNSAID, ArenaSummary, Plan
 from tmmu_core.planners.instances import write_csv
 from tmmu_core.planners.problem import Problem
@@ -166,7 +166,7 @@ def _unsealed(plan: Plan) -> HeadDocument:
         execution_order=plan.execution_order,
         arenas={arena.name: arena_document(arena) for arena in plan.arenas},
         handoffs=handoff_documents(plan),
-        metrics=told_metrics(plan.metrics),
+        metrics=written_metrics(plan.metrics),
         has_inputs_step=plan.has_inputs_step,
         planner_options=plan.planner_options,
         notes=plan.notes,
@@ -370,9 +370,9 @@ def from_parquet(data: bytes, source: str = "") -> Plan:
     try:
         document.refuse_long_numbers(head, source)
         rows = msgspec.convert(listed, list[RowDocument])
-        told = msgspec.json.decode(head, type=HeadDocument)
+        found = msgspec.json.decode(head, type=HeadDocument)
         document.refuse_repeated_keys(head, source)
-        return from_head(told, rows, source)
+        return from_head(found, rows, source)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UnreadableInput(f"this parquet file is not a plan: {error}.", source=source) from error
 
@@ -558,13 +558,13 @@ def _renewed(plan: Plan) -> Plan:
     return replace(renewed, metrics=renewed_metrics(plan, renewed))
 
 
-def _arena(name: str, told: ArenaDocument, source: str) -> ArenaSummary:
-    values = msgspec.structs.asdict(told)
+def _arena(name: str, record: ArenaDocument, source: str) -> ArenaSummary:
+    values = msgspec.structs.asdict(record)
     for field, value in values.items():
         if isinstance(value, int) and field != "witness_step":  # −1 there: no step is told
             _within(value, f"arenas.{name}.{field}", source)
-    proven = None if told.proven_bytes is msgspec.UNSET else told.proven_bytes
-    return ArenaSummary(name=name, **{**values, "storages": told.storages or 0, "proven_bytes": proven})
+    proven = None if record.proven_bytes is msgspec.UNSET else record.proven_bytes
+    return ArenaSummary(name=name, **{**values, "storages": record.storages or 0, "proven_bytes": proven})
 
 
 def _within(value: int, field: str, source: str, most: int = U64_MAX) -> int:

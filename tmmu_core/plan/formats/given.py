@@ -61,7 +61,7 @@ def stem_of(name: str) -> str:
     return stem.rpartition(".")[0] or stem
 
 
-def instance_of(name: str, lives: Iterable[Life], told: Sequence[str] = (), *, placed: bool = True) -> PlainInstance:
+def instance_of(name: str, lives: Iterable[Life], notes: Sequence[str] = (), *, placed: bool = True) -> PlainInstance:
     """The instance of these lives, one arena, each at its given offset; a problem to plan where none is ``placed``.
 
     Raises ``UnreadableInput`` where they are more bytes than anything can be.
@@ -79,7 +79,7 @@ def instance_of(name: str, lives: Iterable[Life], told: Sequence[str] = (), *, p
         roles=tuple([life.role for life in rows]),
     )
     packing = Packing(np.array([life.offset for life in rows], np.uint64)) if placed else None
-    return PlainInstance(name, problem, packing, tuple(told))
+    return PlainInstance(name, problem, packing, tuple(notes))
 
 
 def peak_of(lives: Sequence[Life]) -> tuple[int, int]:

@@ -101,26 +101,26 @@ def _said(record: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in record.items() if value is not None}
 
 
-def changed_claim(told: Held, arenas: Mapping[str, Mapping[str, Any]], head: Mapping[str, Any]) -> str:
+def changed_claim(held: Held, arenas: Mapping[str, Mapping[str, Any]], head: Mapping[str, Any]) -> str:
     """Which claim is not the one that was written, in words; an empty text where all are, or none is held."""
-    before = {name: parts.get(FIGURES, "") for name, parts in told.arenas.items()}
-    if not told.head and not any(before.values()):
+    before = {name: parts.get(FIGURES, "") for name, parts in held.arenas.items()}
+    if not held.head and not any(before.values()):
         return ""
     try:
-        now = sealed(told, arenas, head)
+        now = sealed(held, arenas, head)
     except NotCanonical as error:
         return f"what is said of the plan cannot have been written: {error}"
     for name in sorted(before):
         if now.arenas[name][FIGURES] != before[name]:
             return f"the figures of {name} are not those that were written"
-    return "" if now.head == told.head else "what is said of the plan beside its rows is not what was written"
+    return "" if now.head == held.head else "what is said of the plan beside its rows is not what was written"
 
 
-def changed_since(plan: Plan, told: Held) -> str:
+def changed_since(plan: Plan, held: Held) -> str:
     """What of a plan that was read is not what its hashes were made of, in words; an empty text where all is."""
-    if sorted(told.arenas) != sorted(arena.name for arena in plan.arenas):
+    if sorted(held.arenas) != sorted(arena.name for arena in plan.arenas):
         return "the arenas are not those that were written"
-    found = differing(told, held_by(plan))
+    found = differing(held, held_by(plan))
     if not found:
         return ""
     path = found[0][0]

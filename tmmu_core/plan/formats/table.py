@@ -52,13 +52,13 @@ def read(data: bytes, columns: Mapping[str, str], name: str = "") -> PlainInstan
     writer.writerows([[cell[field] for field in keep] for cell in merged])
     found = instances.read_csv(text.getvalue(), source=name)
     packing = None if found.offset is None else Packing(offset=found.offset)
-    told = list(found.notes)
+    notes = list(found.notes)
     if len(merged) < len(rows):
-        told.append(f"{len(rows) - len(merged):,} rows are the same bytes as others, by their alias")
+        notes.append(f"{len(rows) - len(merged):,} rows are the same bytes as others, by their alias")
     if named["lower"] not in there or named["upper"] not in there:
-        told.append("the table says no lives: all rows are alive at once")
+        notes.append("the table says no lives: all rows are alive at once")
     stem = name.replace("\\", "/").rpartition("/")[2].removesuffix(".gz")
-    return PlainInstance(stem.rpartition(".")[0] or stem or "table", found.problem, packing, tuple(told))
+    return PlainInstance(stem.rpartition(".")[0] or stem or "table", found.problem, packing, tuple(notes))
 
 
 def _rows(data: bytes, name: str) -> Iterable[dict[str, Any]]:
@@ -98,12 +98,12 @@ def _objects(text: str, name: str) -> list[dict[str, Any]]:
 def _fields(row: Mapping[str, Any], named: Mapping[str, str], there: set[str], k: int) -> dict[str, str]:
     """One row under the fields' names, as text; what the table does not have by default."""
     usual = {"id": f"row {k + 1}", "lower": "0", "upper": "1"}
-    told = {}
+    fields = {}
     for field, own in named.items():
         value = row.get(own) if own in there else usual.get(field, "")
         text = "" if value is None else str(value).strip()
-        told[field] = str(int(text, 16)) if text.lower().startswith("0x") and _is_hex(text) else text
-    return told
+        fields[field] = str(int(text, 16)) if text.lower().startswith("0x") and _is_hex(text) else text
+    return fields
 
 
 def _is_hex(text: str) -> bool:

@@ -74,7 +74,7 @@ def read(data: bytes, name: str = "") -> PlainInstance:
     end = max((life.death for life in lives), default=1)
     if not lives and arena.get("head"):
         lives.append(Life("head: what is planned", 0, 1, arena["head"], 0))
-    told = ["a step is an operator of the model"] if buffers else ["the log says no lives: it is one moment"]
+    notes = ["a step is an operator of the model"] if buffers else ["the log says no lives: it is one moment"]
     at = head
     for kind, size in kinds.items():
         if size:
@@ -87,5 +87,5 @@ def read(data: bytes, name: str = "") -> PlainInstance:
         raise UnreadableInput("the log holds no buffer and no arena.", source=name, hint=HINT)
     if arena:
         said = ", ".join(f"{which} {size:,}" for which, size in arena.items())
-        told.append(f"the allocator says, in bytes: {said}; the tail is laid behind the head here")
-    return instance_of(stem_of(name) or "tflm", apart(lives), told)
+        notes.append(f"the allocator says, in bytes: {said}; the tail is laid behind the head here")
+    return instance_of(stem_of(name) or "tflm", apart(lives), notes)

@@ -126,11 +126,11 @@ def read(data: bytes, name: str = "") -> PlainInstance:
     found = lives[chosen]
     if not found.lives:
         raise UnreadableInput("nothing is allocated in the snapshot.", source=name, hint=HINT)
-    told = list(_told(found))
+    notes = list(_notes(found))
     if len(devices) > 1:
         others = ", ".join(str(device) for device in devices if device != chosen)
-        told.insert(0, f"device {chosen} is shown; the snapshot holds device {others} too")
-    return instance_of(stem_of(name) or "snapshot", found.lives, told)
+        notes.insert(0, f"device {chosen} is shown; the snapshot holds device {others} too")
+    return instance_of(stem_of(name) or "snapshot", found.lives, notes)
 
 
 # --- decoding ----------------------------------------------------------------------------------------------------
@@ -299,7 +299,7 @@ def _line(frames: Sequence[Frame]) -> str:
     return frames[0].name[:80] if frames and frames[0].name else "unknown line"
 
 
-def _told(found: _Device) -> Iterable[str]:
+def _notes(found: _Device) -> Iterable[str]:
     step, most = peak_of(found.lives)
     yield f"the allocator held {found.held:,} bytes in segments at the end, {found.reserved:,} over the whole trace"
     if not found.traced:

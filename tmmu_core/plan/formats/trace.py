@@ -37,7 +37,7 @@ from tmmu_core.plan.formats.files import (
     noted,
 )
 from tmmu_core.plan.formats.held import Held, changed_claim, changed_since, held_by, sealed
-from tmmu_core.plan.metrics import storages_of, told_metrics
+from tmmu_core.plan.metrics import storages_of, written_metrics
 from tmmu_core.plan.model import PLAN_SCHEMA, ArenaSummary, Plan
 
 TRACE_SCHEMA = "tmmu_trace/1"
@@ -104,7 +104,7 @@ def records(plan: Plan, *, digest: bool = False, replans: Iterable[Record] = ())
         "total_logical_slots": sum(arena.slots for arena in plan.arenas),
         "reuse_ratio": plan.metrics.get("memory_reuse_ratio", 0.0),
         "fragmentation_pct": 100 * plan.metrics.get("internal_fragmentation_ratio", 0.0),
-        "metrics": told_metrics(plan.metrics),
+        "metrics": written_metrics(plan.metrics),
         "notes": plan.notes,
     }
     header["digests"] = msgspec.to_builtins(sealed(held_by(plan), header["arenas"], _head(header, summary, replans)))
@@ -318,12 +318,12 @@ def read_trace(data: bytes, source: str = "") -> Trace:
     )
 
 
-def _astray(plan: Plan, told: Mapping[str, int | None]) -> str:
+def _astray(plan: Plan, sizes: Mapping[str, int | None]) -> str:
     """Of which slot the backing that the tensors' records tell is not the rows', in words; an empty text for none."""
     backing = storages_of(plan).backing[plan.storage].tolist() if len(plan) else []
     for tensor, counted in zip(plan.tensor_ids, backing, strict=True):
-        if told[tensor] not in (None, counted):
-            return f'the slot of "{tensor}" is said to have {told[tensor]} bytes, the rows make {counted}'
+        if sizes[tensor] not in (None, counted):
+            return f'the slot of "{tensor}" is said to have {sizes[tensor]} bytes, the rows make {counted}'
     return ""
 
 
@@ -348,5 +348,5 @@ def _raw_records(data: bytes, source: str) -> Iterator[tuple[Any, str]]:
             yield document.next_cbor(stream), f"byte {at}"
         except document.CBOR_FAULTS as error:
             raise UnreadableInput(
-                f"this record is not CBOR: {document.told_fault(error)}.", source=source, place=f"byte {at}"
+                f"this record is not CBOR: {document.fault_text(error)}.", source=source, place=f"byte {at}"
             ) from error

@@ -68,17 +68,17 @@ def read(data: bytes, name: str = "") -> PlainInstance:
         raise UnreadableInput("the log's tables of allocations have no row.", source=name, hint=HINT)
     chosen = max(filled, key=lambda table: (not table.read_only, peak_of(table.lives())[1]))
     lives = chosen.lives()
-    told = [f"the memory is {chosen.title}"]
-    told += [
+    notes = [f"the memory is {chosen.title}"]
+    notes += [
         f"the log also tells {table.title}: {peak_of(table.lives())[1]:,} bytes at its peak"
         for table in filled
         if table is not chosen
     ]
     shared = sum(len(names) - 1 for names in chosen.rows.values())
     if shared:
-        told.append(f"{shared} tensors are other names of a buffer")
-    told.append("the log does not say alignments: buffers are planned at any byte")
-    return instance_of(stem_of(name) or "vela", lives, told)
+        notes.append(f"{shared} tensors are other names of a buffer")
+    notes.append("the log does not say alignments: buffers are planned at any byte")
+    return instance_of(stem_of(name) or "vela", lives, notes)
 
 
 def _tables(text: str, name: str) -> list[_Table]:

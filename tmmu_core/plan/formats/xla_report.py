@@ -63,25 +63,25 @@ def read(data: bytes, name: str = "") -> PlainInstance:
                 lives.append(Life(f"allocation {allocation}: {row[5].strip()[:120]}", 0, 1, size, start))
     if not lives:
         raise UnreadableInput("the report holds no place.", source=name, hint=HINT)
-    told = ["the report says no lives: all places are taken to be there at once; " + HINT[0].lower() + HINT[1:]]
-    told.append(f"the report's total is {total:,} bytes, its places end at {end:,}")
+    notes = ["the report says no lives: all places are taken to be there at once; " + HINT[0].lower() + HINT[1:]]
+    notes.append(f"the report's total is {total:,} bytes, its places end at {end:,}")
     if rounded:
-        told.append(f"{rounded} sizes are as the report rounds them")
+        notes.append(f"{rounded} sizes are as the report rounds them")
     stem = stem_of(name).removesuffix("-memory-usage-report")
-    return instance_of(stem or "xla", apart(lives), told)
+    return instance_of(stem or "xla", apart(lives), notes)
 
 
 def _size(digits: str, unit: str, shapes: str) -> tuple[int, bool]:
     """``(bytes, whether they are exact)`` of a place: of its largest shape, where that is what was rounded."""
     try:
-        told = float(digits) * _UNITS[unit]
+        written = float(digits) * _UNITS[unit]
     except ValueError:
         return 0, False
     if unit == "B":
-        return int(told), True
+        return int(written), True
     sizes = [_bytes(found) for found in _SHAPE.finditer(shapes)]
-    near = [size for size in sizes if abs(size - told) <= _UNITS[unit] / 20]
-    return (max(near), True) if near else (int(told), False)
+    near = [size for size in sizes if abs(size - written) <= _UNITS[unit] / 20]
+    return (max(near), True) if near else (int(written), False)
 
 
 def _bytes(shape: re.Match[str]) -> int:

@@ -66,7 +66,7 @@ def spread_over_memories(timeline: Timeline, options: Mapping[str, Any], config:
     packings = []
     for at, each in enumerate(problems):
         k = by_name[each.arena]
-        packings.append(Packing(offset[arenas == at], notes=_told(k, ids, residency, memory)))
+        packings.append(Packing(offset[arenas == at], notes=_notes(k, ids, residency, memory)))
     return Spread(liveness, config, problems, packings)
 
 
@@ -131,7 +131,7 @@ def _dtype_grids(liveness: Liveness) -> NDArray[np.uint64]:
     return grids
 
 
-def _told(region_id: int, ids: Sequence[str], residency: Residency, memory: Mapping[str, Memory]) -> dict[str, Any]:
+def _notes(region_id: int, ids: Sequence[str], residency: Residency, memory: Mapping[str, Memory]) -> dict[str, Any]:
     """What the plan keeps of a region beside its figures."""
     region = residency.regions[region_id]
     said: dict[str, list[str]] = {}

@@ -61,13 +61,13 @@ def as_used(liveness: Liveness, problems: Sequence[Problem], packings: Sequence[
             takers = np.flatnonzero(problem.handoff_from >= 0)
             givers = problem.handoff_from[takers]
             unused += rows[takers[packing.offset[takers] != packing.offset[givers]]].tolist()
-    used = _told_taken(_without(liveness, unused) if unused else liveness, offset)
+    used = _with_taken(_without(liveness, unused) if unused else liveness, offset)
     held, givers = used.storages.death.copy(), used.storage_of[used.handoffs[:, 1]]
     held[givers[~used.taken]] += 1
     return Placement(used, held, slot, offset, rows_of, extent)
 
 
-def _told_taken(liveness: Liveness, offset: U64) -> Liveness:
+def _with_taken(liveness: Liveness, offset: U64) -> Liveness:
     """The same liveness, telling which of its hand-offs are taken where storages lie at ``offset``."""
     giver, taker = (liveness.storage_of[liveness.handoffs[:, k]] for k in (1, 2))
     return replace(liveness, taken=offset[giver] == offset[taker])

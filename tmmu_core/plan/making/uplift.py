@@ -62,8 +62,14 @@ def _lacking(plan: Plan, mates: list[int], notes: dict[str, Any], above: Memory)
     size = max(int(plan.offset[mate] + plan.size[mate]) for mate in mates) - start
     grid = max(int(plan.alignment[mate]) for mate in mates)
     regions = [
-        Region(told["role"], told["memory"], told["source_memory"], told["alignment"], plan.arena_of[name].extent_bytes)
-        for name, told in plan.notes.items()
+        Region(
+            region["role"],
+            region["memory"],
+            region["source_memory"],
+            region["alignment"],
+            plan.arena_of[name].extent_bytes,
+        )
+        for name, region in plan.notes.items()
         if name in plan.arena_of
     ]
     own = next((r for r in regions if r.role == notes["role"] and r.memory == above.name), None)
