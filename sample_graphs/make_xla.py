@@ -7,7 +7,6 @@ What XLA decides may change from release to release; the release is printed.
 
 from __future__ import annotations
 
-import gzip
 import os
 import re
 import subprocess
@@ -96,9 +95,11 @@ def dumped(name: str) -> str:
 
 
 def main(names: list[str]) -> None:
+    from tmmu_core.graph import document
+
     for name in names or SAMPLES:
         data = dumped(name).encode()
-        (HERE / name).write_bytes(gzip.compress(data, mtime=0) if name.endswith(".gz") else data)
+        (HERE / name).write_bytes(document.pack(data) if name.endswith(".gz") else data)
         print(f"{(HERE / name).stat().st_size:>9,} B  {name}")
 
 

@@ -1,7 +1,8 @@
 """``python -m tests.golden``: write the golden traces anew. Review the difference like code.
 
 Every sample has a trace for mode ``inference``, and one for its default mode where that is another. All of them are
-whole; one of more than ``PLAIN`` tensors is gzipped.
+whole; one of more than ``PLAIN`` tensors is gzipped. ``golden/planners`` has a trace of every other planner, for the
+small samples of ``BY_EVERY_PLANNER``.
 """
 
 from __future__ import annotations
@@ -15,10 +16,13 @@ from tmmu_core.liveness.timeline import default_mode
 from tmmu_core.plan.formats.reading import read_graph_file
 from tmmu_core.plan.formats.trace import to_json_lines
 from tmmu_core.plan.making.engine import plan_graph
+from tmmu_core.planners import PLANNERS
+from tmmu_core.writing import replace_file
 
 SAMPLES = Path(__file__).resolve().parents[1] / "sample_graphs"
 GOLDEN = SAMPLES / "golden"
 PLAIN = 500
+BY_EVERY_PLANNER = ("mixed_sizes.tmmu.json", "training_step.tmmu.json")
 
 
 def sample_files() -> list[str]:
@@ -37,21 +41,33 @@ def golden_traces(file: str) -> dict[str, bytes]:
     return traces
 
 
+def planner_traces(planner: str) -> dict[str, bytes]:
+    """File name in ``golden/planners/`` → trace, of one planner, planned now."""
+    traces = {}
+    for file in BY_EVERY_PLANNER:
+        plan = plan_graph(read_graph_file(SAMPLES / file), planner=planner).plan
+        traces[f"{file.split('.')[0]}.{planner}.trace.jsonl"] = to_json_lines(plan)
+    return traces
+
+
 def main() -> None:
-    """Write every golden trace, and remove those of samples that are no more."""
+    """Write every golden trace, and remove those of samples and planners that are no more."""
     written = {}
     for file in sample_files():
         written.update(golden_traces(file))
-    for old in sorted(GOLDEN.glob("*.trace.jsonl*")):
-        if old.name not in written:
+    for planner in set(PLANNERS) - {"slots"}:
+        written |= {f"planners/{name}": trace for name, trace in planner_traces(planner).items()}
+    for old in sorted(GOLDEN.rglob("*.trace.jsonl*")):
+        if old.relative_to(GOLDEN).as_posix() not in written:
             old.unlink()
             print(f"removed {old.name}")
     changed = 0
+    (GOLDEN / "planners").mkdir(exist_ok=True)
     for name, data in written.items():
         path = GOLDEN / name
         # How well it is packed is the packer's business: what is in it is compared.
         if not path.exists() or document.unpack(path.read_bytes(), name) != data:
-            path.write_bytes(document.pack(data) if name.endswith(".gz") else data)
+            replace_file(path, document.pack(data) if name.endswith(".gz") else data)
             changed += 1
     print(f"{len(written)} golden traces, {changed} of them changed")
 

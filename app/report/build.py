@@ -8,7 +8,6 @@ give equal bytes. Every figure comes from ``tmmu_core``; this file only says it 
 from __future__ import annotations
 
 import base64
-import gzip
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -22,6 +21,7 @@ from app.canvas.script import canvas_script
 from app.report.figures import ACCOUNT_LOOKS, ledger_figure, patterns
 from app.report.still import map_figure
 from app.say import glossary, totals, words
+from tmmu_core.graph import document
 from tmmu_core.graph.assumed import assumed_at, in_words
 from tmmu_core.judge.finding import Verdict
 from tmmu_core.judge.finished import believed
@@ -90,7 +90,7 @@ def build_report(
         patterns=patterns(),
         script=Markup(canvas_script()),
         token=packed.token,
-        packed=base64.b64encode(gzip.compress(packed.data, 9, mtime=0)).decode("ascii"),
+        packed=base64.b64encode(document.pack(packed.data)).decode("ascii"),
         first_arena=_first_arena(plan),
         still=map_figure(plan, _first_arena(plan) or plan.arenas[0].name) if plan.arenas and plan.steps else "",
     )

@@ -3,10 +3,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from tests.golden import GOLDEN, PLAIN, golden_traces, sample_files
+from tests.golden import GOLDEN, PLAIN, golden_traces, planner_traces, sample_files
 from tmmu_core.graph import document
 from tmmu_core.plan.formats.compare import compare
 from tmmu_core.plan.formats.trace import read_trace
+from tmmu_core.planners import PLANNERS
 
 
 @pytest.mark.parametrize("file", sample_files())
@@ -19,6 +20,19 @@ def test_a_sample_is_planned_as_its_golden_trace_tells(file: str) -> None:
             verdict = compare(read_trace(golden, name), read_trace(trace, name))
             assert verdict.identical, f"{name}: {verdict.first}"
         assert trace == golden, name
+
+
+@pytest.mark.parametrize("planner", sorted(set(PLANNERS) - {"slots"}))
+def test_every_planner_plans_as_its_golden_traces_tell(planner: str) -> None:
+    traces = planner_traces(planner)
+    assert {path.name for path in (GOLDEN / "planners").glob(f"*.{planner}.*")} == set(traces)
+    for name, trace in traces.items():
+        assert trace == (GOLDEN / "planners" / name).read_bytes(), name
+
+
+def test_every_golden_trace_of_a_planner_is_of_one_that_there_is() -> None:
+    names = {path.name.split(".")[1] for path in (GOLDEN / "planners").iterdir()}
+    assert names == set(PLANNERS) - {"slots"}
 
 
 def test_every_golden_trace_is_of_a_sample() -> None:

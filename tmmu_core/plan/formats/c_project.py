@@ -275,6 +275,7 @@ def zipped(files: Mapping[str, Piece]) -> bytes:
         for name, piece in files.items():
             entry = zipfile.ZipInfo(name)
             entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
+            entry.create_system = 3  # whose rights these are, whatever system writes them
             with archive.open(entry, "w") as member:
                 for data in piece.chunks():
                     member.write(data)
