@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help explore test check format golden bench samples lock clean fuzz docs wheel
+.PHONY: help explore test check format golden bench samples lock clean fuzz mutate docs wheel
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ format: $(VENV)/.dev ## let the formatter and the linter mend what they can
 
 fuzz: $(VENV)/.dev ## hostile files for every reader, SECONDS each (.fuzz/ keeps what was found)
 	$(BIN)/python -m tests.fuzz.run --seconds $(or $(SECONDS),600) --seed $(or $(SEED),0)
+
+mutate: $(VENV)/.dev ## break the core in MUTANTS random places, and see that a test notices (.mutation/ keeps what was found)
+	$(BIN)/python -m tests.mutation.sample --mutants $(or $(MUTANTS),300) --seed $(or $(SEED),0)
 
 golden: $(VENV)/.dev ## write the golden traces anew (review the difference like code)
 	$(BIN)/python -m tests.golden

@@ -1,0 +1,131 @@
+"""Which tests enter which functions of the core, and how long each takes: found out once, by running them.
+
+``python -m tests.mutation.covering [ROOM …]`` writes ``.mutation/map.json``. A test is known by its id; what it enters
+is seen by the interpreter's own trace of calls. A test that takes more than ``DEAR`` seconds of the processor, or does
+not pass, is left out.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+MAP = ROOT / ".mutation" / "map.json"
+ROOMS = (
+    *("liveness", "graph", "planners", "plan", "judge", "runtime", "laws", "importers"),
+    *("store", "library", "sweep", "fit", "cli"),
+)
+DEAR = 10.0
+
+
+@dataclass
+class Covering:
+    """What is known of the tests: seconds of each, and the tests that enter a function (``file:first line``)."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+    entered_by: dict[str, list[str]] = field(default_factory=dict)
+
+    def tests_for(self, file: str, function: int) -> list[str]:
+        """The tests for one function, soonest first; of a module's own lines, or of a compiled loop, its module's.
+
+        Behind those that enter it come the others of their files: what they ask may have been kept from the first.
+        """
+        direct = self.entered_by.get(f"{file}:{function}", [])
+        if not direct:
+            of_module = [tests for place, tests in self.entered_by.items() if place.startswith(f"{file}:")]
+            direct = sorted({test for tests in of_module for test in tests})
+        files = {test.split("::")[0] for test in direct}
+        beside = [test for test in self.seconds if test.split("::")[0] in files and test not in set(direct)]
+        return [*self._by_time(direct), *self._by_time(beside)]
+
+    def _by_time(self, tests: list[str]) -> list[str]:
+        return sorted((t for t in tests if t in self.seconds), key=lambda test: (self.seconds[test], test))
+
+
+class Watch:
+    """The plugin of pytest that writes down what each test enters."""
+
+    def __init__(self, covering: Covering) -> None:
+        self.covering = covering
+        self.prefix = str(ROOT / "tmmu_core") + os.sep
+        self.known: dict[Any, str] = {}
+        self.failed: set[str] = set()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """A test that does not pass tells nothing."""
+        if not report.passed:
+            self.failed.add(report.nodeid)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        """Around set-up, call and end of one test."""
+        entered: set[Any] = set()
+        dear = False
+
+        def trace(frame: FrameType, event: str, arg: object) -> None:
+            entered.add(frame.f_code)
+
+        def late(number: int, frame: object) -> None:
+            nonlocal dear
+            dear = True
+            raise TimeoutError("too dear for mutants")
+
+        signal.signal(signal.SIGPROF, late)
+        signal.setitimer(signal.ITIMER_PROF, DEAR)
+        begun = sum(os.times()[:4])
+        sys.settrace(trace)  # type: ignore[arg-type]  # asked for calls alone, never for lines
+        try:
+            return (yield)
+        finally:
+            sys.settrace(None)
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            taken = sum(os.times()[:4]) - begun
+            if not dear and taken < DEAR and item.nodeid not in self.failed:
+                self.covering.seconds[item.nodeid] = round(taken, 3)
+                for place in {self._place(code) for code in entered} - {""}:
+                    self.covering.entered_by.setdefault(place, []).append(item.nodeid)
+
+    def _place(self, code: Any) -> str:
+        if code not in self.known:
+            inside = code.co_filename.startswith(self.prefix)
+            file = Path(code.co_filename).relative_to(ROOT).as_posix() if inside else ""
+            self.known[code] = f"{file}:{code.co_firstlineno}" if inside else ""
+        return self.known[code]
+
+
+def load(file: Path = MAP) -> Covering:
+    """What was found out."""
+    parts = json.loads(file.read_text())
+    return Covering(**parts)
+
+
+def find_out(rooms: tuple[str, ...]) -> None:
+    """Run the tests of some rooms, a process each, and add what they enter to the map."""
+    MAP.parent.mkdir(exist_ok=True)
+    for room in rooms:
+        child = os.fork()
+        if not child:
+            covering = load() if MAP.exists() else Covering()
+            log = os.open(MAP.parent / f"{room}.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            os.dup2(log, 1)
+            os.dup2(log, 2)
+            options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--deselect", "tests/library/test_notebook.py"]
+            pytest.main([*options, f"tests/{room}"], plugins=[Watch(covering)])
+            MAP.write_text(json.dumps({"seconds": covering.seconds, "entered_by": covering.entered_by}))
+            os._exit(0)
+        os.waitpid(child, 0)
+        print(f"{room}: {len(load().seconds)} tests known, {sum(load().seconds.values()):.0f} s", flush=True)
+
+
+if __name__ == "__main__":
+    find_out(tuple(sys.argv[1:]) or ROOMS)

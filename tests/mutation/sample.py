@@ -1,0 +1,284 @@
+"""``python -m tests.mutation.sample [--mutants 300] [--seed 0]``: small changes at random, and whether a test notices.
+
+``make mutate`` runs it. Mutants are drawn from every place of ``tmmu_core`` where one can be made (``sites.py``), each
+as likely as any other. For each, the tests that enter its function run in a copy, soonest first, until one fails
+(``covering.py`` knows them; it is asked first where nothing is known). A mutant is
+
+* *killed* when a test fails, or the tests come to no end in three times their time and ``SPARE`` seconds;
+* *the same* when it stands in ``equivalents.py``, with the reason why nothing could tell it from the original;
+* *alive* else. ``--at FILE:LINE`` tries every mutant of that line instead of drawing.
+
+No more than ``BUDGET`` seconds of tests are run for one mutant. In the end the tests that killed are run without any
+mutant: what one that fails then has killed is counted as alive. Exit code 1 where fewer than 95 % are killed or the
+same. What was found is written to ``.mutation/results.json`` as it comes.
+
+The tests are collected once, and each mutant is a fork of that process in which the changed function is put in the
+place of the running one (``patching.py``). What cannot be exchanged so begins in a process of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import compileall
+import contextlib
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import Phase, settings
+
+from tests.mutation.covering import MAP, ROOMS, ROOT, Covering, find_out, load
+from tests.mutation.equivalents import reason_of
+from tests.mutation.patching import patch
+from tests.mutation.sites import Site, sites_in, spread
+
+BUDGET = 30.0
+SPARE = 10
+COMPILING = 60
+MEMORY = 8 << 30
+OPTIONS = ("-q", "-s", "-p", "no:cacheprovider", "-p", "no:xdist", "--hypothesis-seed=0", "--tb=no")
+
+
+class Chosen:
+    """The plugin of pytest that keeps the chosen tests alone, and then does with them what it is given to do."""
+
+    def __init__(self, tests: list[str]) -> None:
+        self.wanted = set(tests)
+        self.items: dict[str, pytest.Item] = {}
+
+    def pytest_collection(self) -> None:
+        """Behind conftest: a failure need not be made small."""
+        phases = (Phase.explicit, Phase.generate)
+        settings.register_profile("mutation", deadline=None, phases=phases, database=None)
+        settings.load_profile("mutation")
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Keep what is wanted."""
+        items[:] = [item for item in items if item.nodeid in self.wanted]
+        self.items = {item.nodeid: item for item in items}
+
+    def first_failure(self, tests: list[str]) -> str:
+        """Run tests in their order; the first that fails, or ``""``."""
+        from _pytest.runner import runtestprotocol
+
+        items = [self.items[test] for test in tests if test in self.items]
+        for k, item in enumerate(items):
+            after = items[k + 1] if k + 1 < len(items) else None
+            if any(report.failed for report in runtestprotocol(item, log=False, nextitem=after)):
+                return item.nodeid
+        return ""
+
+
+class Trial(Chosen):
+    """One mutant that stands in the copy already: its tests, in a process that has imported it."""
+
+    def __init__(self, tests: list[str], killer_file: Path) -> None:
+        super().__init__(tests)
+        self.tests, self.killer_file = tests, killer_file
+
+    def pytest_runtestloop(self) -> bool:
+        """Instead of pytest's own."""
+        self.killer_file.write_text(self.first_failure(self.tests))
+        os._exit(0)
+
+
+class Run(Chosen):
+    """All mutants, one after the other, each in a fork of the process that has collected all tests."""
+
+    def __init__(self, sites: list[Site], covering: Covering, written: Path) -> None:
+        super().__init__(list(covering.seconds))
+        self.sites, self.covering, self.written = sites, covering, written
+        self.results: list[dict[str, Any]] = []
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Instead of pytest's own."""
+        print(f"{len(self.items)} tests, {len(self.sites)} mutants", flush=True)
+        for site in self.sites:
+            self.results.append(self._tried(site))
+            self._write_down()
+        self._without_mutants()
+        self._write_down()
+        return True
+
+    def _tried(self, site: Site) -> dict[str, Any]:
+        text = Path(site.file).read_text()
+        why = reason_of(site, text.splitlines()[site.line - 1])
+        tests, seconds = within(self.covering.tests_for(site.file, site.function), self.covering)
+        begun = time.monotonic()
+        by = "" if why or not tests else self._killer(site, text, tests, seconds)
+        how = "the same" if why else "killed" if by else "alive"
+        if how == "alive":
+            print(f"{site.file}:{site.line}: {site.old!r} → {site.new!r} ({len(tests)} tests)", flush=True)
+        row = {"file": site.file, "line": site.line, "old": site.old, "new": site.new, "how": how, "by": by}
+        return {**row, "tests": len(tests), "why": why, "seconds": round(time.monotonic() - begun, 1)}
+
+    def _killer(self, site: Site, text: str, tests: list[str], seconds: float) -> str:
+        """``""`` when all tests pass with the mutant in its place, else the test that failed, or how it ended."""
+        path = Path(site.file)
+        stat = path.stat()
+        killer_file = Path("killer")
+        killer_file.unlink(missing_ok=True)
+        seconds += COMPILING * ("njit" in text)
+        try:
+            path.write_text(site.mutate(text))
+            child = os.fork()
+            if not child:
+                _limited(seconds)
+                if patch(site, str(path.resolve()), text):
+                    killer_file.write_text(self.first_failure(tests))
+                    os._exit(0)
+                _alone(tests, killer_file, "njit" in text)
+            return _waited(child, 4 * (3 * seconds + SPARE), killer_file)
+        finally:
+            path.write_text(text)
+            os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+
+    def _without_mutants(self) -> None:
+        """A test that fails as it is has killed nothing."""
+        for killer in sorted({row["by"] for row in self.results if "::" in row["by"]}):
+            killer_file = Path("killer")
+            child = os.fork()
+            if not child:
+                _limited(BUDGET)
+                killer_file.write_text(self.first_failure([killer]))
+                os._exit(0)
+            if _waited(child, 4 * (3 * BUDGET + SPARE), killer_file):
+                print(f"fails without any mutant: {killer}", flush=True)
+                for row in self.results:
+                    row["how"] = "alive" if row["by"] == killer else row["how"]
+
+    def _write_down(self) -> None:
+        self.written.write_text(json.dumps(self.results, indent=1, ensure_ascii=False))
+
+
+def copy_project(folder: Path) -> None:
+    """The project as it stands, with what was compiled of it: loops and modules are good for the copy as well."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout.decode()
+    for name in filter(None, listed.split("\0")):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / name, folder / name)
+    for cache in (ROOT / "tmmu_core").rglob("__pycache__"):
+        shutil.copytree(cache, folder / cache.relative_to(ROOT), dirs_exist_ok=True)
+    compileall.compile_dir(folder / "tmmu_core", quiet=2)
+
+
+def _limited(seconds: float) -> None:
+    """This process: killed after three times ``seconds`` of the processor, mute, and the head of its group."""
+    os.setpgid(0, 0)
+    limit = int(3 * seconds) + SPARE
+    resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    null = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(null, stream)
+
+
+def _alone(tests: list[str], killer_file: Path, loops: bool) -> None:
+    """Become a new process that runs ``tests``. A loop that calls a changed one is compiled anew as well."""
+    if loops:
+        os.environ["NUMBA_CACHE_DIR"] = tempfile.mkdtemp(dir=".")
+    list_ = Path("tests.json")
+    list_.write_text(json.dumps(tests))
+    os.execv(sys.executable, [sys.executable, "-m", "tests.mutation.sample", "--trial", str(list_), str(killer_file)])
+
+
+def _waited(child: int, seconds: float, killer_file: Path) -> str:
+    """How the child ended, at most ``seconds`` from now."""
+    ends = time.monotonic() + seconds
+    while True:
+        pid, status = os.waitpid(child, os.WNOHANG)
+        if pid:
+            break
+        if time.monotonic() > ends:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child, 9)
+        time.sleep(0.01)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child, 9)  # what the tests have left behind
+    if status == 0 and killer_file.exists():
+        return killer_file.read_text()
+    return f"ended by signal {status & 127}" if status & 127 else f"ended with {status >> 8}"
+
+
+def within(tests: list[str], covering: Covering) -> tuple[list[str], float]:
+    """The first tests that fit the budget, and their seconds."""
+    chosen: list[str] = []
+    taken = 0.0
+    for test in tests:
+        if chosen and taken + covering.seconds[test] > BUDGET:
+            break
+        chosen.append(test)
+        taken += covering.seconds[test]
+    return chosen, taken
+
+
+def drawn(count: int, seed: int) -> list[Site]:
+    """The mutants of one seed, in an order of their own, so that a run cut short is a sample too."""
+    random = Random(f"mutants/{seed}")
+    sites = spread(sites_in(ROOT), count, _draws(random))
+    random.shuffle(sites)
+    return sites
+
+
+def _draws(random: Random) -> Iterator[float]:
+    while True:
+        yield random.random()
+
+
+def main() -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--mutants", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--first", type=int, default=0, help="begin with this one of the drawn")
+    parser.add_argument("--at", action="append", default=[], help="FILE:LINE, every mutant of it")
+    parser.add_argument("--trial", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--results", type=Path, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.trial:
+        tests = json.loads(Path(given.trial[0]).read_text())
+        pytest.main([*OPTIONS, *_files(tests)], plugins=[Trial(tests, Path(given.trial[1]))])
+        return 3  # nothing could be collected
+    if given.results:
+        return _inside(given)
+    if not MAP.exists():
+        find_out(ROOMS)
+    with tempfile.TemporaryDirectory() as folder:
+        copy_project(Path(folder))
+        command = [sys.executable, "-m", "tests.mutation.sample", *sys.argv[1:], "--results", str(MAP.parent)]
+        environment = {**os.environ, "PYTHONPATH": folder, "PYTHONDONTWRITEBYTECODE": "1"}
+        return subprocess.run(command, cwd=folder, env=environment).returncode
+
+
+def _inside(given: argparse.Namespace) -> int:
+    """The run itself, in the copy."""
+    here = [site for site in sites_in(ROOT) if f"{site.file}:{site.line}" in given.at]
+    sites = here or drawn(given.mutants, given.seed)[given.first :]
+    run = Run(sites, load(given.results / MAP.name), given.results / "results.json")
+    pytest.main([*OPTIONS, f"--rootdir={ROOT}", *_files(list(run.covering.seconds))], plugins=[run])
+    counts = Counter(row["how"] for row in run.results)
+    print(
+        f"{len(run.results)} mutants: " + ", ".join(f"{counts[how]} {how}" for how in ("killed", "the same", "alive"))
+    )
+    return int(len(run.results) < len(sites) or counts["alive"] > 0.05 * len(run.results))
+
+
+def _files(tests: list[str]) -> list[str]:
+    return list(dict.fromkeys(test.split("::")[0] for test in tests))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

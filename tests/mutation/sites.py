@@ -1,0 +1,216 @@
+"""Every place of a module where one small change can be made, and what the change is.
+
+A mutation is text for text: the change keeps every line where it was. What cannot change an answer is left alone:
+annotations, docstrings, the words of messages (``raise`` and f-strings), and names that are listed.
+"""
+
+from __future__ import annotations
+
+import ast
+import bisect
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+COMPARED: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+}
+COUNTED: dict[type[ast.operator], type[ast.operator]] = {
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.FloorDiv,
+    ast.FloorDiv: ast.Mult,
+    ast.Mod: ast.FloorDiv,
+    ast.LShift: ast.RShift,
+    ast.RShift: ast.LShift,
+    ast.BitAnd: ast.BitOr,
+    ast.BitOr: ast.BitAnd,
+}
+CALLED = {"min": "max", "max": "min", "any": "all", "all": "any", "minimum": "maximum", "maximum": "minimum"}
+
+
+@dataclass(frozen=True)
+class Site:
+    """One mutant: the bytes ``[start, end)`` of ``file`` become ``new``."""
+
+    file: str
+    line: int
+    function: int
+    """The first line of the function it stands in, decorators included; 0 in a module's own lines."""
+    start: int
+    end: int
+    old: str
+    new: str
+
+    def mutate(self, text: str) -> str:
+        """The module with this one change."""
+        data = text.encode()
+        return (data[: self.start] + self.new.encode() + data[self.end :]).decode()
+
+
+def sites_of(file: str, text: str) -> list[Site]:
+    """Every mutant of one module, by its place."""
+    found = _Finder(file, text)
+    found.visit(ast.parse(text))
+    return sorted(set(found.sites), key=lambda site: (site.start, site.end, site.new))
+
+
+def sites_in(root: Path, folder: str = "tmmu_core") -> list[Site]:
+    """Every mutant below a folder of the project; by file, then by place."""
+    files = sorted(path for path in (root / folder).rglob("*.py") if "migrations" not in path.parts)
+    return [site for path in files for site in sites_of(path.relative_to(root).as_posix(), path.read_text())]
+
+
+class _Finder(ast.NodeVisitor):
+    def __init__(self, file: str, text: str) -> None:
+        self.file, self.data = file, text.encode()
+        self.starts = [0]
+        for line in self.data.splitlines(keepends=True):
+            self.starts.append(self.starts[-1] + len(line))
+        self.functions = [0]
+        self.sites: list[Site] = []
+
+    def _put(self, node: ast.expr | ast.stmt, new: str) -> None:
+        """Have ``new`` in the place of ``node``, on as many lines."""
+        last = node.end_lineno or node.lineno
+        start, end = self.starts[node.lineno - 1] + node.col_offset, self.starts[last - 1] + (node.end_col_offset or 0)
+        old = self.data[start:end].decode()
+        spare = "\n" * (last - node.lineno)
+        new = f"({new}{spare})" if isinstance(node, ast.expr) else new + spare
+        if old != new:
+            self.sites.append(Site(self.file, node.lineno, self.functions[-1], start, end, old, new))
+
+    def _expression(self, node: ast.expr, new: ast.expr) -> None:
+        self._put(node, ast.unparse(new))
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        self.functions.append(min([node.lineno, *(d.lineno for d in node.decorator_list)]))
+        for default in (*node.args.defaults, *(d for d in node.args.kw_defaults if d)):
+            self.visit(default)
+        self._body(node.body)
+        self.functions.pop()
+
+    visit_AsyncFunctionDef = visit_FunctionDef  # type: ignore[assignment]  # noqa: N815
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        self._body(node.body)
+
+    def _body(self, body: list[ast.stmt]) -> None:
+        for statement in body:
+            self.visit(statement)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+        if node.value:
+            self.visit(node.value)
+
+    def visit_Raise(self, node: ast.Raise) -> None:
+        self._put(node, "pass")
+
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
+        """Words are no clauses."""
+
+    def visit_Assert(self, node: ast.Assert) -> None:
+        """What it says is true anyway."""
+
+    def visit_Import(self, node: ast.Import) -> None:
+        """Nothing to change."""
+
+    visit_ImportFrom = visit_Import  # type: ignore[assignment]  # noqa: N815
+
+    def visit_Expr(self, node: ast.Expr) -> None:
+        if isinstance(node.value, ast.Constant):
+            return
+        if isinstance(node.value, ast.Call) and "." in ast.unparse(node.value.func):
+            self._put(node, "pass")
+        self.generic_visit(node)
+
+    def visit_If(self, node: ast.If) -> None:
+        if "TYPE_CHECKING" in ast.unparse(node.test):
+            return
+        self._expression(node.test, ast.UnaryOp(ast.Not(), node.test))
+        self.generic_visit(node)
+
+    def visit_IfExp(self, node: ast.IfExp) -> None:
+        self._expression(node.test, ast.UnaryOp(ast.Not(), node.test))
+        self.generic_visit(node)
+
+    def visit_Continue(self, node: ast.Continue) -> None:
+        self._put(node, "break")
+
+    def visit_Break(self, node: ast.Break) -> None:
+        self._put(node, "continue")
+
+    def visit_Compare(self, node: ast.Compare) -> None:
+        for k, op in enumerate(node.ops):
+            ops = [*node.ops[:k], COMPARED[type(op)](), *node.ops[k + 1 :]]
+            self._expression(node, ast.Compare(node.left, ops, node.comparators))
+        self.generic_visit(node)
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> None:
+        for k in range(len(node.values)):
+            rest = [*node.values[:k], *node.values[k + 1 :]]
+            self._expression(node, rest[0] if len(rest) == 1 else ast.BoolOp(node.op, rest))
+        self.generic_visit(node)
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> None:
+        if isinstance(node.op, ast.Not | ast.USub | ast.Invert):
+            self._expression(node, node.operand)
+        self.generic_visit(node)
+
+    def visit_BinOp(self, node: ast.BinOp) -> None:
+        texts = any(isinstance(side, ast.Constant | ast.JoinedStr) and not _number(side) for side in _sides(node))
+        annotation = isinstance(node.op, ast.BitOr) and any(ast.unparse(s) == "None" for s in _sides(node))
+        if type(node.op) in COUNTED and not texts and not annotation:
+            self._expression(node, ast.BinOp(node.left, COUNTED[type(node.op)](), node.right))
+        self.generic_visit(node)
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> None:
+        if type(node.op) in COUNTED and node.lineno == node.end_lineno:
+            self._put(node, ast.unparse(ast.AugAssign(node.target, COUNTED[type(node.op)](), node.value)))
+        self.visit(node.value)
+
+    def visit_Call(self, node: ast.Call) -> None:
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        if name in CALLED:
+            other = CALLED[name]
+            func = ast.Attribute(node.func.value, other) if isinstance(node.func, ast.Attribute) else ast.Name(other)
+            self._put(node.func, ast.unparse(func))
+        self.generic_visit(node)
+
+    def visit_Constant(self, node: ast.Constant) -> None:
+        if isinstance(node.value, bool):
+            self._put(node, str(not node.value))
+        elif isinstance(node.value, int):
+            self._put(node, str(node.value + 1))
+
+    def visit_Subscript(self, node: ast.Subscript) -> None:
+        if not isinstance(node.value, ast.Name) or node.value.id not in ("tuple", "list", "dict", "Callable", "set"):
+            self.generic_visit(node)
+
+
+def _sides(node: ast.BinOp) -> tuple[ast.expr, ast.expr]:
+    return node.left, node.right
+
+
+def _number(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, int)
+
+
+def spread(sites: list[Site], count: int, draws: Iterator[float]) -> list[Site]:
+    """``count`` different mutants, each as likely as any other; ``draws`` are in ``[0, 1)``."""
+    picked: list[int] = []
+    while len(picked) < min(count, len(sites)):
+        k = int(next(draws) * len(sites))
+        place = bisect.bisect_left(picked, k)
+        if place == len(picked) or picked[place] != k:
+            picked.insert(place, k)
+    return [sites[k] for k in picked]

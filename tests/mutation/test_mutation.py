@@ -1,0 +1,63 @@
+"""The mutants themselves: each is another program, and is put in the place of the one that runs."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from random import Random
+
+from tests.mutation.covering import ROOT
+from tests.mutation.equivalents import SAME
+from tests.mutation.patching import patch
+from tests.mutation.sites import sites_in, sites_of, spread
+
+TEXT = """
+class Box:
+    @property
+    def wide(self):
+        return 2 if self.n < 3 else 5
+
+    def __init__(self, n: int = 7):
+        self.n = n
+
+
+def add(a, b):
+    return a + b
+"""
+
+
+def test_a_mutant_is_another_program_of_as_many_lines() -> None:
+    for site in Random(0).sample(sites_in(ROOT, "tmmu_core/liveness"), 40):
+        text = (ROOT / site.file).read_text()
+        changed = site.mutate(text)
+        assert ast.dump(ast.parse(changed)) != ast.dump(ast.parse(text))
+        assert changed.count("\n") == text.count("\n")
+
+
+def test_a_running_function_is_exchanged(tmp_path: Path) -> None:
+    path = str(tmp_path / "it.py")
+    names: dict[str, object] = {"__name__": "it"}
+    exec(compile(TEXT, path, "exec"), names)
+    add, box = names["add"], names["Box"](1)  # type: ignore[operator]
+    swapped = {(site.old, site.new): site for site in sites_of("it.py", TEXT)}
+    assert patch(swapped["a + b", "(a - b)"], path, TEXT)
+    assert add(5, 3) == 2  # type: ignore[operator]
+    assert patch(swapped["self.n < 3", "(self.n <= 3)"], path, TEXT)
+    assert patch(swapped["2", "(3)"], path, TEXT)
+    assert box.wide == 3
+    assert not patch(swapped["7", "(8)"], path, TEXT), "a default was taken when the module was run"
+
+
+def test_drawn_mutants_are_different_ones_and_as_many_as_asked_for() -> None:
+    sites = sites_of("it.py", TEXT)
+    for count in (1, 3, len(sites), 2 * len(sites)):
+        picked = spread(sites, count, iter(Random(count).random, None))
+        assert len(set(picked)) == len(picked) == min(count, len(sites))
+
+
+def test_every_mutant_that_is_argued_for_is_one_of_today() -> None:
+    for same in SAME:
+        text = (ROOT / same.file).read_text()
+        lines = text.splitlines()
+        fits = [site for site in sites_of(same.file, text) if (site.old, site.new) == (same.old, same.new)]
+        assert [site for site in fits if same.line in lines[site.line - 1]], same
