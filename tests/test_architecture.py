@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -36,10 +37,16 @@ MAY_IMPORT: dict[str, set[str]] = {
 """Room → the rooms (or single modules) of ``tmmu_core`` that it may import, itself aside."""
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+@cache
 def imports_of(path: Path) -> set[str]:
     """Dotted names of everything that a module imports, at any depth of its code."""
     found: set[str] = set()
-    for item in ast.walk(ast.parse(path.read_text())):
+    for item in ast.walk(parsed(path)):
         if isinstance(item, ast.Import):
             found |= {alias.name for alias in item.names}
         elif isinstance(item, ast.ImportFrom) and item.module and item.level == 0:
@@ -90,7 +97,7 @@ def test_the_app_is_known_by_one_name_that_a_wheel_can_change() -> None:
     """Its modules import each other by statements alone, and by full names; a text that names one is not renamed."""
     broken = []
     for path in modules("app"):
-        for item in ast.walk(ast.parse(path.read_text())):
+        for item in ast.walk(parsed(path)):
             if isinstance(item, ast.Import) and any(alias.name.split(".")[0] == "app" for alias in item.names):
                 broken.append(f"{path.relative_to(ROOT)}: import app…")
             if (
@@ -117,7 +124,7 @@ def test_what_comes_with_an_extra_is_loaded_where_it_is_used() -> None:
         if path.name not in ("style.py", "takeaway.py")
         and not path.name.startswith("fx_")
         and "store" not in path.parts
-        for item in ast.parse(path.read_text()).body
+        for item in parsed(path).body
         if isinstance(item, ast.Import | ast.ImportFrom)
         for name in ([alias.name for alias in item.names] if isinstance(item, ast.Import) else [item.module or ""])
         if name.split(".")[0] in EXTRA_OF
@@ -223,7 +230,7 @@ def test_who_needs_more_than_five_things_takes_a_value() -> None:
     taking = {
         f"{path.relative_to(ROOT).as_posix()}::{item.name}"
         for path in modules("tmmu_core") + modules("app")
-        for item in ast.walk(ast.parse(path.read_text()))
+        for item in ast.walk(parsed(path))
         if isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef)
         and parameters(item) > MOST_PARAMETERS
         and not may_take_many(path.relative_to(ROOT).as_posix(), item)
@@ -239,7 +246,7 @@ NO_NAMES = {"told"}
 def names_in(path: Path) -> set[str]:
     """What a module itself names: variables, parameters, functions, classes, fields; without leading underscores."""
     found: set[str] = set()
-    for item in ast.walk(ast.parse(path.read_text())):
+    for item in ast.walk(parsed(path)):
         if isinstance(item, ast.Name):
             found.add(item.id)
         elif isinstance(item, ast.Attribute):
@@ -271,7 +278,7 @@ WRITES: dict[str, set[str]] = {
 def writing_calls(path: Path) -> set[str]:
     """The calls in a module that open files for writing."""
     found = set()
-    for item in ast.walk(ast.parse(path.read_text())):
+    for item in ast.walk(parsed(path)):
         if not isinstance(item, ast.Call):
             continue
         name = ast.unparse(item.func)

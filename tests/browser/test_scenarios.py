@@ -73,18 +73,6 @@ def test_a_bad_spec_typed_in_is_a_card_and_a_preset_is_the_way_out(visit: Visit)
     expect(page.locator(".tm-error")).to_have_count(0)
 
 
-@pytest.mark.parametrize("path", ["shapes", "ranks", "graph"])
-def test_neither_page_scrolls_sideways_when_it_is_narrow(visit: Visit, path: str) -> None:
-    page = visit(path, graph="sample:dynamic_batch", tensor="h1")
-    page.set_viewport_size({"width": 800, "height": 900})
-    rest(page)
-    expect(page.locator('[data-testid="stException"]')).to_have_count(0)
-    page.wait_for_function(  # once tables and charts have followed the window
-        """() => { const main = document.querySelector('[data-testid="stMain"]');
-                   return main.scrollWidth - main.clientWidth <= 1; }"""
-    )
-
-
 def click_in_plot(page: Page, x: float, y: float) -> None:
     """Click at a fraction of the first chart's first plot area, once it is drawn and the script rests."""
     area = page.locator(".js-plotly-plot .nsewdrag").first
