@@ -133,3 +133,7 @@ def test_a_plan_comes_back_from_its_csv(p: Problem) -> None:
     packing = greedy(p, {})
     offset = read_csv(write_csv(p, packing.offset)).offset
     assert (offset.tolist() if offset is not None else []) == packing.offset.tolist()
+
+
+def test_a_table_with_names_of_its_own_is_told_the_command_that_takes_it() -> None:
+    assert "tmmu convert TABLE --columns" in str(refusal("start,end,bytes\n0,5,10\n").hint)
