@@ -188,7 +188,9 @@ def _header(cells: list[str], source: str) -> tuple[dict[str, int], bool]:
             hint = "Open the plan as .json, .cbor or .parquet, or export it as an instance."
             raise _fault(source, 1, cell, "a plan's table, without the arenas and hashes of the plan", hint)
         if name is None:
-            raise _fault(source, 1, cell or str(k + 1), f"a column {cell!r} is not known", f"{_HEADER_HINT} {_OTHER_NAMES}")
+            raise _fault(
+                source, 1, cell or str(k + 1), f"a column {cell!r} is not known", f"{_HEADER_HINT} {_OTHER_NAMES}"
+            )
         if name in where:
             raise _fault(source, 1, cell, f"it means {name!r}, as {cells[where[name]]!r} does", "Keep one of the two.")
         where[name] = k
