@@ -18,7 +18,7 @@ from tmmu_core.errors import ContractError
 from tmmu_core.graph.model import MODES, PRESETS, Graph, Mode, Preset
 from tmmu_core.judge.canonical import token_from_seed
 from tmmu_core.judge.equivalence import differences
-from tmmu_core.judge.simulator import simulate
+from tmmu_core.judge.simulator import Asked, simulate
 from tmmu_core.plan.canonical import ir_hash
 from tmmu_core.plan.formats.reading import read_graph_file
 from tmmu_core.plan.making.engine import plan_graph
@@ -34,7 +34,7 @@ def disagreement(graph: Graph, mode: Mode, preset: Preset, seeds: Iterable[int] 
     seeds = list(seeds)
     known = ir_hash(graph)
     try:
-        reference = simulate(graph, mode=mode, preset=preset, token=token_from_seed(seeds[0]))
+        reference = simulate(graph, Asked(mode=mode, preset=preset, token=token_from_seed(seeds[0])))
     except ContractError as refusal:
         return _refused_alike(graph, mode, preset, refusal)
     hashes = set()

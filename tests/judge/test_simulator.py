@@ -7,11 +7,11 @@ import pytest
 from tests.build import chain, graph, node, residual, tensor, view
 from tmmu_core.errors import AllocationFailure, ArenaTooSmall, ContractError, InvalidIrShapes, LivenessCycle
 from tmmu_core.graph.model import Graph
-from tmmu_core.judge.simulator import SimulatedPlan, simulate
+from tmmu_core.judge.simulator import Asked, SimulatedPlan, simulate
 
 
 def played(g: Graph, mode: str = "inference", preset: str = "inference", **how: object) -> SimulatedPlan:
-    return simulate(g, mode=mode, preset=preset, **how)  # type: ignore[arg-type]
+    return simulate(g, Asked(mode=mode, preset=preset, **how))  # type: ignore[arg-type]
 
 
 def lives(plan: SimulatedPlan) -> dict[str, tuple[int, int]]:

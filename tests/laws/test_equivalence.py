@@ -19,7 +19,7 @@ from tmmu_core.errors import ContractError
 from tmmu_core.graph.model import MODES, PRESETS, Mode, Preset
 from tmmu_core.judge.canonical import token_from_seed
 from tmmu_core.judge.equivalence import differences
-from tmmu_core.judge.simulator import SimulatedPlan, simulate
+from tmmu_core.judge.simulator import Asked, SimulatedPlan, simulate
 from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.plan.formats.reading import read_graph_file
 from tmmu_core.plan.making.engine import Solution, plan_graph
@@ -54,7 +54,7 @@ def both(case: Case) -> tuple[Solution | Refusal, SimulatedPlan | Refusal]:
     token = token_from_seed(case.seed)
     return (
         outcome(lambda: plan_graph(case.graph, seed=case.seed, **case.arguments())),
-        outcome(lambda: simulate(case.graph, token=token, **case.arguments())),
+        outcome(lambda: simulate(case.graph, Asked(token=token, **case.arguments()))),
     )
 
 

@@ -13,7 +13,7 @@ from tests.build import chain, graph, node, tensor
 from tests.strategies import Case, plannable_cases
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.equivalence import differences
-from tmmu_core.judge.simulator import simulate
+from tmmu_core.judge.simulator import Asked, simulate
 from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.liveness.why import explain
 from tmmu_core.plan import metrics
@@ -141,7 +141,7 @@ def test_the_verifier_reads_the_bytes_and_not_the_word(solution: Solution) -> No
 @given(plannable_cases())
 def test_the_simulator_says_the_same_and_every_ledger_sums_to_the_extent(case: Case) -> None:
     plan = plan_graph(case.graph, **case.arguments()).plan
-    assert list(differences(plan, simulate(case.graph, **case.arguments()))) == []
+    assert list(differences(plan, simulate(case.graph, Asked(**case.arguments())))) == []
     for arena in plan.arenas:
         ledger = waste_ledger(plan, arena.name)
         total = sum(getattr(ledger, account) for account in ACCOUNTS)

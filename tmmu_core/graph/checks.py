@@ -22,13 +22,10 @@ DUPLICATES: dict[str, tuple[str, str, str, str]] = {
 """Reason → noun, JSON path, the diagnostic that holds the name, way out."""
 
 
-def refuse(message: str, *, reason: str, path: str, hint: str, node_id: str = "", tensor: str = "") -> NoReturn:
-    """Raise ``InvalidIrShapes``; a node or tensor that is not concerned is left out of the diagnostics."""
+def refuse(message: str, *, reason: str, path: str, hint: str, **concerned: str) -> NoReturn:
+    """Raise ``InvalidIrShapes``. ``concerned`` are its ``node_id`` and ``tensor``; an empty one is left out."""
     error = InvalidIrShapes(message, hint=hint, reason=reason, path=path)
-    if node_id:
-        error.fill(node_id=node_id)
-    if tensor:
-        error.fill(tensor=tensor)
+    error.diagnostics.update({kind: name for kind, name in concerned.items() if name})
     raise error
 
 

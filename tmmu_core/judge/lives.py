@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, KeysView, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from tmmu_core.errors import AlignmentViolation, ArenaTooSmall, InvalidIrShapes
 from tmmu_core.graph.model import DEFAULT_ARENAS, OFFLOAD_ARENA, Node, Tensor
@@ -34,6 +35,15 @@ class Storage:
     """Bytes: the greatest over the members' own; the arena's floor comes later."""
     sort_key: tuple[int, int, bytes]
     """(birth, −nbytes, id bytes) of the first-born member (contract §1)."""
+
+
+class Ranges(NamedTuple):
+    """By tensor id: births and deaths, and the step of the last read; who is saved for the backward pass."""
+
+    birth: Mapping[str, int]
+    death: Mapping[str, int]
+    saved: frozenset[str]
+    last_read: Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -77,7 +87,7 @@ def lives_of(run: Run, declared: Iterable[str] | None = ()) -> Lives:
     groups = Groups(birth)
     join_views_and_alias_groups(run, groups)
     offset = {name: run.root_offset[name] for name in birth}
-    unhanded = write_in_place(run, groups, birth, death, saved, last_read, offset)
+    unhanded = write_in_place(run, groups, Ranges(birth, death, saved, last_read), offset)
 
     first_born = {name: _first_born(run, birth, groups.members(name)) for name in groups.leaders()}
     storage_of = {name: first_born[groups.leader(name)] for name in birth}
@@ -90,7 +100,7 @@ def lives_of(run: Run, declared: Iterable[str] | None = ()) -> Lives:
     handoffs, refusals = judge.decide()
     final = unhanded | {giver: step for step, giver, _ in handoffs}
     storages = {
-        name: _storage(run, name, groups.members(name), arena[name], birth, final, offset)
+        name: _storage(run, groups.members(name), arena[name], Ranges(birth, final, saved, last_read), offset)
         for name in first_born.values()
     }
     return Lives(run, birth, unhanded, final, saved, storage_of, offset, storages, apart, handoffs, refusals, judge)
@@ -200,19 +210,12 @@ def join_views_and_alias_groups(run: Run, groups: Groups) -> None:
             groups.join(name, representative.setdefault(tensor.alias_group_id, name))
 
 
-def write_in_place(
-    run: Run,
-    groups: Groups,
-    birth: Mapping[str, int],
-    death: Mapping[str, int],
-    saved: frozenset[str],
-    last_read: Mapping[str, int],
-    offset: dict[str, int],
-) -> dict[str, int]:
+def write_in_place(run: Run, groups: Groups, ranges: Ranges, offset: dict[str, int]) -> dict[str, int]:
     """Join each in-place output to its input's storage, at its place, or refuse (seed II.G).
 
     Fills ``offset`` and gives the deaths: what is overwritten at step k dies at k.
     """
+    birth, death, saved, last_read = ranges
     after = dict(death)
     taken: set[tuple[int, str]] = set()
     for step, node, x, y in _in_place_writes(run):
@@ -264,16 +267,9 @@ def _first_born(run: Run, birth: Mapping[str, int], members: Iterable[str]) -> s
     return min(members, key=lambda name: (birth[name], run.tensors[name].view is not None, name.encode()))
 
 
-def _storage(
-    run: Run,
-    name: str,
-    members: list[str],
-    arena: str,
-    birth: Mapping[str, int],
-    death: Mapping[str, int],
-    offset: Mapping[str, int],
-) -> Storage:
-    alignment = 1
+def _storage(run: Run, members: list[str], arena: str, ranges: Ranges, offset: Mapping[str, int]) -> Storage:
+    birth, death = ranges.birth, ranges.death
+    name, alignment = _first_born(run, birth, members), 1
     for member in members:
         if offset[member] % element_bytes(run.tensors[member]):  # a view of a view may miss its dtype's grid
             raise AlignmentViolation(f"{member} lies at byte {offset[member]} of {name}.", arena=arena)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from tmmu_core.errors import U64_MAX, AllocationFailure, AllocationOverflow, ArenaTooSmall, InvalidIrShapes
 from tmmu_core.graph.model import MODES, PRESETS, Arena, Graph, Mode, Preset
@@ -113,53 +113,64 @@ class SimulatedPlan:
         return waste_at([slot for slot in self.slots if slot.arena == arena], extent, step, still_read)
 
 
-def simulate(
-    graph: Graph,
-    *,
-    mode: Mode,
-    preset: Preset,
-    arenas: Arenas | None = None,
-    order: Sequence[str] | None = None,
-    dims: Mapping[str, int] | None = None,
-    token: bytes | None = None,
-    rank: int = 0,
-    world_size: int = 1,
-    shard_spec: Mapping[str, Any] | None = None,
-    budget: int | None = None,
-) -> SimulatedPlan:
-    """Plan ``graph`` by the letter of the contract, in quadratic time.
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What a plan is asked for, beside the graph."""
 
-    ``arenas`` is the configuration as given, ``token`` the 32-byte replay token (that of seed 0 where none is given),
-    ``budget`` the quota in bytes. Raises the contract's errors.
-    """
-    if mode not in MODES or preset not in PRESETS:
-        raise InvalidIrShapes(f"no mode {mode} or preset {preset}.", reason="unknown_mode")
-    config = read_arenas(arenas or {})
+    mode: Mode
+    preset: Preset
+    arenas: Arenas | None = None
+    """The configuration as given."""
+    order: Sequence[str] | None = None
+    dims: Mapping[str, int] | None = None
+    token: bytes | None = None
+    """The 32-byte replay token; that of seed 0 where none is given."""
+    rank: int = 0
+    world_size: int = 1
+    shard_spec: Mapping[str, Any] | None = None
+    budget: int | None = None
+    """The quota in bytes."""
+
+
+class Place(NamedTuple):
+    """An arena with its slots, and its storages in the normative order."""
+
+    name: str
+    arena: Arena
+    slots: Sequence[Slot]
+    storages: Sequence[Storage]
+
+
+def simulate(graph: Graph, asked: Asked) -> SimulatedPlan:
+    """Plan ``graph`` by the letter of the contract, in quadratic time. Raises the contract's errors."""
+    if asked.mode not in MODES or asked.preset not in PRESETS:
+        raise InvalidIrShapes(f"no mode {asked.mode} or preset {asked.preset}.", reason="unknown_mode")
+    config = read_arenas(asked.arenas or {})
 
     # 1. live_ranges ← AnalyzeLiveness(ir_dag, execution_order, mode)
-    run = run_of(graph, mode, preset, order, dims)
+    run = run_of(graph, asked.mode, asked.preset, asked.order, asked.dims)
     lives = lives_of(run, config)
 
     # 2.–3. per arena: slots, then addresses
     used = {storage.arena for storage in lives.storages.values()}
     slots: list[Slot] = []
-    places: list[tuple[str, Arena, list[Slot], list[Storage]]] = []
+    places: list[Place] = []
     for name in sorted(used | set(config), key=str.encode):
         arena = config.get(name, Arena())
         tenants = sorted((s for s in lives.storages.values() if s.arena == name), key=lambda s: s.sort_key)
         here = addresses(name, arena, assign_slots(tenants, lives.apart))
         slots += here
-        places.append((name, arena, here, tenants))
+        places.append(Place(name, arena, here, tenants))
 
     # contract §11: a hand-off is taken where giver and taker have one slot; else the giver is there while it is read
     slot_of = {tenant.name: slot for slot in slots for tenant in slot.tenants}
     taken = tuple(slot_of[lives.storage_of[x]] is slot_of[lives.storage_of[y]] for _, x, y in lives.handoffs)
     held = {name: storage.death for name, storage in lives.storages.items()}
     held |= {lives.storage_of[x]: k + 1 for (k, x, _), on in zip(lives.handoffs, taken, strict=True) if not on}
-    figures = [figures_of(*place, held, run.end) for place in places]
+    figures = [figures_of(place, held, run.end) for place in places]
     for arena_figures in figures:
         check_capacity(arena_figures)
-    check_quota(figures, budget)
+    check_quota(figures, asked.budget)
 
     # 4. tensor_map: tensors, not nodes, by id
     rows = rows_of(run, lives, slots, config)
@@ -168,10 +179,10 @@ def simulate(
     address_rows = tuple((slot.arena, slot.number, slot.offset) for slot in by_place)
 
     # contract §6
-    token = token_from_seed(0) if token is None else token
-    hashes = [ir_hash(graph), hash_of(arena_config_object(arenas)), hash_of(list(run.order))]
-    of_shards = hash_of(dict(shard_spec or {}))
-    header = [hashes[0], mode, hashes[1], hashes[2], rank, world_size, of_shards]
+    token = token_from_seed(0) if asked.token is None else asked.token
+    hashes = [ir_hash(graph), hash_of(arena_config_object(asked.arenas)), hash_of(list(run.order))]
+    of_shards = hash_of(dict(asked.shard_spec or {}))
+    header = [hashes[0], asked.mode, hashes[1], hashes[2], asked.rank, asked.world_size, of_shards]
     return SimulatedPlan(
         lives=lives,
         steps=run.steps,
@@ -265,15 +276,9 @@ def addresses(name: str, arena: Arena, tenants_of: Sequence[Sequence[Storage]]) 
 # --- figures (contract §7) ---------------------------------------------------------------------------------------
 
 
-def figures_of(
-    name: str,
-    arena: Arena,
-    slots: Sequence[Slot],
-    storages: Sequence[Storage],
-    held: Mapping[str, int],
-    steps: int,
-) -> ArenaFigures:
+def figures_of(place: Place, held: Mapping[str, int], steps: int) -> ArenaFigures:
     """Extent, committed bytes, and what is there together at most, step by step; ``held`` says who is until when."""
+    name, arena, slots, storages = place
     extent = slots[-1].offset + slots[-1].size if slots else 0
     committed = align_up(extent, arena.page_size) if arena.page_size else extent
     born: list[list[Storage]] = [[] for _ in range(steps + 1)]

@@ -98,35 +98,33 @@ def run_of(
     if mode == "backward" and preset == "remat_enabled":
         as_run, joint = with_remat(as_run, ran)
         ran = timeline_order(as_run, mode, joint)
-    return _resolved(graph, as_run, mode, retain, ran, dims)
-
-
-def _resolved(
-    source: Graph, graph: Graph, mode: Mode, retain: bool, order: list[str], dims: Mapping[str, int] | None
-) -> Run:
-    inside = set(order)
-    root, root_offset = roots(graph)
+    inside = set(ran)
+    root, root_offset = roots(as_run)
     run = Run(
-        source=source,
-        graph=graph,
+        source=graph,
+        graph=as_run,
         mode=mode,
         retain=retain,
-        sizes=check_whole(graph, dims),
-        order=tuple(order),
-        nodes={node.node_id: node for node in graph.nodes if node.node_id in inside},
-        tensors={tensor.id: tensor for tensor in graph.tensors},
+        sizes=check_whole(as_run, dims),
+        order=tuple(ran),
+        nodes={node.node_id: node for node in as_run.nodes if node.node_id in inside},
+        tensors={tensor.id: tensor for tensor in as_run.tensors},
         root=root,
         root_offset=root_offset,
-        written_at=dict.fromkeys(graph.inputs, 0),
+        written_at=dict.fromkeys(as_run.inputs, 0),
         reads={},
     )
-    for position, node_id in enumerate(order):
+    _note_reads_and_writes(run)
+    return run
+
+
+def _note_reads_and_writes(run: Run) -> None:
+    for position, node_id in enumerate(run.order):
         step, node = run.step_of(position), run.nodes[node_id]
         for name in node.inputs:
             run.reads.setdefault(name, []).append(step)
         for name in node.outputs:
             run.written_at[name] = step
-    return run
 
 
 def roots(graph: Graph) -> tuple[dict[str, str], dict[str, int]]:

@@ -19,7 +19,7 @@ from tmmu_core.errors import AlignmentViolation, ArenaTooSmall, InvalidIrShapes
 from tmmu_core.graph.dtypes import itemsize
 from tmmu_core.graph.model import DEFAULT_ARENAS, OFFLOAD_ARENA, Arena
 from tmmu_core.liveness.groups import Groups, storage_groups
-from tmmu_core.liveness.handoffs import decide_handoffs
+from tmmu_core.liveness.handoffs import Grouping, decide_handoffs
 from tmmu_core.liveness.model import Liveness, Storages, Timeline
 from tmmu_core.liveness.ranges import Ranges, tensor_ranges
 from tmmu_core.liveness.views import view_roots
@@ -52,11 +52,12 @@ def analyse(timeline: Timeline, arenas: Mapping[str, Arena] | None = None) -> Li
     heads = _heads(timeline, ranges, groups)
     names, arena_of = _arenas(timeline, ranges, heads[groups.group], arenas)
     pairs = _forbidden_pairs(timeline, ranges, groups)
-    handoffs, refusals = decide_handoffs(timeline, ranges, groups, heads, arena_of, pairs)
+    grouping = Grouping(ranges, groups, heads, arena_of, pairs)
+    handoffs, refusals = decide_handoffs(timeline, grouping)
 
     death = groups.death.copy()
     death[handoffs[:, 1]] = handoffs[:, 0]
-    storages, storage_of = _storages(timeline, ranges, groups, heads, death, arena_of, handoffs, pairs)
+    storages, storage_of = _storages(timeline, grouping, death, handoffs)
     return Liveness(
         timeline=timeline,
         arenas=names,
@@ -157,16 +158,9 @@ def row_bytes(timeline: Timeline) -> U64:
     return nbytes
 
 
-def _storages(
-    timeline: Timeline,
-    ranges: Ranges,
-    groups: Groups,
-    heads: I64,
-    death: I64,
-    arena_of: I64,
-    handoffs: I64,
-    pairs: frozenset[tuple[int, int]],
-) -> tuple[Storages, I64]:
+def _storages(timeline: Timeline, grouping: Grouping, death: I64, handoffs: I64) -> tuple[Storages, I64]:
+    """The storages by (birth, −bytes, id bytes) of their first members; per tensor the number of its storage."""
+    ranges, groups, heads, arena_of, pairs = grouping
     index, tensors = timeline.index, timeline.graph.tensors
     count = len(tensors)
     planned = np.flatnonzero(ranges.planned)

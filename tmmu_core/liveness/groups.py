@@ -6,7 +6,7 @@ Most tensors share nothing. Everything here costs by the number of tensors that 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,12 +67,13 @@ def storage_groups(timeline: Timeline, ranges: Ranges) -> Groups:
         for i in np.flatnonzero(ranges.planned).tolist():
             members.setdefault(find(i), []).append(i)
         taken: set[tuple[int, int]] = set()
-        for step, x, y, node in writes:
+        for write in writes:
+            step, x, y, _ = write
             a, b = find(x), find(y)
             # One input gives its bytes to one output, and brings nobody together who was alive before.
             twice = not taken.isdisjoint({(step, x), (step, y)})
             strangers = a != b and any(ranges.birth[m] < step for m in members[b] if m != y)
-            _check_in_place(timeline, ranges, step, x, y, node, members[a], alone=not (twice or strangers))
+            _check_in_place(timeline, ranges, write, members[a], alone=not (twice or strangers))
             taken |= {(step, x), (step, y)}
             if a != b:
                 join(x, y)
@@ -109,21 +110,30 @@ def _settle_views(timeline: Timeline, ranges: Ranges, offset: I64) -> None:
     offset[views] = ranges.view_offset[views] + offset[ranges.roots[views]]
 
 
-def _in_place_writes(timeline: Timeline) -> list[tuple[int, int, int, int]]:
-    """(step, input tensor, output tensor, node), in step order."""
+class _Write(NamedTuple):
+    """The node that writes ``y`` in place of ``x``, as numbers of tensors and nodes, and its step."""
+
+    step: int
+    x: int
+    y: int
+    node: int
+
+
+def _in_place_writes(timeline: Timeline) -> list[_Write]:
+    """In step order."""
     index = timeline.index
     found = []
     for k, node in enumerate(timeline.graph.nodes):
         if node.in_place_write and timeline.step_of[k] >= 0:
             inputs, outputs = index.inputs_of(k), index.outputs_of(k)
-            found += [(int(timeline.step_of[k]), int(inputs[i]), int(outputs[o]), k) for i, o in node.in_place_write]
+            step = int(timeline.step_of[k])
+            found += [_Write(step, int(inputs[i]), int(outputs[o]), k) for i, o in node.in_place_write]
     return sorted(found)
 
 
-def _check_in_place(
-    timeline: Timeline, ranges: Ranges, step: int, x: int, y: int, node: int, members: list[int], *, alone: bool
-) -> None:
+def _check_in_place(timeline: Timeline, ranges: Ranges, write: _Write, members: list[int], *, alone: bool) -> None:
     """Seed II.G, condition by condition; a write that may not be is refused, never silently copied."""
+    step, x, y, node = write
     tensors, index = timeline.graph.tensors, timeline.index
     others = [m for m in members if m not in (x, y)]
     forbidden = set(tensors[x].must_not_alias) & {tensors[y].id} or set(tensors[y].must_not_alias) & {tensors[x].id}

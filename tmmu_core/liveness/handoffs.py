@@ -6,6 +6,8 @@ each the first condition that refuses it, and grant each node the first candidat
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,15 +21,22 @@ GRANTED = len(CONDITIONS)
 ALREADY_TAKEN = CONDITIONS.index("already_taken")
 
 
-def decide_handoffs(
-    timeline: Timeline,
-    ranges: Ranges,
-    groups: Groups,
-    heads: I64,
-    arena_of: I64,
-    forbidden: frozenset[tuple[int, int]],
-) -> tuple[I64, I64]:
+class Grouping(NamedTuple):
+    """Who shares bytes with whom, and who may not: ranges and groups of tensors, before hand-offs are decided."""
+
+    ranges: Ranges
+    groups: Groups
+    heads: I64
+    """Shape (tensors,), read at a group's number: its first-born member."""
+    arena_of: I64
+    """Shape (tensors,): the number of the arena of each tensor's group."""
+    apart: frozenset[tuple[int, int]]
+    """Pairs of groups that must not share bytes, both ways round."""
+
+
+def decide_handoffs(timeline: Timeline, grouping: Grouping) -> tuple[I64, I64]:
     """Granted rows (step, from, to) and refused rows (step, from, to, condition), both in step order."""
+    ranges, groups, heads, arena_of, forbidden = grouping
     index = timeline.index
     node, x, y, priority = _candidates(timeline)
     step = timeline.step_of[node]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
@@ -60,6 +60,19 @@ def _elements(dims: Sequence[int | str | None]) -> tuple[int, list[str]]:
 Shapes = Iterator[tuple[str, Found | None]]
 
 
+class Operands(NamedTuple):
+    """Where the operands of a closing node stand: states from ``first`` on, then rooms; results behind ``skipped``."""
+
+    states: int
+    rooms: int
+    first: int
+    skipped: int
+
+
+def _operands(node: onnx.NodeProto, first: int, skipped: int) -> Operands:
+    return Operands(_number(node, "states"), _number(node, "rooms"), first, skipped)
+
+
 def _if_close(node: onnx.NodeProto, find: Any, values: Values) -> Shapes:
     """A result's shape is that of both branches, or of the one that is taken every time."""
     count, condition = len(node.output), values.get(node.input[0])
@@ -95,33 +108,22 @@ def _loop_close(node: onnx.NodeProto, find: Any, values: Values) -> Shapes:
     count = values.get(node.input[0]) if node.input[0] else None
     trips = int(count.reshape(-1)[0]) if count is not None and count.size == 1 else UNBOUNDED
     length = max(0, trips) if trips < UNBOUNDED else None
-    states, rooms = _number(node, "states"), _number(node, "rooms")
-    yield from _closed(node, find, states, rooms, 3, 1, length, [0] * rooms)
+    operands = _operands(node, 3, 1)
+    yield from _closed(node, find, operands, length, [0] * operands.rooms)
 
 
 def _scan_close(node: onnx.NodeProto, find: Any, _: Values) -> Shapes:
     measured = find(_text(node, "measured"))
     axis = None if measured is None else _axis(_number(node, "axis"), len(measured[1]))
     length = None if measured is None or axis is None else measured[1][axis]
-    states, rooms = _number(node, "states"), _number(node, "rooms")
-    yield from _closed(node, find, states, rooms, 0, 0, length, _numbers(node, "axes"))
+    yield from _closed(node, find, _operands(node, 0, 0), length, _numbers(node, "axes"))
 
 
 def _closed(
-    node: onnx.NodeProto,
-    find: Any,
-    states: int,
-    rooms: int,
-    first: int,
-    skipped: int,
-    length: int | str | None,
-    axes: list[int],
+    node: onnx.NodeProto, find: Any, operands: Operands, length: int | str | None, axes: Sequence[int]
 ) -> Shapes:
-    """Final states are as they are carried; what is gathered is one result per iteration along a new axis.
-
-    ``first`` is the operand that is the first state; rooms follow the states, and results follow the rooms behind
-    ``skipped`` others.
-    """
+    """Final states are as they are carried; what is gathered is one result per iteration along a new axis."""
+    states, rooms, first, skipped = operands
     for i in range(states):
         yield node.output[i], find(node.input[first + i])
     results = first + states + rooms + skipped + states
