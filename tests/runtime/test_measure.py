@@ -59,6 +59,12 @@ def test_a_model_that_does_not_run_is_refused_with_the_way_out() -> None:
 DATA = Path(__file__).parents[1] / "data"
 
 
+def test_a_graph_of_no_runtime_is_refused_with_the_files_that_are_run() -> None:
+    with pytest.raises(UnreadableInput, match="nothing that a runtime runs") as refused:
+        measure(b'{"ir_schema": "UML_Model_IR"}', "graph.json")
+    assert ".onnx, .tflite or .pt2" in str(refused.value.hint)
+
+
 def test_the_difference_is_told_in_parts_that_add_up() -> None:
     figures = {"arena": 100, "pattern": 30, "no_arena": 90}
     found = Measured("m", "onnxruntime", 130, figures, Figures(50, 40, 8), Figures(80, 60, 8), {})

@@ -56,8 +56,17 @@ class Verdict:
 
     def __str__(self) -> str:
         if self.ok:
-            return "verified" + (f", {len(self.warnings)} warnings" if self.warnings else "")
-        return f"{len(self.errors)} findings, the first: {self.errors[0].message}"
+            return "verified" + (f", {counted(len(self.warnings), 'warning')}" if self.warnings else "")
+        return said(len(self.errors), self.errors[0].message)
+
+
+def counted(n: int, noun: str) -> str:
+    return f"{n:,} {noun}" + ("s" if n != 1 else "")
+
+
+def said(found: int, first: str) -> str:
+    """How many findings there are, and what the first says, in a line."""
+    return f"{counted(found, 'finding')}{', the first' if found != 1 else ''}: {first}"
 
 
 def shortened(findings: Iterable[Finding]) -> tuple[Finding, ...]:

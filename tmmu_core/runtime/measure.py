@@ -99,6 +99,9 @@ def measure(data: bytes, name: str, dims: dict[str, int] | None = None) -> Measu
     Raises ``UnreadableInput`` where it cannot be run, and as reading does.
     """
     which = runtime_of(data)
+    if not which:
+        hint = "Give an .onnx, .tflite or .pt2 file. What is no model of a runtime is planned: tmmu plan."
+        raise UnreadableInput(f"it is nothing that a runtime runs: {sniff.not_onnx(data)}.", source=name, hint=hint)
     if which == LITERT:
         return _litert(data, name)
     return _eager(data, name) if which == EAGER else _onnxruntime(data, name, dims)

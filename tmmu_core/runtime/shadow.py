@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tmmu_core.errors import U64_MAX
+from tmmu_core.judge.finding import said
 from tmmu_core.liveness.model import Liveness, Timeline
 from tmmu_core.plan.making.sparse import in_memory
 from tmmu_core.plan.model import Plan
@@ -94,7 +95,7 @@ class ShadowVerdict:
         ran = f"{self.steps:,} steps, {self.writes:,} writes, {self.reads:,} reads"
         if self.ok:
             return f"executed: {ran}, every byte as it should be"
-        return f"executed: {ran}, {self.found:,} findings, the first: {self.findings[0].message}"
+        return f"executed: {ran}, {said(self.found, self.findings[0].message)}"
 
 
 def shadow_replay(subject: Plan | Solved, timeline: Timeline | None = None) -> ShadowVerdict:
