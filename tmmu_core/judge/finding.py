@@ -61,6 +61,7 @@ class Verdict:
 
 
 def counted(n: int, noun: str) -> str:
+    """``1 warning``, ``1,200 warnings``."""
     return f"{n:,} {noun}" + ("s" if n != 1 else "")
 
 
