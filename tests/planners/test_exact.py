@@ -21,7 +21,7 @@ from tmmu_core.planners.exact.apart import apart, part
 from tmmu_core.planners.exact.kernel import FOUND, INFEASIBLE, SPENT
 from tmmu_core.planners.exact.model import Model, build, chains, logarithm, ranker
 from tmmu_core.planners.exact.propagate import ALL
-from tmmu_core.planners.exact.run import Searcher
+from tmmu_core.planners.exact.run import Rule, Searcher
 from tmmu_core.planners.exact.steering import ORDERS, PURE, WAYS, Steering, luby, static_rank
 from tmmu_core.planners.greedy import greedy
 from tmmu_core.planners.instances import read_csv
@@ -102,11 +102,11 @@ def test_every_combination_of_prunings_finds_the_least_capacity_and_refuses_one_
     for p in (problem_with(p, handoff_from=None) for p in family):
         cols = columns(p)
         least, model = smallest_extent(p), build(cols, chains(cols, ()) or ())
-        rank, weight = ranker(model)((1, 1, 1, 1), None), np.arange(model.sections) % 3
+        rank, rule = ranker(model)((1, 1, 1, 1), None), Rule(focus, np.arange(model.sections) % 3)
         for switches in range(ALL + 1):
             searcher = Searcher(model, switches)
-            found = searcher.ask(least, rank, 10**5, focus, weight)
-            refused = searcher.ask(least - 1, rank, 10**5, focus, weight)
+            found = searcher.ask(least, rank, 10**5, rule)
+            refused = searcher.ask(least - 1, rank, 10**5, rule)
             assert (found[0], refused[0]) == (FOUND, INFEASIBLE), f"switches {switches:06b}"
             assert faults(p, found[2] or ()) == []
 

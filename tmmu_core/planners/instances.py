@@ -234,7 +234,10 @@ def _row(line: int, cells: list[str], where: dict[str, int], inclusive: bool, so
     alignment = whole("alignment", 2**63) if cell("alignment") else 1
     if alignment < 1 or alignment & (alignment - 1):
         raise _fault(source, line, "alignment", f"{alignment} is no power of two", "Use 1, 2, 4, 8, …")
-    gaps, windowed = _gaps(cell("gaps"), inclusive, lower, upper, line, source)
+    try:
+        gaps, windowed = _gaps(cell("gaps"), inclusive, lower, upper)
+    except _NoGap as error:
+        raise _fault(source, line, "gaps", *error.args) from None
     return _Row(
         cell("id"),
         lower,
@@ -247,10 +250,15 @@ def _row(line: int, cells: list[str], where: dict[str, int], inclusive: bool, so
     )
 
 
-def _gaps(
-    text: str, inclusive: bool, lower: int, upper: int, line: int, source: str
-) -> tuple[tuple[tuple[int, int], ...], bool]:
-    """MiniMalloc's ``begin-stop[@low:high]``, blank-separated. Gives those that free every byte, and if others were."""
+class _NoGap(Exception):
+    """What is wrong with a gap, and the way out."""
+
+
+def _gaps(text: str, inclusive: bool, lower: int, upper: int) -> tuple[tuple[tuple[int, int], ...], bool]:
+    """MiniMalloc's ``begin-stop[@low:high]``, blank-separated. Gives those that free every byte, and if others were.
+
+    They lie in the life ``[lower, upper)``; ``inclusive`` says that the text counts ends as held. Raises ``_NoGap``.
+    """
     gaps: list[tuple[int, int]] = []
     windowed = False
     for word in text.split():
@@ -263,11 +271,11 @@ def _gaps(
             or not all(n.isascii() and n.isdigit() and len(n) < 40 for n in numbers)
         ):
             hint = "Write begin-stop, several with blanks between, each with @low:high if it keeps these bytes."
-            raise _fault(source, line, "gaps", f"{word!r} is no gap", hint)
+            raise _NoGap(f"{word!r} is no gap", hint)
         one, two = int(begin), int(stop) + inclusive
         if not lower <= one < two <= upper:
             hint = "Gaps lie inside the life and are not empty."
-            raise _fault(source, line, "gaps", f"the gap [{one}, {two}) is not in [{lower}, {upper})", hint)
+            raise _NoGap(f"the gap [{one}, {two}) is not in [{lower}, {upper})", hint)
         if at:
             windowed = True
         else:
@@ -275,5 +283,5 @@ def _gaps(
     gaps.sort()
     for (_, stop_one), (begin_two, _) in pairwise(gaps):
         if begin_two < stop_one:
-            raise _fault(source, line, "gaps", f"two gaps meet at step {begin_two}", "Join them into one.")
+            raise _NoGap(f"two gaps meet at step {begin_two}", "Join them into one.")
     return tuple(gaps), windowed

@@ -19,7 +19,7 @@ import numpy as np
 from tmmu_core.planners.bounds import bound_of
 from tmmu_core.planners.columns import Columns, columns, count_option, extent_of, finished
 from tmmu_core.planners.greedy import place
-from tmmu_core.planners.portfolio import best_greedy
+from tmmu_core.planners.portfolio import Best, best_greedy
 from tmmu_core.planners.problem import Packing, Problem, Progress
 
 DEFAULT_ITERATIONS = 400
@@ -40,7 +40,7 @@ def search(problem: Problem, options: Mapping[str, Any], progress: Progress | No
     best = best_greedy(cols, bound)
     if len(cols) > FULL_SPEED and rounds:
         rounds = max(rounds * FULL_SPEED // len(cols), 4)
-    found = _Climb(cols, list(best.sequence), best.fit, best.extent, best.offset, bound.bytes)
+    found = _Climb(cols, best, bound.bytes)
     notes: dict[str, Any] = {"start": f"{best.order}/{best.fit}", "seed": seed}
     stopped = False
     draws = np.random.Philox(key=seed)
@@ -68,12 +68,12 @@ def search(problem: Problem, options: Mapping[str, Any], progress: Progress | No
 class _Climb:
     """The walk: the best packing so far, and the order it stands at."""
 
-    def __init__(self, cols: Columns, order: list[int], fit: str, extent: int, offset: list[int], bound: int) -> None:
+    def __init__(self, cols: Columns, start: Best, bound: int) -> None:
         self.cols, self.bound = cols, bound
-        self.extent, self.offset = extent, offset
-        self.order, self.fit = order, fit
-        self.here, self.lies = extent, offset
-        self.memory = [extent] * MEMORY
+        self.extent, self.offset = start.extent, start.offset
+        self.order, self.fit = list(start.sequence), start.fit
+        self.here, self.lies = start.extent, start.offset
+        self.memory = [start.extent] * MEMORY
         self.steps = 0
 
     def turn(self, order: list[int], fit: str) -> None:

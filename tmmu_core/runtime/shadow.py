@@ -160,35 +160,37 @@ class _Replay:
         storages = np.arange(len(scene.block_start))
         columns: list[tuple[I64, ...]] = []
 
-        def add(phase: int, kind: int, step: I64, block: I64, tag: I64, reader: I64, low: I64 | None = None) -> None:
-            begin = self.planned.low[block] if low is None else low
+        def add(does: tuple[int, int], step: I64, block: I64, tag: I64, reader: I64) -> None:
+            """Operations of one (phase, kind): in a step, on a block, with a tag, by or for a reader."""
+            phase, kind = does
+            begin = poisoned[block] if phase == _POISON else self.planned.low[block]
             stop = np.maximum(self.planned.high[block], begin)
             # Poison is the planned memory's alone: nobody claims a block of the ideal one too early.
             ideal_end = self.ideal.low[block] if phase == _POISON else self.ideal.high[block]
             phases, kinds = np.full(len(block), phase), np.full(len(block), kind)
             columns.append((step, phases, block, reader, kinds, begin, stop, self.ideal.low[block], ideal_end, tag))
 
+        # An output over a place handed to it may be written only after the reads; what it is larger by, before.
+        taken = scene.taken_from >= 0
+        taker = np.where(taken[scene.storage], scene.taken_from[scene.storage], 0)
+        poisoned = np.maximum(self.planned.low[:n], np.where(taken[scene.storage], self.planned.high[n + taker], 0))
         # A storage of one tensor is that tensor: its own write and the end of its life say all.
         shared = np.bincount(scene.storage, minlength=len(storages)) > 1
         nobody = np.full(len(storages), AT_END)
-        taken = scene.taken_from >= 0
         for phase, which in ((_ZERO, storages[shared & ~taken]), (_ZERO_TAKEN, storages[shared & taken])):
-            add(phase, FILL, scene.block_birth[which], n + which, 3 * n + which, nobody[: len(which)])
-        # An output over a place handed to it may be written only after the reads; what it is larger by, before.
-        taker = np.where(taken[scene.storage], scene.taken_from[scene.storage], 0)
-        poisoned = np.maximum(self.planned.low[:n], np.where(taken[scene.storage], self.planned.high[n + taker], 0))
+            add((phase, FILL), scene.block_birth[which], n + which, 3 * n + which, nobody[: len(which)])
         out = np.flatnonzero(scene.poisons)
-        add(_POISON, FILL, scene.write_step[out], scene.write_row[out], 2 * n + scene.write_row[out],
-            scene.write_node[out], poisoned[scene.write_row[out]])  # fmt: skip
+        row = scene.write_row[out]
+        add((_POISON, FILL), scene.write_step[out], row, 2 * n + row, scene.write_node[out])
         looked = scene.look_row
-        add(_LOOK, CHECK, scene.look_step, looked, looked, np.full(len(looked), AT_END))
-        add(_READ, CHECK, scene.read_step, scene.read_row, scene.read_row, scene.read_node)
+        add((_LOOK, CHECK), scene.look_step, looked, looked, np.full(len(looked), AT_END))
+        add((_READ, CHECK), scene.read_step, scene.read_row, scene.read_row, scene.read_node)
         tag = np.where(scene.write_step < 0, n, 0) + scene.write_row
-        add(_WRITE, FILL, scene.write_step, scene.write_row, tag, scene.write_node)
+        add((_WRITE, FILL), scene.write_step, scene.write_row, tag, scene.write_node)
         blocks = storages[shared]
         for ending, death in ((np.arange(n), scene.death), (n + blocks, scene.block_death[blocks])):
             last = np.clip(death - 1, 0, max(scene.steps - 1, 0))
-            add(_END, CHECK, last, ending, ending, np.full(len(ending), AT_END))
+            add((_END, CHECK), last, ending, ending, np.full(len(ending), AT_END))
 
         joined = [np.concatenate(column).astype(np.int64) for column in zip(*columns, strict=True)]
         steps, phases, block, readers, kinds, low, high, ideal_low, ideal_high, tags = joined

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -112,8 +113,20 @@ class _Blocks:
     death: I64
 
 
-def _blocks(storage: I64, rank: I64, plan: Plan, rows: I64, offset: U64, size: U64, written: I64) -> _Blocks:
+class _Members(NamedTuple):
+    """Tensors as columns: the plan's row of each, its storage, and its rank, offset and size there; when written."""
+
+    rows: I64
+    storage: I64
+    rank: I64
+    offset: U64
+    size: U64
+    written: I64
+
+
+def _blocks(plan: Plan, members: _Members) -> _Blocks:
     """Storages numbered densely; ``rank`` sorts the members of each, the first being its head."""
+    rows, storage, rank, offset, size, written = members
     order = np.lexsort((rank, storage))
     names, first = np.unique(storage[order], return_index=True)
     dense = np.searchsorted(names, storage)
@@ -145,7 +158,7 @@ def _with_graph(plan: Plan, timeline: Timeline) -> Scene:
     rank = np.empty(len(rows), np.int64)
     rank[by_birth] = np.arange(len(rows))
     offset, size = said.offset[tensor], said.size[tensor]
-    blocks = _blocks(said.storage[tensor], rank, plan, rows, offset, size, written)
+    blocks = _blocks(plan, _Members(rows, said.storage[tensor], rank, offset, size, written))
 
     write_step, write_row, write_node, poisons = _writes(timeline, said, row_of)
     read_step, read_row, read_node = _reads(timeline, said, row_of, steps)
@@ -198,7 +211,7 @@ def _rows_alone(plan: Plan) -> Scene:
     offset = plan.offset - low[plan.storage]
     rank = np.empty(len(plan), np.int64)
     rank[np.lexsort((rows, offset, plan.birth))] = rows
-    blocks = _blocks(plan.storage, rank, plan, rows, offset, plan.size, plan.birth)
+    blocks = _blocks(plan, _Members(rows, plan.storage, rank, offset, plan.size, plan.birth))
     none = np.zeros(0, np.int64)
     look_step, look_row = _looks(blocks.storage, plan.birth, plan.death, plan.birth, rows)
     return Scene(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,6 +19,16 @@ LOOK = 0.1
 """Seconds."""
 MOST_EVENTS = 1 << 23
 """Tables of more rows (48 bytes each) are given no more room."""
+
+
+class Rule(NamedTuple):
+    """Which unit is taken next: one of the kernel's three rules, and how pressing each section is (0 by default)."""
+
+    focus: int = LOWEST_FIRST
+    weight: I64 | None = None
+
+
+LOWEST = Rule()
 
 
 class Searcher:
@@ -40,8 +51,7 @@ class Searcher:
         capacity: int,
         rank: I64,
         budget: int,
-        focus: int = LOWEST_FIRST,
-        weight: I64 | None = None,
+        rule: Rule = LOWEST,
         watch: Watch | None = None,
     ) -> tuple[int, int, list[int] | None]:
         """FOUND, INFEASIBLE or SPENT; the nodes it took; the offset per unit if found.
@@ -49,9 +59,8 @@ class Searcher:
         ``watch(nodes)`` is asked every :data:`LOOK` seconds whether to go on; where it says no or raises, the search
         ends within as much again.
         """
-        if weight is None:
-            weight = np.zeros(self.model.sections, dtype=np.int64)
-        ask = Ask(capacity, rank, weight, focus, self.switches, budget)
+        weight = np.zeros(self.model.sections, dtype=np.int64) if rule.weight is None else rule.weight
+        ask = Ask(capacity, rank, weight, rule.focus, self.switches, budget)
         verdict = CRAMPED
         while verdict == CRAMPED:  # how often a unit is raised cannot be told beforehand: where many meet, very often
             state = fresh(self.model, self.shape, self.room)
