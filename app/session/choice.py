@@ -94,7 +94,7 @@ class Choice(PlanRequest):
 
 _VIEWED = tuple(field for field in fields(Choice) if field.name not in SAID)
 _NUMBERS = ("step", "look", "turn")
-_NAMES = {"source": "graph", "selected": "tensor", "search": "q"} | {
+NAMES = {"source": "graph", "selected": "tensor", "search": "q"} | {
     name: said.link for name, said in SAID.items() if said.link
 }
 """Field → its name in a link, where the two differ."""
@@ -113,11 +113,11 @@ _ALLOWED: dict[str, tuple[str, ...]] = {
 
 def to_query(choice: Choice) -> dict[str, str]:
     """The query of a link: the graph, what is asked of the planner, what is looked at; changed fields only."""
-    query = {"graph": choice.source} | {_NAMES.get(name, name): text for name, text in written(choice).items()}
+    query = {"graph": choice.source} | {NAMES.get(name, name): text for name, text in written(choice).items()}
     for field in _VIEWED:
         value = getattr(choice, field.name)
         if value != field.default:
-            query[_NAMES.get(field.name, field.name)] = "1" if value is True else str(value)
+            query[NAMES.get(field.name, field.name)] = "1" if value is True else str(value)
     return query
 
 
@@ -125,7 +125,7 @@ def from_query(query: Mapping[str, str]) -> tuple[Choice, tuple[str, ...]]:
     """``(choice, complaints)``: what a link says. What it says wrongly is left at its default and named."""
     values: dict[str, Any] = {}
     complaints: list[str] = []
-    known = {_NAMES.get(field.name, field.name): field.name for field in fields(Choice)}
+    known = {NAMES.get(field.name, field.name): field.name for field in fields(Choice)}
     for key, text in query.items():
         name = known.get(key)
         if name is None:
@@ -164,12 +164,17 @@ def _read(name: str, text: str) -> Any:
     return _count(text) if name in _NUMBERS else text
 
 
+_LAST_EDGE = float(1 << 64)
+"""No drawing has a step, a byte, a slot or a row beyond."""
+
+
 def zoom_of(text: str) -> tuple[float, ...] | None:
     """``(t0, t1, v0, v1)`` of a zoom as a choice holds it; ``None`` for the whole drawing. ``ValueError`` otherwise."""
     if not text:
         return None
-    edges = tuple(float(part) for part in text.split("~") if part.replace(".", "", 1).isdigit() and part.isascii())
-    if len(edges) != 4 or edges[0] >= edges[1] or edges[2] >= edges[3]:
+    parts = (part for part in text.split("~") if part.replace(".", "", 1).isdigit() and part.isascii())
+    edges = tuple(round(float(part), 3) for part in parts)  # as finely as a link says them
+    if len(edges) != 4 or edges[0] >= edges[1] or edges[2] >= edges[3] or max(edges) > _LAST_EDGE:
         raise ValueError("a part of a drawing is t0~t1~v0~v1, in whole numbers or decimals that rise.")
     return edges
 

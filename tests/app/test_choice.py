@@ -106,3 +106,10 @@ def test_what_no_link_says_is_named() -> None:
     assert choice == Choice(planner="auto")
     assert len(complaints) == 1
     assert "capacity.activations" in complaints[0]
+
+
+@pytest.mark.parametrize("text", ["0~0.0001~0~1", f"0~{'9' * 400}~0~1", f"0~1~0~{1 << 65}", "1~1~0~1"])
+def test_a_zoom_that_no_drawing_has_is_named_and_left(text: str) -> None:
+    choice, complaints = from_query({"zoom": text})
+    assert choice.zoom == ""
+    assert len(complaints) == 1

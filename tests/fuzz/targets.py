@@ -1,4 +1,4 @@
-"""One target per reader: valid files, and how a hostile one is made of them."""
+"""One target per reader and per parameter of a link: valid files, and how a hostile one is made of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import Any
 import cbor2
 
 from tests.build import chain, graph, node, tensor, view
-from tests.fuzz import mutation
+from tests.fuzz import links, mutation, parts
 from tests.fuzz.uses import use
 from tests.graph.test_onnx_scopes import CASES
 from tests.importers.test_xla import ASSIGNMENT, LIVE_RANGE
@@ -209,6 +209,13 @@ def targets() -> dict[str, Target]:
             _use_arenas,
         ),
         Target("shards", _documents(SPEC), _use_spec),
+        Target("torch-snapshot", parts.snapshot),
+        Target("recipe", _documents(parts.RECIPE, cbor=False), parts.use_recipe),
+        Target("platform", _documents(parts.PLATFORM, cbor=False), parts.use_platform),
+        Target("table", parts.table, parts.use_table),
+        Target("sidecar", parts.sidecar, parts.use_sidecar),
+        Target("stored", parts.stored, parts.use_stored),
+        *(Target(f"link-{key}", links.make_of(key), links.use_of(key)) for key in links.parameters()),
     )
     return {target.name: target for target in all_targets}
 

@@ -1,4 +1,4 @@
-"""A taste of the fuzzing: ``make fuzz`` runs the same targets for hours (``tests/fuzz/run.py``)."""
+"""A taste of the fuzzing: ``make fuzz`` runs the same targets for hours (``tests/fuzz/run.py``, decision 99)."""
 
 from __future__ import annotations
 
@@ -6,14 +6,22 @@ from random import Random
 
 import pytest
 
+from tests.fuzz.links import parameters
 from tests.fuzz.targets import outcome, targets
+from tmmu_core.plan.formats.reading import READERS
 
 INPUTS = {"native": 15, "node-centric": 15, "torch": 8, "tflite": 8}
 """Graphs are planned eight times each."""
+OF_A_LINK = 12
 
 
 @pytest.mark.parametrize("name", targets())
 def test_hostile_files_are_read_or_refused(name: str) -> None:
     target = targets()[name]
-    for k in range(INPUTS.get(name, 60)):
+    for k in range(OF_A_LINK if name.startswith("link-") else INPUTS.get(name, 60)):
         assert outcome(target, target.make(Random(f"taste/{name}/{k}"))) in ("read", "refused")
+
+
+def test_every_reader_and_every_parameter_of_a_link_is_attacked() -> None:
+    wanted = {reader.name for reader in READERS} | {f"link-{key}" for key in parameters()}
+    assert wanted <= set(targets())

@@ -15,6 +15,7 @@ from app.cli.main import run
 from tests.importers.test_hostile import damaged
 from tmmu_core.errors import TmmuError, UnreadableInput
 from tmmu_core.judge.verifier import verify_plan
+from tmmu_core.plan.formats import pickled
 from tmmu_core.plan.formats.reading import read_any
 from tmmu_core.plan.making.make import make_plan
 from tmmu_core.plan.making.request import PlanRequest
@@ -195,3 +196,56 @@ def test_the_command_line_plans_it_as_given(tmp_path: Path, capsys: pytest.Captu
     assert "given" in out.splitlines()[0]
     assert "theirs 1.50 KiB (1,536 B) · ours 1.50 KiB (1,536 B) · bound 1.50 KiB (1,536 B)" in out
     assert "the allocator held 2,048 bytes" in err
+
+
+def _memo(operation: bytes) -> bytes:
+    """A pickle with nothing in it but a number for one of its values."""
+    return b"\x80\x04}(\x8c\x08segments]" + operation + b"\x8c\x0ddevice_traces]u."
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        b"r" + bytes([255, 255, 255, 127]),
+        b"r" + bytes(3) + b"\x10",
+        b"p99999999\n",
+        b"p+9_999_9999\n",
+        b"p000099999999\n",
+    ],
+)
+def test_a_pickle_cannot_ask_for_a_table_larger_than_itself(operation: bytes) -> None:
+    with pytest.raises(UnreadableInput, match="the pickle counts"):
+        read_any(_memo(operation), "bomb.pickle")
+
+
+@pytest.mark.parametrize("wrong", [{"size": -1}, {"requested_size": -(1 << 31)}, {"address": -1}, {"size": 1 << 63}])
+def test_a_block_of_a_negative_size_or_past_63_bits_is_refused(wrong: dict[str, int]) -> None:
+    whole = segment(0, 2048, (512, "active_allocated"))
+    whole["blocks"][0] |= wrong
+    with pytest.raises(UnreadableInput, match="damaged"):
+        read_any(pickle.dumps({"segments": [whole], "device_traces": []}), "it.pickle")
+
+
+def test_a_pickle_that_says_its_events_a_thousand_times_is_refused() -> None:
+    row = [event("alloc", 0)] * 1000
+    for document in (
+        {"segments": [], "device_traces": [row] * 1000},
+        {"segments": [], "device_traces": (tuple(row),) * 1000},
+        {"segments": [segment(0, 1 << 20) | {"blocks": row}] * 1000, "device_traces": []},
+    ):
+        with pytest.raises(UnreadableInput, match="more than once"):
+            read_any(pickle.dumps(document), "bomb.pickle")
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+def test_every_operation_that_a_pickler_writes_is_walked_over(protocol: int) -> None:
+    values: list[Any] = [None, True, 1, 255, 70_000, -1, 1 << 80, 1.5, "é", "x" * 300, (), (1,), (1, 2, 3, 4), {1: 2}]
+    values += [b"b", b"b" * 300] if protocol > 2 else []
+    values += [frozenset({1})] if protocol > 3 else []
+    values += [bytearray(b"c")] if protocol > 4 else []
+    many = [[str(k)] for k in range(300)]  # more than a memo of one byte counts
+    data = pickle.dumps([values, many, many], protocol=protocol)
+    assert pickled.load(data, AssertionError) == [values, many, many]  # type: ignore[arg-type]
+    bomb = data[:-1] + _memo(b"p99999999\n")[2:]
+    with pytest.raises(AssertionError, match="counts 99,999,999 values"):
+        pickled.load(bomb, AssertionError)  # type: ignore[arg-type]

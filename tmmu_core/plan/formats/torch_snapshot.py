@@ -16,21 +16,19 @@ refused by its name.
 
 from __future__ import annotations
 
-import io
-import pickle
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any
 
 import msgspec
 
 from tmmu_core.errors import UnreadableInput
 from tmmu_core.graph import document
+from tmmu_core.plan.formats import pickled
 from tmmu_core.plan.formats.given import AddressMap, Life, instance_of, peak_of, stem_of
 from tmmu_core.planners.problem import PlainInstance
 
-PICKLE = b"\x80"
 HINT = "Write it with torch.cuda.memory._dump_snapshot(FILE)."
 LAST_ADDRESS = 1 << 63
 """Addresses and sizes are below this."""
@@ -103,7 +101,7 @@ class _TextSnapshot(Snapshot, gc=False):
 
 def refuses(data: bytes) -> str:
     """Why these bytes are no snapshot; ``""`` when they are."""
-    if data.startswith(PICKLE):
+    if data.startswith(pickled.FIRST):
         return "" if b"segments" in data or b"device_traces" in data else "the pickle has no segments"
     if document.kind(data) != "json":
         return "it begins neither like a pickle nor like a JSON object" if data else "the file is empty"
@@ -136,23 +134,30 @@ def read(data: bytes, name: str = "") -> PlainInstance:
 # --- decoding ----------------------------------------------------------------------------------------------------
 
 
-class _PlainData(pickle.Unpickler):
-    """A pickle of plain data: whatever would have to be looked up is refused."""
+def _refused(what: str) -> UnreadableInput:
+    return UnreadableInput(what, hint=HINT)
 
-    def find_class(self, module: str, name: str) -> NoReturn:
-        raise UnreadableInput(
-            f"the pickle asks for {module}.{name}, which a snapshot does not hold; nothing of it was run.", hint=HINT
-        )
 
-    def persistent_load(self, pid: Any) -> NoReturn:
-        raise UnreadableInput("the pickle refers to something outside of it.", hint=HINT)
+def _said_once(found: Any, room: int) -> Any:
+    """A pickle that says one list a thousand times is small, and would not be when it is looked at."""
+    if isinstance(found, dict):
+        lists = [*_lists(found.get("device_traces"))]
+        lists += [each.get("blocks") for each in _lists(found.get("segments")) if isinstance(each, dict)]
+        events = sum(len(each) for each in lists if isinstance(each, list | tuple))
+        if events > room:
+            raise UnreadableInput(f"the pickle says its {events:,} events more than once.", hint=HINT)
+    return found
+
+
+def _lists(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, list | tuple) else []
 
 
 def _decoded(data: bytes, name: str) -> Snapshot:
     try:
-        if not data.startswith(PICKLE):
+        if not data.startswith(pickled.FIRST):
             return msgspec.json.decode(data, type=_TextSnapshot)
-        return msgspec.convert(_PlainData(io.BytesIO(data)).load(), Snapshot)
+        return msgspec.convert(_said_once(pickled.load(data, _refused), len(data)), Snapshot)
     except UnreadableInput as error:
         error.source = error.source or name
         raise
@@ -264,7 +269,9 @@ def _active(segments: Iterable[Segment]) -> Iterable[Block]:
 def _check(events: Sequence[Event], segments: Sequence[Segment], name: str) -> None:
     numbers = [(event.addr, event.size) for event in events]
     numbers += [(segment.address, segment.total_size) for segment in segments]
-    numbers += [(b.address or 0, max(b.size, b.requested_size or 0)) for s in segments for b in s.blocks]
+    blocks = [block for segment in segments for block in segment.blocks]
+    numbers += [(block.address or 0, block.size) for block in blocks]
+    numbers += [(0, block.requested_size or 0) for block in blocks]
     wrong = next((pair for pair in numbers if min(pair) < 0 or max(pair) >= LAST_ADDRESS), None)
     if wrong is not None:
         raise UnreadableInput(
@@ -277,6 +284,7 @@ class _Lines:
 
     def __init__(self) -> None:
         self.known: dict[Any, str] = {}
+        self.lists: dict[int, str] = {}
 
     def of(self, frames: Frames) -> str:
         """The innermost line that is the user's: Python, and not PyTorch's own."""
@@ -285,10 +293,12 @@ class _Lines:
             if key not in self.known:
                 self.known[key] = _line(msgspec.json.decode(key, type=list[Frame] | None) or ())
             return self.known[key]
-        key = tuple(map(id, frames)) if isinstance(frames, list) else ()  # a pickle shares its frames
-        if key not in self.known:
-            self.known[key] = _line(msgspec.convert(frames, list[Frame] | None) or ())
-        return self.known[key]
+        if id(frames) not in self.lists:  # a pickle shares its stacks, and their frames
+            key = tuple(map(id, frames)) if isinstance(frames, list) else ()
+            if key not in self.known:
+                self.known[key] = _line(msgspec.convert(frames, list[Frame] | None) or ())
+            self.lists[id(frames)] = self.known[key]
+        return self.lists[id(frames)]
 
 
 def _line(frames: Sequence[Frame]) -> str:
