@@ -17,7 +17,7 @@ if str(HERE.parent) not in sys.path:  # run as a script, the packages beside it 
     sys.path.insert(0, str(HERE.parent))
 
 from app import serving  # noqa: E402
-from app.parts import address  # noqa: E402
+from app.parts import address, tour  # noqa: E402
 from app.say import style  # noqa: E402
 from app.session import jobs, opening, planning, state, visitors  # noqa: E402
 from app.session.pages import FIRST, PAGES  # noqa: E402
@@ -59,7 +59,9 @@ def draw() -> None:
         ],
         position="top",
     )
+    state.at(page.url_path or FIRST)
     address.follow()
+    tour.guide()
     if target := state.going():
         st.switch_page(HERE / "views" / f"{target}.py")
     page.run()

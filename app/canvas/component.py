@@ -44,6 +44,15 @@ class Selection:
     """``click``, ``arrow``, ``slot`` (the brackets), ``search`` (Enter), ``compare`` (shift-click) or ``clear``."""
 
 
+@dataclass(frozen=True)
+class Memory:
+    """Arenas laid end to end, the first at the bottom."""
+
+    arenas: Sequence[str]
+    capacity: int | None = None
+    """Bytes of the memory; ``None`` where nobody says how large it is."""
+
+
 def plan_store(
     plan: Plan,
     *,
@@ -84,6 +93,7 @@ def plan_canvas(
     strip: bool = True,
     heading: bool = True,
     reach: int = 0,
+    memory: Memory | None = None,
     zoom: Sequence[float] | None = None,
     ghost: Mapping[str, Any] | None = None,
     link: str = "page",
@@ -109,7 +119,7 @@ def plan_canvas(
     on one byte scale. ``show_baseline``: outline what differs in the handle's baseline; ``draw_baseline_itself``: draw
     the baseline instead of the plan (for two canvases side by side). ``strip``: the curve of live bytes above.
     ``heading``: the claim above and the legend below. ``reach``: bytes that the map shows at least, so that several
-    small ones stand on one scale.
+    small ones stand on one scale. ``memory``: arenas that the map shows end to end, under one capacity.
     ``zoom``: the part that is looked at, ``(t0, t1, v0, v1)`` in steps and in bytes, slots or rows; ``None`` for all.
     ``ghost``: a storage tried at another place of the map, ``{id, offset, birth, conflicts, legal, extent}``; with
     ``on_ghost`` the selected box is dragged with Alt, and where it is put is told as ``{id, offset, birth}``.
@@ -153,6 +163,7 @@ def plan_canvas(
         "strip": strip,
         "heading": heading,
         "reach": reach,
+        "memory": None if memory is None else {"capacity": memory.capacity, "arenas": list(memory.arenas)},
         "zoom": None if zoom is None else list(zoom),
         "ghost": None if ghost is None else dict(ghost),
         "link": link,

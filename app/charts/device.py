@@ -17,11 +17,19 @@ COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#8C6BB1", "#B
 """Of arenas, the same as in the canvas (``CATEGORIES`` in ``colours.js``)."""
 
 
+def laid_out(plan: Plan) -> tuple[str, ...]:
+    """The arenas as they are laid end to end: those that never change below, what moves on top of them."""
+    return tuple(arena.name for arena in sorted(plan.arenas, key=lambda a: a.max_live < a.storages))
+
+
 def together(plan: Plan, capacity: int | None, *, height: int = 330) -> go.Figure:
     """Live bytes of every arena, stacked; the sum of extents; ``capacity`` bytes where the device's are known."""
     fig, sums = figure(height), totals(plan)
     x, curves = _beats(plan)
-    for k, (arena, curve) in enumerate(zip(plan.arenas, curves, strict=True)):
+    names = [arena.name for arena in plan.arenas]
+    for name in laid_out(plan):
+        k = names.index(name)
+        curve = curves[k]
         said = [words.full_bytes(n) for n in curve]
         fig.add_trace(
             go.Scatter(
@@ -30,14 +38,14 @@ def together(plan: Plan, capacity: int | None, *, height: int = 330) -> go.Figur
                 mode="lines",
                 line={"shape": "hv", "width": 0.8, "color": COLOURS[k % len(COLOURS)]},
                 stackgroup="device",
-                name=words.shortened(arena.name, 40),
+                name=words.shortened(name, 40),
                 customdata=said,
                 hovertemplate="%{customdata}<extra>%{fullData.name}</extra>",
             )
         )
-    _line(fig, sums.extent_bytes, f"sum of extents {words.short_bytes(sums.extent_bytes)}", "solid", LINE)
+    _line(fig, (sums.extent_bytes, f"sum of extents {words.short_bytes(sums.extent_bytes)}"), "solid", LINE)
     if capacity is not None:
-        _line(fig, capacity, f"capacity {words.short_bytes(capacity)}", "dash", BAD)
+        _line(fig, (capacity, f"capacity {words.short_bytes(capacity)}"), "dash", BAD, "top right")
     fig.add_trace(
         go.Scatter(
             x=[sums.peak_step + 0.5],
@@ -74,21 +82,23 @@ def _beats(plan: Plan) -> tuple[list[int], list[list[int]]]:
     return [*steps[drawn].tolist(), plan.steps], [[*curve, curve[-1]] for curve in exact]
 
 
-def _line(fig: go.Figure, value: int, text: str, dash: str, colour: str) -> None:
+def _line(fig: go.Figure, level: tuple[int, str], dash: str, colour: str, where: str = "top left") -> None:
+    value, text = level
     fig.add_hline(
         y=value,
         line={"color": colour, "width": 1.4, "dash": dash},
         annotation={"text": text, "font": {"size": 11, "color": colour}},
-        annotation_position="top left",
+        annotation_position=where,
     )
 
 
 def stacked(plan: Plan, capacity: int | None) -> Sequence[tuple[str, int, int]]:
-    """``(arena, start, end)`` with the arenas laid end to end in one memory, in the order of the plan."""
+    """``(arena, start, end)`` with the arenas laid end to end in one memory, those that never change first."""
     at, found = 0, []
-    for arena in plan.arenas:
-        found.append((arena.name, at, at + arena.extent_bytes))
-        at += arena.extent_bytes
+    for name in laid_out(plan):
+        extent = plan.arena_of[name].extent_bytes
+        found.append((name, at, at + extent))
+        at += extent
     if capacity is not None and capacity > at:
         found.append(("free", at, capacity))
     return found

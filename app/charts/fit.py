@@ -10,6 +10,7 @@ from app.charts.base import BAD, LINE, LIVE, bytes_axis, figure
 from app.charts.live import thinned
 from app.say import words
 from tmmu_core.fit.asking import Candidate
+from tmmu_core.fit.capacity import Capacity
 from tmmu_core.plan.metrics import change_points
 from tmmu_core.plan.model import U64
 
@@ -67,12 +68,12 @@ def _curve(live: U64) -> tuple[list[float], list[int]]:
     return x, [*y, y[-1] if y else 0]
 
 
-def trade(curve: Sequence[Candidate], flops: int, capacity: int, chosen: int | None) -> go.Figure:
+def trade(curve: Sequence[Candidate], flops: int, capacity: Capacity, chosen: int | None) -> go.Figure:
     """Bytes against cost: each point is a plan that can be opened; dearer to the right, smaller downwards."""
     fig = figure(260)
     x = [100 * c.cost.extra_flops / flops if flops else 0.0 for c in curve]
-    y = [c.extent_bytes for c in curve]
-    colours = [LIVE if value <= capacity else BAD for value in y]
+    y, limit = [capacity.taken(c.plan) for c in curve], capacity.limit_bytes
+    colours = [LIVE if value <= limit else BAD for value in y]
     fig.add_trace(
         go.Scatter(
             x=x,
@@ -83,10 +84,11 @@ def trade(curve: Sequence[Candidate], flops: int, capacity: int, chosen: int | N
             marker={
                 "size": [15 if k == chosen else 10 for k in range(len(y))],
                 "color": colours,
-                "symbol": ["circle" if value <= capacity else "x" for value in y],
+                "symbol": ["circle" if value <= limit else "x" for value in y],
             },
             customdata=[
-                (words.full_bytes(c.extent_bytes), words.short_bytes(c.cost.moved_bytes), len(c.moves)) for c in curve
+                (words.full_bytes(size), words.short_bytes(c.cost.moved_bytes), len(c.moves))
+                for size, c in zip(y, curve, strict=True)
             ],
             hovertemplate=(
                 "%{customdata[0]}<br>+%{x:.2f} % operations, %{customdata[1]} moved<br>"
@@ -94,8 +96,8 @@ def trade(curve: Sequence[Candidate], flops: int, capacity: int, chosen: int | N
             ),
         )
     )
-    fig.add_hline(y=capacity, line={"color": BAD, "width": 1.5, "dash": "dash"})
+    fig.add_hline(y=limit, line={"color": BAD, "width": 1.5, "dash": "dash"})
     fig.update_xaxes(title={"text": "operations more than today, %", "standoff": 4}, rangemode="tozero")
-    fig.update_yaxes(bytes_axis(max([capacity, *y])), fixedrange=True)
+    fig.update_yaxes(bytes_axis(max([limit, *y])), fixedrange=True)
     fig.update_layout(clickmode="event+select")
     return fig

@@ -8,6 +8,7 @@ import streamlit as st
 
 from app.parts import focus, gallery, refusals, toolbar
 from app.say import markup, totals, words
+from app.say.next_step import BEST, Known, Next, next_step
 from app.session import opening, planning, state
 from app.session.choice import Choice
 from app.session.jobs import Job, desk
@@ -64,7 +65,7 @@ def shown(*, of_digests: bool = False) -> Shown:
         st.html(digest_card(answer))
         st.stop()
     _not_there(answer)
-    _over(answer)
+    _next(answer)
     _assumed(answer)
     _changed(answer)
     return answer
@@ -111,15 +112,36 @@ def _assumed(answer: Shown) -> None:
         st.html(f'<div class="tm soft" id="assumed">Sizes {markup.esc(said)}. Change them under Arenas.</div>')
 
 
-def _over(answer: Shown) -> None:
-    """Say by how much a plan is over its limits, on every page, with the way to a plan that is not."""
-    over = over_limits(answer.plan, answer.choice.budget)
-    if not over:
-        return
-    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="over"):
-        st.html(markup.over({name or "all arenas, by the budget,": n for name, n in over.items()}))
-        if answer.opened.graph is not None:
-            st.page_link("views/fit.py", label="Make it fit", icon=":material/compress:")
+def _next(answer: Shown) -> None:
+    """By how much the plan is over its limits, on every page; and what to do next, a click away."""
+    plan, budget = answer.plan, answer.choice.budget
+    over = over_limits(plan, budget)
+    fixed = answer.opened.plan is not None
+    valid = answer.verdict is None or answer.verdict.ok or bool(over)
+    known = Known(budget, answer.opened.graph is not None, fixed, valid)
+    step = next_step(plan, known, state.at(), toolbar.BEST)
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="over" if over else "next"):
+        if over:
+            st.html(markup.over({name or "all arenas, by the budget,": n for name, n in over.items()}, step.says))
+        else:
+            st.html(markup.then(step.says))
+        _actions(step, answer.choice, over=bool(over) and answer.opened.graph is not None)
+
+
+def _actions(step: Next, full: Choice, *, over: bool) -> None:
+    if step.action == BEST:
+        st.button(
+            step.label,
+            key="next-best",
+            type="primary" if over else "tertiary",
+            icon=":material/star:",
+            on_click=state.choose,
+            kwargs=planning.picking(full, toolbar.BEST),
+        )
+    elif step.action and step.action != "fit":
+        st.page_link(f"views/{step.action}.py", label=step.label, icon=":material/arrow_forward:")
+    if (over or step.action == "fit") and state.at() != "fit":
+        st.page_link("views/fit.py", label="Make it fit", icon=":material/compress:")
 
 
 def name_of(shown: Shown) -> str:

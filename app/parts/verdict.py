@@ -6,7 +6,7 @@ import pandas as pd
 import streamlit as st
 
 from app.parts import focus, replay
-from app.say import details, markup, totals, words
+from app.say import details, glossary, markup, totals, words
 from app.session import planning
 from app.session.jobs import Job
 from app.session.judging import Judgement
@@ -23,7 +23,7 @@ def chips(shown: Shown) -> list[str]:
         *_verdict(shown),
         *replay.chip(shown),
         _planner(shown),
-        *map(markup.esc, totals.chips(plan)),
+        *(glossary.explained(markup.esc(chip)) for chip in totals.chips(plan)),
         f"{words.count(plan.steps, 'step')}, {words.count(len(plan), 'tensor')}",
         f'plan <span class="mono" title="{plan.tmmu_plan_hash.hex()}">{words.short_hash(plan.tmmu_plan_hash)}</span>',
     ]
@@ -44,6 +44,8 @@ def _verdict(shown: Shown) -> list[str]:
     judged = job.answer()
     verified, lint = judged.verified, judged.lint
     tried = ", ".join(verified.checked)
+    if _only_over(judged):
+        return [f'<span class="bad" title="{markup.esc(str(verified.errors[0].message))}">✗ over its capacity</span>']
     if verified.ok:
         first = f'<span class="ok" title="{markup.esc(tried)}">✓ verified</span>'
     else:
@@ -57,6 +59,13 @@ def _verdict(shown: Shown) -> list[str]:
     return [first, second]
 
 
+def _only_over(judged: Judgement) -> bool:
+    """Whether all that is wrong is a limit that is exceeded: the line above the claim says it, with its way out."""
+    errors = judged.verified.errors
+    over = {error.message for error in errors if error.rule == "capacity"}
+    return bool(errors) and all(error.message in over for error in (*errors, *judged.lint.errors))
+
+
 def findings(shown: Shown) -> None:
     """All findings, folded away unless one of them is an error; until the judge is done, wait for it."""
     replay.findings(shown)
@@ -68,7 +77,7 @@ def findings(shown: Shown) -> None:
     listed = [("verifier", f) for f in judged.verified.findings] + [("lint", f) for f in judged.lint.findings]
     if not listed:
         return
-    bad = not (judged.verified.ok and judged.lint.ok)
+    bad = not (judged.verified.ok and judged.lint.ok) and not _only_over(judged)
     with st.expander(f"{words.count(len(listed), 'finding')} of the judge", expanded=bad):
         st.dataframe(
             pd.DataFrame(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from app.say import words
+from app.say.glossary import explained
 from app.say.markup import PERSISTENT_COLOUR, ROLE_COLOURS, definition_list, esc, link_to
 from tmmu_core.liveness.idle import Idle
 from tmmu_core.liveness.why import REFUSAL_WORDS, Event, Explanation, explain
@@ -142,9 +143,13 @@ def certificate(plan: Plan, arena: str) -> str:
     return (
         f'<div class="tm tm-card" data-certificate="{esc(arena)}"><h3>Certificate: '
         f'<span class="{esc(summary.status)}">{esc(summary.status)}</span></h3><div class="kind">{esc(arena)}</div>'
-        f'<p class="hint">{esc(claimed(summary))}</p><p class="hint">{esc(held(plan, summary))}</p>'
-        f"{f'<p class=hint>{esc(remark)}</p>' if remark else ''}</div>"
+        f"{_hint(claimed(summary))}{_hint(held(plan, summary))}"
+        f"{_hint(remark) if remark else ''}</div>"
     )
+
+
+def _hint(sentence: str) -> str:
+    return f'<p class="hint">{explained(esc(sentence))}</p>'
 
 
 def claimed(summary: ArenaSummary) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from html import escape
 
 from app.places import place
 
@@ -33,6 +34,33 @@ def parse(text: str) -> dict[str, str]:
 def definitions() -> dict[str, str]:
     """Every definition; none where the docs are not beside the package."""
     return parse(PATH.read_text(encoding="utf-8")) if PATH.exists() else {}
+
+
+@cache
+def _terms() -> tuple[re.Pattern[str], dict[str, str]]:
+    """What finds a term in a text, the longest first and in the plural too; and what it finds → its definition."""
+    known = {form: text for term, text in definitions().items() for form in (term, f"{term}s")}
+    known |= definitions()
+    longest = "|".join(re.escape(form) for form in sorted(known, key=lambda form: (-len(form), form)))
+    # A name of a tensor or a file is no term, though a term may be a part of it.
+    return re.compile(rf"(?<![\w./@:#=-])(?:{longest})(?![\w/@=-]|\.\w)"), known
+
+
+def explained(html: str, once: bool = True) -> str:
+    """Escaped text whose terms have their definitions one hover away; each is explained where it comes first."""
+    finds, known = _terms()
+    if not known:
+        return html
+    met: set[str] = set()
+
+    def mark(found: re.Match[str]) -> str:
+        text = known[found[0]]
+        if once and text in met:
+            return found[0]
+        met.add(text)
+        return f'<abbr title="{escape(text, quote=True)}">{found[0]}</abbr>'
+
+    return finds.sub(mark, html)
 
 
 def define(term: str) -> str:

@@ -12,6 +12,8 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from app.say import words
+from app.say.glossary import define as defined
+from app.say.glossary import explained
 from app.say.refused import nearest, others
 from tmmu_core.plan.metrics import fragmentation_ratio, reuse_ratio
 from tmmu_core.plan.model import ArenaSummary
@@ -58,24 +60,30 @@ def help_on(label: str, definition: str) -> str:
 def claim(title: str, chips: Iterable[str] = ()) -> str:
     """A page's title, which states its claim. ``chips`` are HTML."""
     inner = "".join(f"<span>{chip}</span>" for chip in chips)
-    return f'<div class="tm tm-claim"><h1>{esc(title)}</h1><div class="chips">{inner}</div></div>'
+    return f'<div class="tm tm-claim"><h1>{explained(esc(title))}</h1><div class="chips">{inner}</div></div>'
 
 
-def over(by: Mapping[str, int]) -> str:
-    """``Over by 2.40 MiB (2,516,582 B)``: a plan that does not fit, arena by arena."""
+def over(by: Mapping[str, int], then: str = "") -> str:
+    """``Over by 2.40 MiB (2,516,582 B)``: a plan that does not fit, arena by arena; and what to do about it."""
     said = "; ".join(f"{name} over by {words.full_bytes(n)}" for name, n in by.items())
-    return f'<div class="tm tm-over" role="alert"><strong>Does not fit: {esc(said)}</strong></div>'
+    first = f'<strong role="alert">Does not fit: {esc(said)}</strong>'
+    return f'<div class="tm tm-over">{first} <span class="soft">{explained(esc(then))}</span></div>'
+
+
+def then(sentence: str) -> str:
+    """What to do next."""
+    return f'<div class="tm tm-next soft">{explained(esc(sentence))}</div>'
 
 
 def heading(title: str, note: str = "") -> str:
     """The claim of one chart or table."""
-    small = f"<small>{esc(note)}</small>" if note else ""
-    return f'<div class="tm tm-sub"><h2>{esc(title)}{small}</h2></div>'
+    small = f"<small>{explained(esc(note))}</small>" if note else ""
+    return f'<div class="tm tm-sub"><h2>{explained(esc(title))}{small}</h2></div>'
 
 
 def empty(title: str, sentence: str) -> str:
     """What stands where there is nothing to show: what is needed."""
-    return f'<div class="tm tm-empty"><strong>{esc(title)}</strong>{esc(sentence)}</div>'
+    return f'<div class="tm tm-empty"><strong>{esc(title)}</strong>{explained(esc(sentence))}</div>'
 
 
 # --- the verdict strip -------------------------------------------------------------------------------------------
@@ -206,7 +214,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Iterab
             return f' colspan="{len(head) - of + 1}"'
         return ' class="n"' if column in right else ""
 
-    ths = "".join(f"<th{css(i)}>{esc(text)}</th>" for i, text in enumerate(head))
+    ths = "".join(f"<th{css(i)}>{explained(esc(text))}</th>" for i, text in enumerate(head))
     trs = "".join(
         f"<tr{' class=now' if k == now else ''}>"
         + "".join(f"<td{css(i, len(row))}>{cell}</td>" for i, cell in enumerate(row))
@@ -221,9 +229,32 @@ def scrolling(kind: str, name: str, body: str) -> str:
     return f'<div class="tm {kind}" tabindex="0" role="region" aria-label="{name}"><table>{body}</table></div>'
 
 
+TERM_OF = {
+    "lives": "live range",
+    "born": "birth",
+    "dies": "death",
+    "freed": "death",
+    "view of": "view",
+    "idle": "idle step",
+    "aligned": "alignment",
+    "storage of": "storage",
+    "held by": "storage",
+    "bytes held": "storage",
+    "slot before": "tenant",
+    "slot after": "tenant",
+    "takes over": "taken",
+    "spilled": "spill",
+}
+"""What a card calls a thing → its term in the glossary, where the two differ."""
+
+
 def definition_list(rows: Iterable[tuple[str, str] | None]) -> str:
     """Terms and HTML; ``None`` draws a rule."""
     inner = "".join(
-        '<div class="rule"></div>' if row is None else f"<dt>{esc(row[0])}</dt><dd>{row[1]}</dd>" for row in rows
+        '<div class="rule"></div>' if row is None else f"<dt>{_term(row[0])}</dt><dd>{row[1]}</dd>" for row in rows
     )
     return f"<dl>{inner}</dl>"
+
+
+def _term(label: str) -> str:
+    return help_on(label, defined(TERM_OF.get(label, label)))

@@ -92,6 +92,9 @@ class Choice(PlanRequest):
         return (self.source, *key_of(self.request))
 
 
+LANDING = Choice(capacities={"activations": 8 << 20}, colour="operator")
+"""What a bare address shows: a network that does not fit the accelerator's memory as it is planned, and can."""
+
 _VIEWED = tuple(field for field in fields(Choice) if field.name not in SAID)
 _NUMBERS = ("step", "look", "turn")
 NAMES = {"source": "graph", "selected": "tensor", "search": "q"} | {

@@ -11,6 +11,7 @@ from app.session.jobs import Job, desk
 from app.session.opening import Opened, open_source, shelf
 from app.session.planning import about, requested, spelled_out
 from tmmu_core.fit.asking import Candidate
+from tmmu_core.fit.capacity import Capacity
 from tmmu_core.fit.fitting import Fitted
 from tmmu_core.fit.moves import Kind, Move
 from tmmu_core.fit.sizes import Largest
@@ -37,9 +38,9 @@ class Search:
     watched: Watched
 
 
-def search(choice: Choice, capacity: int, kinds: frozenset[Kind]) -> Search:
-    """The search for moves after which all arenas together have at most ``capacity`` bytes."""
-    key = ("fit", capacity, tuple(sorted(kinds)), *choice.problem)
+def search(choice: Choice, capacity: Capacity, kinds: frozenset[Kind]) -> Search:
+    """The search for moves after which the plan is within ``capacity``."""
+    key = ("fit", capacity.key, tuple(sorted(kinds)), *choice.problem)
     watched: Watched = desk().beside(key, Watched)
 
     def run(progress: Progress) -> Fitted:
@@ -51,12 +52,12 @@ def search(choice: Choice, capacity: int, kinds: frozenset[Kind]) -> Search:
     return Search(desk().job(key, "making it fit", run), watched)
 
 
-def again(choice: Choice, capacity: int, kinds: frozenset[Kind]) -> None:
+def again(choice: Choice, capacity: Capacity, kinds: frozenset[Kind]) -> None:
     """Let a search that was stopped run again."""
-    desk().forget(("fit", capacity, tuple(sorted(kinds)), *choice.problem))
+    desk().forget(("fit", capacity.key, tuple(sorted(kinds)), *choice.problem))
 
 
-def largest(choice: Choice, dim: str, capacity: int, kinds: frozenset[Kind]) -> Job[Largest]:
+def largest(choice: Choice, dim: str, capacity: Capacity, kinds: frozenset[Kind]) -> Job[Largest]:
     """The search for the largest size of ``dim`` that fits."""
 
     def run(progress: Progress) -> Largest:
@@ -64,7 +65,7 @@ def largest(choice: Choice, dim: str, capacity: int, kinds: frozenset[Kind]) -> 
         found: Largest = desk().apart(about(tasks.largest, opened, {}, request, dim, capacity, kinds), progress)
         return found
 
-    key = ("fit", dim, capacity, tuple(sorted(kinds)), *choice.problem)
+    key = ("fit", dim, capacity.key, tuple(sorted(kinds)), *choice.problem)
     return desk().job(key, f"finding the largest {dim}", run)
 
 
@@ -114,5 +115,9 @@ def as_source(candidate: Candidate, name: str) -> str:
 
 
 def applied_changes(candidate: Candidate, choice: Choice, name: str) -> dict[str, Any]:
-    """What opening a candidate changes in a choice: its graph is shown, and today's is what it is compared with."""
-    return {"source": as_source(candidate, name), "baseline": choice.source}
+    """What opening a candidate changes in a choice: its graph is shown, and today's is what it is compared with.
+
+    The limits stay, so that it is seen to keep them.
+    """
+    kept = {"capacities": choice.capacities, "budget": choice.budget, "fit": choice.fit}
+    return {"source": as_source(candidate, name), "baseline": choice.source, **kept}

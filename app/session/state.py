@@ -13,17 +13,18 @@ import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from app.say.markup import complete_links
-from app.session.choice import Choice, from_query, to_query
+from app.session.choice import LANDING, Choice, from_query, to_query
 
 _CHOICE, _GOOD, _REFUSALS, _EPOCH = "tmmu.choice", "tmmu.good", "tmmu.refusals", "tmmu.epoch"
 _LINK, _ASIDE, _GO, _BEFORE = "tmmu.link", "tmmu.aside", "tmmu.go", "tmmu.before"
+_PAGE, _NEW, _TOUR = "tmmu.page", "tmmu.new", "tmmu.tour"
 
 
 def begin(brought: tuple[str, ...] = ()) -> bool:
     """Take up the link on a session's first run; whether this is that run.
 
     ``brought`` are the sources named on the command line: the first one is shown where the link names no graph, the
-    second is what it is compared with.
+    second is what it is compared with. With neither, a sample is shown that does not fit what is said of its memory.
     """
     if _CHOICE in st.session_state:
         return False
@@ -31,8 +32,11 @@ def begin(brought: tuple[str, ...] = ()) -> bool:
     choice, complaints = from_query(query)
     if brought and "graph" not in query:
         choice = choice.but(source=brought[0], baseline=brought[1] if len(brought) > 1 else choice.baseline)
+    if not query and not brought:
+        choice = LANDING
     st.session_state[_CHOICE] = choice
     st.session_state[_LINK] = bool(query)
+    st.session_state[_NEW] = not query and not brought
     if len(brought) > 1 and "graph" not in query:
         go("compare")
     st.session_state[_REFUSALS] = [{"title": "A part of the link was left out", "message": c} for c in complaints]
@@ -203,6 +207,20 @@ def go(page: str) -> None:
 def going() -> str:
     """The page to lead to, once; ``""`` for none."""
     return str(st.session_state.pop(_GO, ""))
+
+
+def at(page: str | None = None) -> str:
+    """The name of the page that is drawn; with ``page``, say it."""
+    if page is not None:
+        st.session_state[_PAGE] = page
+    return str(st.session_state.get(_PAGE, ""))
+
+
+def tour(*, again: bool = False) -> tuple[bool, int]:
+    """``(new, asked)``: whether this session began at a bare address, and how often the tour was asked for since."""
+    if again:
+        st.session_state[_TOUR] = int(st.session_state.get(_TOUR, 0)) + 1
+    return bool(st.session_state.get(_NEW)), int(st.session_state.get(_TOUR, 0))
 
 
 def next_upload() -> None:

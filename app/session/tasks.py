@@ -90,18 +90,18 @@ def judge(
     return judged(plan_, graph, dims, cut_from)
 
 
-def search(asker: Asker, subject: Subject, request: PlanRequest, capacity: int, kinds: frozenset[Kind]) -> Fitted:
+def search(asker: Asker, subject: Subject, request: PlanRequest, capacity: Capacity, kinds: frozenset[Kind]) -> Fitted:
     """The moves after which everything fits."""
     start = question_of(_graph_of(asker, subject), request, asker.progress)
-    return fit(start, Capacity(capacity), Allowed(kinds), asker.progress, asker.found)
+    return fit(start, capacity, Allowed(kinds), asker.progress, asker.found)
 
 
 def largest(
-    asker: Asker, subject: Subject, request: PlanRequest, dim: str, capacity: int, kinds: frozenset[Kind]
+    asker: Asker, subject: Subject, request: PlanRequest, dim: str, capacity: Capacity, kinds: frozenset[Kind]
 ) -> Largest:
     """The largest size of a dimension that fits."""
     start: Candidate = question_of(_graph_of(asker, subject), request, asker.progress)
-    return largest_that_fits(start, dim, Capacity(capacity), Allowed(kinds), asker.progress)
+    return largest_that_fits(start, dim, capacity, Allowed(kinds), asker.progress)
 
 
 def ranked_moves(asker: Asker, subject: Subject, request: PlanRequest, kinds: frozenset[Kind]) -> WhatIf:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import streamlit as st
 
-from app.canvas.component import PlanHandle
+from app.canvas.component import Memory, PlanHandle
 from app.charts import base
-from app.charts.device import COLOURS, stacked, together
+from app.charts.device import COLOURS, laid_out, stacked, together
 from app.parts import drawing, frame, selected, verdict
 from app.say import markup, totals, words
 from app.session import placed, state
@@ -37,7 +37,7 @@ def body(shown: Shown, handle: PlanHandle) -> None:
     """The map of all arenas, and what is selected."""
     left, right = st.columns([0.755, 0.245], gap="small")
     with left:
-        st.html(markup.heading("The map of all arenas on one byte scale"))
+        st.html(markup.heading("The map of the memory", "the arenas end to end; above the capacity in red"))
         drawing.canvas(
             handle,
             key="device",
@@ -46,6 +46,7 @@ def body(shown: Shown, handle: PlanHandle) -> None:
             view="map",
             colour=state.choice().colour or "arena",
             strip=False,
+            memory=Memory(laid_out(shown.plan), capacity(shown)),
         )
     with right, st.container(key="beside"):
         selected.panel(shown)
@@ -76,8 +77,10 @@ def bar(shown: Shown, device: int | None) -> str:
     parts = stacked(shown.plan, device)
     top = max(1, parts[-1][2], device or 0)
     cells = []
-    for k, (name, start, end) in enumerate(parts):
-        free = name == "free" and end == device
+    names = [arena.name for arena in shown.plan.arenas]
+    for part, (name, start, end) in enumerate(parts):
+        free = part == len(names)
+        k = 0 if free else names.index(name)
         css = "free" if free else "arena"
         colour = "" if free else f"background:{COLOURS[k % len(COLOURS)]}"
         left, width = (n * 10_000 // top / 100 for n in (start, end - start))

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import streamlit as st
 
+from app.canvas.component import Memory, plan_canvas, plan_store
 from app.charts import base
 from app.charts import fit as charts
+from app.charts.device import laid_out
 from app.parts import frame, moves, verdict
 from app.say import markup, words
 from app.session import fitting, planning, state
@@ -13,11 +17,12 @@ from app.session.fitting import Search
 from app.session.planning import Shown
 from tmmu_core.errors import TmmuError
 from tmmu_core.fit.asking import Candidate
-from tmmu_core.fit.capacity import live_here
+from tmmu_core.fit.capacity import Capacity
 from tmmu_core.fit.fitting import ALLOWED, Fitted, pareto
 from tmmu_core.fit.moves import Kind
 from tmmu_core.graph.quantities import parse_bytes
 from tmmu_core.plan.metrics import totals
+from tmmu_core.plan.model import Plan
 
 KINDS: dict[Kind, str] = {
     "planner": "another planner",
@@ -39,7 +44,7 @@ def page() -> None:
         return
     asked = state.choice()
     needed = totals(shown.plan).extent_bytes
-    capacity = asked.fit if asked.fit is not None else _limit(shown)
+    capacity = Capacity(asked.fit) if asked.fit is not None else _limit(shown)
     if capacity is None:
         st.html(markup.claim(f"{frame.name_of(shown)} needs {words.short_bytes(needed)} over all arenas"))
         _controls(asked.fit, needed)
@@ -47,8 +52,8 @@ def page() -> None:
         return
     search = fitting.search(asked, capacity, _kinds())
     search.job.wait(planning.PATIENCE)
-    st.html(markup.claim(claim(frame.name_of(shown), search, capacity, needed), verdict.chips(shown)))
-    _controls(asked.fit, needed)
+    st.html(markup.claim(claim(frame.name_of(shown), search, capacity, shown.plan), verdict.chips(shown)))
+    _controls(asked.fit, needed, capacity)
     if not search.job.finished:
         frame.progress(search.job, _so_far(search, capacity), follow=True)
         best = search.watched.found[-1] if search.watched.found else None
@@ -62,25 +67,30 @@ def page() -> None:
     body(shown, fitted, capacity)
 
 
-def claim(name: str, search: Search, capacity: int, needed: int) -> str:
+def claim(name: str, search: Search, capacity: Capacity, today: Plan) -> str:
     """``gpt2 fits 2.00 GiB: 1.98 GiB after 14 moves, +2.2 % operations``; or that it cannot, or how far it is."""
-    there = words.short_bytes(capacity)
+    there = room(capacity)
     if not search.job.worked:
-        return f"{name} needs {words.short_bytes(needed)}, there are {there}"
+        return f"{name} needs {words.short_bytes(capacity.taken(today))}, there are {there}"
     fitted = search.job.answer()
     best = fitted.best
+    taken = words.short_bytes(capacity.taken(best.plan))
     if fitted.answer == "fits":
         if not best.moves:
-            return f"{name} fits {there} as it is: {words.short_bytes(best.extent_bytes)}"
-        return (
-            f"{name} fits {there}: {words.short_bytes(best.extent_bytes)} after "
-            f"{words.count(len(best.moves), 'move')}, {_price(fitted, best)}"
-        )
-    bound = words.short_bytes(fitted.lower_bound_bytes)
+            return f"{name} fits {there} as it is: {taken}"
+        return f"{name} fits {there}: {taken} after {words.count(len(best.moves), 'move')}, {_price(fitted, best)}"
+    bound = words.short_bytes(fitted.bound_within(capacity))
     if fitted.answer == "cannot":
         return f"{name} cannot fit {there}: at least {bound} are needed"
     over = words.short_bytes(fitted.over_bytes)
     return f"{name} comes to {over} over {there}; no plan has less than {bound}"
+
+
+def room(capacity: Capacity) -> str:
+    """``2.00 GiB``, or ``8.00 MiB of activations``."""
+    if capacity.total is not None:
+        return words.short_bytes(capacity.total)
+    return " and ".join(f"{words.short_bytes(n)} of {name}" for name, n in sorted(capacity.arenas.items()))
 
 
 def _price(fitted: Fitted, candidate: Candidate) -> str:
@@ -92,12 +102,12 @@ def _price(fitted: Fitted, candidate: Candidate) -> str:
     return ", ".join(said)
 
 
-def _limit(shown: Shown) -> int | None:
-    """The limits that the plan was made under: the quota, or the sum of capacities where all arenas have one."""
+def _limit(shown: Shown) -> Capacity | None:
+    """The limits that the plan was made under: the quota, or the capacities of the arenas that have one."""
     if shown.choice.budget is not None:
-        return shown.choice.budget
-    capacities = [arena.capacity_bytes for arena in shown.plan.arenas]
-    return sum(capacities) if capacities and max(capacities) < words.UNLIMITED else None
+        return Capacity(shown.choice.budget)
+    limited = {arena.name: arena.capacity_bytes for arena in shown.plan.arenas if arena.headroom_bytes is not None}
+    return Capacity(arenas=limited) if limited else None
 
 
 def _kinds() -> frozenset[Kind]:
@@ -105,12 +115,15 @@ def _kinds() -> frozenset[Kind]:
     return chosen or frozenset(ALLOWED)
 
 
-def _controls(fit: int | None, needed: int) -> None:
+def _controls(fit: int | None, needed: int, capacity: Capacity | None = None) -> None:
+    given = capacity is not None and capacity.total is None
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="fit-controls"):
         st.text_input(
             "Capacity over all arenas",
             key=state.seat("fit", state.draft("fit") or ("" if fit is None else words.exact_bytes(fit)[:-2])),
-            placeholder=f"such as {words.short_bytes(needed // 2).replace(' ', '')}",
+            placeholder=f"now: {room(capacity)}"
+            if given and capacity is not None
+            else f"such as {words.short_bytes(needed // 2).replace(' ', '')}",
             help="Bytes, or a number with KiB, MiB or GiB: one memory for all arenas.",
             on_change=_capacity,
             width=220,
@@ -137,17 +150,17 @@ def _capacity() -> None:
     state.choose(fit=size)
 
 
-def _so_far(search: Search, capacity: int) -> str:
+def _so_far(search: Search, capacity: Capacity) -> str:
     if not search.watched.found:
         return "Making it fit"
     best = search.watched.found[-1]
-    return f"Making it fit {words.short_bytes(capacity)}: {words.short_bytes(best.extent_bytes)} so far"
+    return f"Making it fit {room(capacity)}: {words.short_bytes(capacity.taken(best.plan))} so far"
 
 
-def body(shown: Shown, fitted: Fitted, capacity: int) -> None:
+def body(shown: Shown, fitted: Fitted, capacity: Capacity) -> None:
     """What was found: the memory under its line, the moves, the curve of bytes and cost, what single moves bring."""
-    points = _curve(fitted)
-    key = f"fit-curve.{shown.key}.{capacity}.{state.choice().fit_kinds}.{len(points)}"
+    points, whole = _curve(fitted)
+    key = f"fit-curve.{shown.key}.{capacity.key}.{state.choice().fit_kinds}.{len(points)}"
     best = _looked_at(fitted, points, key)
     _drawn(shown, best, capacity)
     _open(shown, best, capacity)
@@ -170,20 +183,22 @@ def body(shown: Shown, fitted: Fitted, capacity: int) -> None:
             on_select=lambda: _pick(key),
             selection_mode="points",
         )
-        _down_to_the_bound()
+        _down_to_the_bound(whole)
     moves.ranked(fitting.ranked(state.choice(), _kinds()), fitted.start.extent_bytes)
     _sizes(shown, capacity)
 
 
-def _curve(fitted: Fitted) -> tuple[Candidate, ...]:
-    """The points that the fit came by, and those of the whole curve where it was asked for and is there."""
+def _curve(fitted: Fitted) -> tuple[tuple[Candidate, ...], bool]:
+    """``(points, whole)``: those that the fit came by, and the whole curve's where it was asked for and has ended."""
     if not state.raw("fit.down"):
-        return fitted.curve
+        return fitted.curve, False
     job = fitting.whole_curve(state.choice(), _kinds())
-    return pareto([*fitted.curve, *job.answer()]) if job.worked else fitted.curve
+    if not job.finished:
+        return fitted.curve, False
+    return (pareto([*fitted.curve, *job.answer()]) if job.worked else fitted.curve), True
 
 
-def _down_to_the_bound() -> None:
+def _down_to_the_bound(whole: bool) -> None:
     if not state.raw("fit.down"):
         st.button(
             "Down to the bound",
@@ -196,6 +211,8 @@ def _down_to_the_bound() -> None:
     job = fitting.whole_curve(state.choice(), _kinds())
     if not job.wait(planning.PATIENCE):
         frame.progress(job, "Going down to the bound", follow=True)
+    elif not whole:
+        st.rerun()  # it ended after the curve above was drawn
 
 
 def _looked_at(fitted: Fitted, points: tuple[Candidate, ...], key: str) -> Candidate:
@@ -221,18 +238,53 @@ def _pick(key: str) -> None:
         moves.choose_none()
 
 
-def _drawn(shown: Shown, best: Candidate | None, capacity: int) -> None:
-    today = live_here(shown.plan)
-    after = None if best is None or not best.moves else live_here(best.plan)
-    title = f"Alive over all arenas: {words.short_bytes(int(today.max(initial=0)))} at the peak"
+def _drawn(shown: Shown, best: Candidate | None, capacity: Capacity) -> None:
+    """One memory under its capacity line: bytes in use over the steps, and the map; what is above is red in both."""
+    moved = best is not None and bool(best.moves)
+    plan = best.plan if best is not None and moved else shown.plan
+    today = capacity.live(shown.plan)
+    after = capacity.live(plan) if moved else None
+    named = capacity.limited(shown.plan)
+    of = "all arenas" if capacity.total is not None else " and ".join(named)
+    title = f"Alive over {of}: {words.short_bytes(int(today.max(initial=0)))} at the peak"
     if after is not None:
         title += f" today, {words.short_bytes(int(after.max(initial=0)))} after the moves"
     st.html(markup.heading(title))
-    figure = charts.memory(today, after, capacity)
-    st.plotly_chart(figure, key=f"fit-memory.{shown.key}", config=base.CONFIG)
+    figure = charts.memory(today, after, capacity.limit_bytes)
+    st.plotly_chart(figure, key=f"fit-memory.{shown.key}.{capacity.key}", config=base.CONFIG)
+    _map(shown.plan, plan, capacity)
 
 
-def _open(shown: Shown, best: Candidate, capacity: int) -> None:
+def _map(today: Plan, plan: Plan, capacity: Capacity) -> None:
+    alike = plan is not today and plan.steps == today.steps
+    note = "dashed outlines: today" if alike else "the arenas end to end"
+    over = max(0, capacity.taken(plan) - capacity.limit_bytes)
+    said = f"{words.short_bytes(over)} above the capacity, in red" if over else "all within the capacity"
+    st.html(markup.heading(f"One memory: {said}", note))
+    handle = plan_store(plan, baseline=today if alike else None, key="fit-bytes")
+    kept = state.choice().selected
+    plan_canvas(
+        handle,
+        key="fit-map",
+        height=380,
+        strip=False,
+        heading=False,
+        toolbar=False,
+        arena=None,
+        colour="role" if len(capacity.limited(plan)) < 2 else "arena",
+        memory=Memory([name for name in laid_out(plan) if name in capacity.limited(plan)], capacity.limit_bytes),
+        selected=kept if kept in plan.row_of else None,
+        link="",
+        on_select=lambda event: state.choose(selected=event.tensor_id or "") if event.how != "compare" else None,
+    )
+
+
+_FROM = "fit.from"
+"""Where the choice is kept that an opened plan took the place of."""
+
+
+def _open(shown: Shown, best: Candidate, capacity: Capacity) -> None:
+    before = state.raw(_FROM)
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="fit-open"):
         st.button(
             "Open this plan",
@@ -243,28 +295,35 @@ def _open(shown: Shown, best: Candidate, capacity: int) -> None:
             help="Its graph, moves written out, becomes the one that all pages show; today's is its baseline."
             if best.moves
             else "No move is made: it is the plan that is shown.",
-            on_click=lambda: state.choose(
-                **fitting.applied_changes(best, state.choice(), shown.opened.name), fit=capacity
-            ),
+            on_click=lambda: _apply(shown, best),
         )
-        if state.choice().baseline and shown.opened.name:
+        if before is not None and state.choice().baseline == before.source:
             st.button("Undo: back to what it came from", key="fit-undo", on_click=_undo)
 
 
+def _apply(shown: Shown, best: Candidate) -> None:
+    chosen = state.choice()
+    state.put(_FROM, chosen)
+    state.choose(**fitting.applied_changes(best, chosen, shown.opened.name))
+
+
 def _undo() -> None:
-    state.choose(source=state.choice().baseline, fit=state.choice().fit)
+    before = state.raw(_FROM)
+    state.choose(**{field.name: getattr(before, field.name) for field in fields(before)})
+    state.put(_FROM, None)
 
 
 def _needs(fitted: Fitted) -> None:
-    st.html(markup.heading(f"Why no plan has less than {words.short_bytes(fitted.lower_bound_bytes)}"))
-    for need in fitted.bound.needs:
+    st.html(markup.heading(f"Why no plan has less than {words.short_bytes(fitted.bound_within(fitted.capacity))}"))
+    counted = fitted.capacity.limited(fitted.start.plan)
+    for need in (need for need in fitted.bound.needs if need.arena in counted):
         where = f" at {need.step}" if need.step else ""
         who = ", ".join(need.tensors[:6]) + ("…" if len(need.tensors) > 6 else "")
         line = f"{need.arena}: {words.full_bytes(need.bytes)}{where}: {need.why}" + (f" ({who})" if who else "")
         st.html(f'<div class="tm soft">{markup.esc(line)}</div>')
 
 
-def _sizes(shown: Shown, capacity: int) -> None:
+def _sizes(shown: Shown, capacity: Capacity) -> None:
     graph = shown.opened.graph
     assert graph is not None
     if not graph.dims:

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from collections.abc import Iterator
+from typing import Any
 
+import numpy as np
 import pytest
 import streamlit as st
+from streamlit.testing.v1 import AppTest
 
+from app.session import fitting
+from app.session.choice import Choice
 from tests.app.test_pages import PAGES, claim, html, opened
+from tmmu_core.fit.capacity import Capacity
+from tmmu_core.fit.fitting import ALLOWED, Fitted
 
 GRAPH = "sample:residual_block"
 SMALLER = "300 KiB"
@@ -74,7 +83,58 @@ def test_single_moves_are_ranked_by_the_bytes_that_each_alone_brings() -> None:
 
 
 def test_the_curve_goes_down_to_the_bound_where_it_is_asked_for() -> None:
-    at = opened("fit", graph="sample:training_step", fit="100KiB")
+    at = opened("fit", graph=GRAPH, fit="1GiB")  # it fits as it is: one point
+    before = points(at)
     at.button(key="fit-down").click().run()
     assert not at.exception
     assert not [button for button in at.button if button.key == "fit-down"]
+    after = points(at)
+    assert len(after) > len(before)
+    assert after == sorted(set(after), reverse=True)  # dearer and smaller, point by point
+    assert after[0] == before[0]
+    assert after[-1] == searched(Choice(source=GRAPH), Capacity(1)).lower_bound_bytes
+
+
+def points(at: AppTest) -> list[int]:
+    """The bytes of the curve's points, from today's plan on."""
+    (figure,) = [one for one in charts_of(at) if any("operations more" in str(title) for title in titles(one))]
+    return [int(value) for value in decoded(figure["data"][0]["y"])]
+
+
+def charts_of(at: AppTest) -> list[dict[str, Any]]:
+    return [json.loads(chart.proto.spec) for chart in at.get("plotly_chart")]
+
+
+def titles(figure: dict[str, Any]) -> list[Any]:
+    return [axis.get("title") for name, axis in figure["layout"].items() if "axis" in name]
+
+
+def decoded(values: Any) -> list[float]:
+    """A column of a figure, which Plotly may have packed."""
+    if isinstance(values, dict):
+        return np.frombuffer(base64.b64decode(values["bdata"]), values["dtype"]).tolist()
+    return list(values)
+
+
+def searched(chosen: Choice, capacity: Capacity) -> Fitted:
+    """What a search ends with."""
+    job = fitting.search(chosen, capacity, frozenset(ALLOWED)).job
+    assert job.wait(120)
+    return job.answer()
+
+
+def test_a_capacity_of_one_arena_is_fitted_and_the_plan_that_is_opened_keeps_it() -> None:
+    at = opened("fit", graph="sample:resnet50", capacity="activations=8MiB")
+    assert claim(at) == "resnet50 fits 8.00 MiB of activations: 6.89 MiB after 1 move, at no cost"
+    at.button(key="fit-apply").click().run()
+    assert at.query_params["capacity"] == "activations=8388608"
+    assert "as it is" in claim(at)
+    at.button(key="fit-undo").click().run()
+    assert at.query_params["graph"] == "sample:resnet50"
+    assert at.query_params["capacity"] == "activations=8388608"
+    assert "Does not fit: activations over by 1.19 MiB" in html(at)
+
+
+def test_what_is_above_the_capacity_is_said_over_the_map() -> None:
+    assert "above the capacity, in red" in html(opened("fit", graph=GRAPH, fit="1"))
+    assert "all within the capacity" in html(opened("fit", graph=GRAPH, fit="1GiB"))

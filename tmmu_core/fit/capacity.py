@@ -22,6 +22,31 @@ class Capacity:
     arenas: Mapping[str, int] = field(default_factory=dict)
     """Arena → its own limit."""
 
+    @property
+    def key(self) -> tuple[int | None, tuple[tuple[str, int], ...]]:
+        """The same limits as a value that can name things."""
+        return self.total, tuple(sorted(self.arenas.items()))
+
+    @property
+    def limit_bytes(self) -> int:
+        """What there is in all, of what is limited."""
+        return sum(self.arenas.values()) if self.total is None else self.total
+
+    def limited(self, plan: Plan) -> tuple[str, ...]:
+        """The arenas whose bytes count: those that have a limit, or all of this memory."""
+        names = (arena.name for arena in plan.arenas if arena.name != OFFLOAD_ARENA)
+        return tuple(name for name in names if self.total is not None or name in self.arenas)
+
+    def taken(self, plan: Plan) -> int:
+        """Bytes of their extents."""
+        sizes = extents(plan)
+        return sum(sizes[name] for name in self.limited(plan))
+
+    def live(self, plan: Plan) -> U64:
+        """Shape (T,): bytes in use at each step in what is limited."""
+        curves = [live_bytes(plan, name) for name in self.limited(plan)]
+        return np.sum(curves, axis=0, dtype=np.uint64) if curves else np.zeros(max(plan.steps, 1), np.uint64)
+
     def over(self, bytes_of: Mapping[str, int]) -> int:
         """By how many bytes arenas of these sizes are over; 0 where they fit.
 
@@ -40,9 +65,3 @@ class Capacity:
 def bounds(plan: Plan) -> dict[str, int]:
     """Arena → proven least extent for the plan's order, in bytes: what any planner needs at least."""
     return {arena.name: arena.lower_bound_bytes or 0 for arena in plan.arenas if arena.name != OFFLOAD_ARENA}
-
-
-def live_here(plan: Plan) -> U64:
-    """Shape (T,): bytes in use at each step over all arenas of this memory."""
-    curves = [live_bytes(plan, arena.name) for arena in plan.arenas if arena.name != OFFLOAD_ARENA]
-    return np.sum(curves, axis=0, dtype=np.uint64) if curves else np.zeros(max(plan.steps, 1), np.uint64)

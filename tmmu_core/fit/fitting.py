@@ -82,6 +82,12 @@ class Fitted:
         """By how much the best plan is over the capacity."""
         return self.capacity.over(extents(self.best.plan))
 
+    def bound_within(self, capacity: Capacity) -> int:
+        """The bound of what a capacity limits; over all arenas where it limits their sum."""
+        if capacity.total is not None:
+            return self.lower_bound_bytes
+        return sum(need.bytes for need in self.bound.needs if need.arena in capacity.arenas)
+
     @property
     def lower_bound_bytes(self) -> int:
         """Over all arenas."""

@@ -48,6 +48,7 @@ function stepTicks({ plan, plane, plot }) {
 
 function levelTicks(sight) {
   const { scene } = sight;
+  if (scene.memory) return byteTicks(sight, { base: 0, height: scene.top });
   if (scene.view === "map") return scene.bands.flatMap((band) => byteTicks(sight, band));
   if (scene.view === "slots") return scene.bands.flatMap((band) => slotTicks(sight, band));
   return rowTicks(sight);

@@ -10,7 +10,7 @@ import { namerOf } from "./naming.js";
 import { drawOverlay } from "./overlay.js";
 import { Overview } from "./overview.js";
 import { found, nextInOrder, rowAt } from "./picking.js";
-import { drawBaseline, drawBoxes, drawGround, drawLines, drawNames, drawViews, within } from "./picture.js";
+import { drawBaseline, drawBoxes, drawGround, drawLines, drawNames, drawOver, drawViews, within } from "./picture.js";
 import { inside, Plane } from "./plane.js";
 import { Raster } from "./raster.js";
 import { liveliest, sceneOf, VIEWS } from "./scene.js";
@@ -44,6 +44,7 @@ const DEFAULTS = {
   link: "",
   window: null,
   reach: 0,
+  memory: null,
   zoom: null,
   ghost: null,
   report_window: false,
@@ -153,7 +154,7 @@ export class Chart {
     if ("heading" in fresh) title.hidden = foot.hidden = !state.heading;
     if ("search" in fresh && this.find.value !== (state.search ?? "")) this.find.value = state.search ?? "";
     if (!this.plan) return;
-    if (["view", "arena", "transposed", "baseline", "reach"].some((name) => name in fresh)) this.newScene();
+    if (["view", "arena", "transposed", "baseline", "reach", "memory"].some((name) => name in fresh)) this.newScene();
     if ("view" in fresh || "colour" in fresh) this.paints = null;
     if ("search" in fresh || "marked" in fresh) this.search();
     if ("selected" in fresh) this.selected = this.rowOf(state.selected);
@@ -232,6 +233,7 @@ export class Chart {
     const { state, plan, parts } = this;
     for (const tab of parts.tabs) tab.setAttribute("aria-pressed", String(tab.dataset.view === state.view));
     parts.colours.value = state.colour ?? "";
+    if (!parts.colours.value) parts.colours.value = ""; // another plan may not have what colours told of the last
     parts.arenas.value = state.arena ?? "";
     parts.outlines.checked = state.baseline;
     const chosen = plan.arenas.findIndex((a) => a.name === state.arena);
@@ -273,6 +275,7 @@ export class Chart {
       sideways,
       other: state.baseline ? this.other : null,
       reach: state.reach,
+      memory: state.memory,
     });
     this.full = { t0: 0, t1: Math.max(1, plan.steps), v0: 0, v1: this.scene.top };
     this.win ??= { ...this.full };
@@ -387,6 +390,7 @@ export class Chart {
     within(pen, plot, () => drawGrid(pen, sight, ticks));
     const drawn = drawBoxes(pen, sight, this.tools);
     within(pen, plot, () => {
+      drawOver(pen, sight, this.tools);
       drawViews(pen, sight);
       drawNames(pen, sight, drawn.big);
       drawLines(pen, sight);
@@ -435,7 +439,8 @@ export class Chart {
   }
 
   showFoot(sight, drawn) {
-    const key = [this.scheme, this.pack.token, this.state.view, sight.look.dark].join();
+    const { view, memory } = this.state;
+    const key = [this.scheme, this.pack.token, view, sight.look.dark, JSON.stringify(memory)].join();
     if (this.legendKey !== key) this.parts.legend.replaceChildren(...legendOf(sight));
     this.legendKey = key;
     this.parts.status.textContent = statusOf(this.plan.n, drawn);

@@ -24,7 +24,7 @@ const CHANGES = [
   ["moved", "#0072B2"],
   ["redescribed", "#8C6BB1"],
 ];
-const CONFLICT = "#D55E00";
+export const CONFLICT = "#D55E00";
 const SLOT_HUES = 24;
 const SIZE_SHADES = 32;
 

@@ -1,6 +1,6 @@
 // What stands below the picture: what colours and lines mean, and how much of the plan is drawn.
 
-import { css } from "./colours.js";
+import { CONFLICT, css } from "./colours.js";
 import { el } from "./element.js";
 import { counted, grouped, shortBytes } from "./words.js";
 
@@ -19,6 +19,7 @@ export function legendOf({ paints, scene }) {
   if (scene.view !== "lifetimes") {
     entry(el("i", { class: "hatch" }), scene.view === "slots" ? "slot free" : "free inside the extent");
   }
+  if (scene.over.length) entry(el("i", { style: `background:${CONFLICT}` }), "above the capacity");
   if (scene.view === "map") {
     for (const [kind, name] of LINES) entry(el("i", { class: "rule", style: `border-top-style:${kind}` }), name);
   }

@@ -3,7 +3,7 @@
 // Each function draws with a pen (a 2-D context) what a sight holds: {plan, other, scene, plane, plot, shown, paints,
 // hits, look, ratio, curve}. `plane` says where things lie, `shown` which arenas are seen, `hits` what is not dimmed.
 
-import { css, luminance } from "./colours.js";
+import { CONFLICT, css, luminance } from "./colours.js";
 import { LETTER } from "./look.js";
 import { counted, shortBytes, shortened } from "./words.js";
 
@@ -111,6 +111,27 @@ export function drawBoxes(pen, sight, tools) {
   return { count, thin, big };
 }
 
+/**
+ * What lies above a capacity, in red: the boxes as they were rastered, in one colour, where they are above the line.
+ * The sheet is painted anew for every frame, so that it may be coloured here.
+ */
+export function drawOver(pen, sight, { sheet }) {
+  const { plan, scene, plane, plot } = sight;
+  const zones = scene.over.map(({ low, high }) => plane.seenBox(0, plan.steps, low, high));
+  if (!zones.some(([x0, y0, x1, y1]) => x1 > x0 && y1 > y0)) return;
+  const stain = sheet.getContext("2d");
+  stain.globalCompositeOperation = "source-in";
+  stain.fillStyle = CONFLICT;
+  stain.fillRect(0, 0, sheet.width, sheet.height);
+  stain.globalCompositeOperation = "source-over";
+  pen.save();
+  pen.beginPath();
+  for (const [x0, y0, x1, y1] of zones) pen.rect(x0, y0, Math.max(0, x1 - x0), Math.max(0, y1 - y0));
+  pen.clip();
+  pen.drawImage(sheet, plot.x, plot.y, plot.w, plot.h);
+  pen.restore();
+}
+
 /** The colours as one column, full ones first; what is dimmed lies `dim` further on. */
 function inksOf(table, look) {
   const ground = look.solid.map((v) => (look.dark ? v + 28 : v - 16));
@@ -193,7 +214,7 @@ export function drawLines(pen, sight) {
     level(base, []);
     pen.strokeStyle = look.line;
     level(base + extent, []);
-    if (scene.view === "map") {
+    if (scene.view === "map" && !scene.memory) {
       const { capacity, bound } = band.arena;
       pen.lineWidth = 2;
       if (capacity !== null && Number(capacity) <= height) level(base + Number(capacity), [7, 5]);
@@ -201,6 +222,7 @@ export function drawLines(pen, sight) {
     }
     bandName(pen, sight, band);
   }
+  if (scene.memory && scene.limit !== null) level(scene.limit, [7, 5]);
 }
 
 function bandName(pen, { plan, scene, plane, plot, look }, { arena, base, height }) {
@@ -212,7 +234,8 @@ function bandName(pen, { plan, scene, plane, plot, look }, { arena, base, height
   pen.font = bold;
   const name = shortened(arena.name, Math.max(4, Math.floor(room / 6.6))), first = pen.measureText(name).width;
   pen.font = look.font;
-  const figures = scene.view === "slots" ? slotFigures(plan, arena) : byteFigures(arena);
+  const ofBytes = scene.memory ? shortBytes(arena.extent) : byteFigures(arena);
+  const figures = scene.view === "slots" ? slotFigures(plan, arena) : ofBytes;
   const second = first + 10 + pen.measureText(figures).width <= room ? `  ${figures}` : "";
   pen.fillStyle = look.paper === "rgba(0, 0, 0, 0)" ? css(look.solid) : look.paper;
   pen.globalAlpha = 0.86;
@@ -250,7 +273,7 @@ export function drawBaseline(pen, { other, scene, plane, look }) {
     changed++;
     const i = other.twin[j] ? other.twin[j] - 1 : -1, band = bands.get(other.arenas[other.arena[j]].name);
     if (rows ? i < 0 || !scene.v1[i] : !band) continue;
-    const low = rows ? scene.v0[i] : band.base + (slots ? other.slot[j] : other.offset[j]);
+    const low = rows ? scene.v0[i] : band.otherBase + (slots ? other.slot[j] : other.offset[j]);
     const high = low + (rows || slots ? 1 : Math.max(1, other.size[j]));
     const [x0, y0, x1, y1] = plane.seenBox(other.birth[j], other.death[j], low, high), w = x1 - x0, h = y1 - y0;
     if (w >= 3 && h >= 3) outlines.push({ area: w * h, j, removed: i < 0, at: [x0 + 0.5, y0 + 0.5, w - 1, h - 1] });

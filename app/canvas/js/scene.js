@@ -10,9 +10,13 @@ const NAME_ROOM = 0.062;
  * {arena, base, height, extent}.
  * Arenas are stacked on one scale, the first on top (sideways: first on the left), each with its own zero at its bottom
  * and room for its name above. `reach`: bytes that each band shows at least, so that several charts stand on one scale.
+ * `memory`: {capacity, arenas}: the map shows these arenas end to end in one memory, the first at the bottom, under one
+ * capacity (null: not told). `over`: what lies above a capacity, as {low, high} in v.
  */
-export function sceneOf(plan, { view, shown, sideways, other, reach = 0 }) {
-  return view === "lifetimes" ? rowsByBirth(plan, shown) : stacked(plan, { view, shown, sideways, other, reach });
+export function sceneOf(plan, { view, shown, sideways, other, reach = 0, memory = null }) {
+  if (view === "lifetimes") return rowsByBirth(plan, shown);
+  if (view === "map" && memory) return oneMemory(plan, { shown, other, memory });
+  return stacked(plan, { view, shown, sideways, other, reach });
 }
 
 function rowsByBirth(plan, shown) {
@@ -23,7 +27,7 @@ function rowsByBirth(plan, shown) {
     v0[row] = lane++;
     v1[row] = lane;
   }
-  return { view: "lifetimes", v0, v1, bands: [], top: Math.max(lane, 1), falling: true };
+  return { view: "lifetimes", v0, v1, bands: [], over: [], top: Math.max(lane, 1), falling: true };
 }
 
 function stacked(plan, { view, shown, sideways, other, reach }) {
@@ -35,7 +39,8 @@ function stacked(plan, { view, shown, sideways, other, reach }) {
   for (const k of sideways ? order : order.reverse()) {
     if (!shown[k]) continue;
     bases[k] = base;
-    bands.unshift({ index: k, arena: plan.arenas[k], base, height: heights[k], extent: used(plan.arenas[k], view) });
+    const extent = used(plan.arenas[k], view);
+    bands.unshift({ index: k, arena: plan.arenas[k], base, height: heights[k], extent, otherBase: base });
     base += heights[k] + room;
   }
   const slots = view === "slots", from = slots ? plan.slot : plan.offset;
@@ -43,7 +48,34 @@ function stacked(plan, { view, shown, sideways, other, reach }) {
     v0[i] = bases[plan.arena[i]] + from[i];
     v1[i] = v0[i] + (slots ? 1 : Math.max(1, plan.size[i]));
   }
-  return { view, v0, v1, bands, top: Math.max(base, 1), falling: false };
+  const limited = bands.filter(({ arena }) => view === "map" && arena.capacity !== null);
+  const over = limited
+    .map((band) => ({ low: band.base + Number(band.arena.capacity), high: band.base + band.extent }))
+    .filter(({ low, high }) => low < high);
+  return { view, v0, v1, bands, over, top: Math.max(base, 1), falling: false };
+}
+
+function oneMemory(plan, { shown, other, memory }) {
+  const n = plan.n, v0 = new Float64Array(n), v1 = new Float64Array(n), bands = [], bases = [];
+  let base = 0, otherBase = 0;
+  for (const name of memory.arenas) {
+    const k = plan.arenas.findIndex((arena) => arena.name === name);
+    otherBase += used(other?.arenas.find((arena) => arena.name === name), "map");
+    if (k < 0 || !shown[k]) continue;
+    const extent = used(plan.arenas[k], "map"), theirs = used(other?.arenas.find((a) => a.name === name), "map");
+    bands.unshift({ index: k, arena: plan.arenas[k], base, height: extent, extent, otherBase: otherBase - theirs });
+    bases[k] = base;
+    base += extent;
+  }
+  for (let i = 0; i < n; i++) {
+    if (bases[plan.arena[i]] === undefined) continue;
+    v0[i] = bases[plan.arena[i]] + plan.offset[i];
+    v1[i] = v0[i] + Math.max(1, plan.size[i]);
+  }
+  const { capacity } = memory, room = capacity !== null && capacity <= 2 * base ? capacity : 0;
+  const over = capacity !== null && capacity < base ? [{ low: capacity, high: base }] : [];
+  const top = (1 + NAME_ROOM) * Math.max(base, room, otherBase <= 3 * base ? otherBase : 0, 1);
+  return { view: "map", v0, v1, bands, over, top, falling: false, limit: capacity, memory: true };
 }
 
 const used = (arena, view) => (!arena ? 0 : view === "slots" ? arena.slots : Number(arena.extent));

@@ -1,5 +1,6 @@
 // The strip: live bytes of one arena over the same window of steps, as steps; where many share a pixel, their highest.
 
+import { CONFLICT } from "./colours.js";
 import { Plane } from "./plane.js";
 import { within } from "./picture.js";
 import { shortBytes } from "./words.js";
@@ -16,6 +17,13 @@ export function drawStrip(pen, sight) {
     pen.fillRect(strip.x, strip.y, strip.w, strip.h);
     pen.fillStyle = look.live;
     drawCurve(pen, bytes, arena.live, plan.steps);
+    if (arena.capacity !== null && capacity < Number(arena.peak)) {
+      const [x0, y0, x1, y1] = bytes.seenBox(t0, t1, capacity, top);
+      within(pen, { x: x0, y: y0, w: x1 - x0, h: y1 - y0 }, () => {
+        pen.fillStyle = CONFLICT;
+        drawCurve(pen, bytes, arena.live, plan.steps);
+      });
+    }
     pen.strokeStyle = look.line;
     pen.lineWidth = 1.2;
     level(pen, bytes, extent, []);
