@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
+from app.parts import columns
 from app.say import markup
 from app.session import opening, planning, state
 from tmmu_core.names import for_markdown
@@ -68,7 +69,8 @@ def _open(source: str) -> None:
 
 def _uploaded(key: str) -> None:
     files = state.raw(key) or []
-    opened, cards = planning.take([(file.name, file.getvalue()) for file in files])
+    brought = [(file.name, file.getvalue()) for file in files]
+    opened, cards = planning.take(brought)
     state.next_upload()
     if opened:
         first = opened[0]
@@ -76,5 +78,9 @@ def _uploaded(key: str) -> None:
         if len(opened) > 1:
             state.choose(baseline=opened[1].source)
             state.go("compare")
+    refused = {card.get("source") for card in cards}
     for card in cards:
         state.refuse(card)
+    for name, data in brought:
+        if name in refused:
+            columns.offer(name, data)

@@ -6,6 +6,7 @@ from typing import Any
 
 import streamlit as st
 
+from app.parts import columns
 from app.say import markup
 from app.session import state
 
@@ -14,6 +15,7 @@ def draw(more: list[dict[str, Any]]) -> None:
     """What was refused, as one group with its count where there are several; what is ``more`` is true until mended."""
     kept = state.refusals()
     if not kept and not more:
+        columns.draw()
         return
     many = len(kept) + len(more) > 1
     with st.container(key="refusals"):
@@ -35,3 +37,4 @@ def draw(more: list[dict[str, Any]]) -> None:
                             on_click=state.dismiss,
                             args=(n,),
                         )
+    columns.draw()

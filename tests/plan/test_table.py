@@ -72,3 +72,21 @@ def test_the_command_line_makes_an_instance_of_it(tmp_path: Path, capsys: pytest
     assert out.read_text() == "id,lower,upper,size,offset\na,0,2,8,0\nb,1,3,4,8\n"
     assert run(["plan", str(out)]) == 0
     assert "given" in capsys.readouterr().out
+
+
+def test_the_columns_of_a_table_are_told_and_what_is_none_has_none() -> None:
+    for data in (TEXT, TEXT.replace(",", ";"), json.dumps(ROWS), json.dumps({"rows": ROWS})):
+        assert table.columns_of(data.encode()) == ("Name", "From", "To", "Bytes", "At")
+    for other in (b"", b"one\n1\n", b"\xff\xfe", b'{"ir_schema": "x", "tensors": [{"id": "a", "shape": [1]}]}', b"[1]"):
+        assert table.columns_of(other) == ()
+
+
+def test_what_columns_are_often_called_is_known_and_each_is_one_field() -> None:
+    assert table.likely(("Name", "From", "To", "Bytes", "At")) == COLUMNS
+    assert table.likely(("start_address", "size", "start")) == {"size": "size", "lower": "start_address"}
+    assert table.likely(("x", "y")) == {}
+
+
+def test_likely_columns_open_the_table_by_themselves() -> None:
+    columns = table.likely(table.columns_of(TEXT.encode()))
+    assert rows(table.read(TEXT.encode(), columns)) == [("a", 0, 2, 8), ("b", 1, 3, 4)]

@@ -25,6 +25,46 @@ HINT = "Say which column is which: --columns size=BYTES,lower=FROM,upper=TO,offs
 MOST_ROWS = 1 << 22
 
 
+_OURS = frozenset({"ir_schema", "schema", "tensors", "nodes", "graph", "ir"})
+"""Keys that tell a graph, a plan or a trace: whoever brings such a file does not mean a table."""
+_LIKELY: dict[str, tuple[str, ...]] = {
+    "id": ("id", "name", "buffer", "tensor", "buf", "label"),
+    "lower": ("lower", "start", "begin", "first", "from", "birth", "alloc"),
+    "upper": ("upper", "end", "stop", "until", "to", "death", "free"),
+    "size": ("size", "bytes", "nbytes", "length", "len"),
+    "alignment": ("alignment", "align"),
+    "offset": ("offset", "address", "addr", "at"),
+    "alias": ("alias", "same", "group", "storage"),
+}
+"""Field → what its column is often called, the likeliest first."""
+
+
+def columns_of(data: bytes, name: str = "") -> tuple[str, ...]:
+    """The columns of a table whose fields somebody may name; none where the bytes are no table of two columns."""
+    try:
+        text = data.decode("utf-8-sig").lstrip()
+        if text[:1] == "{" and _OURS & set(msgspec.json.decode(text)):
+            return ()
+        first = next(iter(_rows(data, name)), {})
+    except (UnicodeDecodeError, msgspec.DecodeError, RecursionError, UnreadableInput):
+        return ()
+    named = tuple(column for column in first if column and column.isprintable())
+    return named if 2 <= len(named) == len(first) else ()
+
+
+def likely(columns: Iterable[str]) -> dict[str, str]:
+    """Field → the column that is probably it; what has no likely column is left out."""
+    left = list(columns)
+    found: dict[str, str] = {}
+    for field, words in _LIKELY.items():
+        parts = {own: own.lower().replace("-", "_").replace(" ", "_").split("_") for own in left}
+        own = next((own for word in words for own in left if own.lower() == word or word in parts[own]), None)
+        if own is not None:
+            found[field] = own
+            left.remove(own)
+    return found
+
+
 def read(data: bytes, columns: Mapping[str, str], name: str = "") -> PlainInstance:
     """The instance in a table. ``columns``: field → the table's own name for it. Raises ``UnreadableInput``."""
     wrong = next((field for field in columns if field not in FIELDS), None)
