@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help explore test check format golden bench samples lock clean fuzz mutate docs wheel
+.PHONY: help explore test test-torch check format golden bench samples lock clean fuzz mutate docs wheel
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,6 +28,17 @@ explore: $(VENV)/.base ## open the explorer on a sample (needs nothing but Pytho
 
 test: check ## the linter, the type checker and every test
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+# PyTorch is an optional extra of 200 MB and more, in an environment of its own; where it cannot be had, that is said.
+.venv-torch/.made: requirements-dev.lock
+	test -x .venv-torch/bin/python || $(PYTHON) -m venv .venv-torch
+	.venv-torch/bin/python -m pip install --quiet -r requirements-dev.lock
+	-.venv-torch/bin/python -m pip install --quiet torch==2.13.0
+	@.venv-torch/bin/python -c "import torch" 2>/dev/null && touch $@ || true
+
+test-torch: .venv-torch/.made ## the tests that need PyTorch, in an environment that has it
+	@if test -f $<; then .venv-torch/bin/python -m pytest -m torch; \
+	else echo "test-torch: SKIPPED, for PyTorch cannot be installed here"; fi
 
 check: $(VENV)/.dev ## format, lint and types, of Python and of the canvas
 	$(BIN)/ruff format --check .
@@ -74,4 +85,4 @@ lock: ## pin the dependencies anew (needs uv)
 	uv pip compile --universal --python-version 3.11 --extra app -c requirements-dev.lock pyproject.toml -o requirements.lock --no-header --no-annotate
 
 clean: ## remove the environment and every cache
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist site *.egg-info
+	rm -rf $(VENV) .venv-torch .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist site *.egg-info

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from importlib.util import find_spec
 
 import pytest
 from hypothesis import settings
@@ -23,3 +24,9 @@ def browser() -> Iterator[Browser]:
         running = play.chromium.launch(executable_path=path, args=["--no-sandbox"])
         yield running
         running.close()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what of the optional PyTorch was tested: a line of skipped tests alone does not."""
+    if find_spec("torch") is None:
+        terminalreporter.write_line("PyTorch is not installed: the tests marked torch were skipped; make test-torch.")

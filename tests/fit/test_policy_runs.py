@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="PyTorch is an optional extra: pip install 'tmmu-plan-explorer[torch]'")
+torch = pytest.importorskip("torch", reason="PyTorch is not installed: make test-torch")
 
 from torch import nn
 from torch.multiprocessing.reductions import StorageWeakRef
@@ -21,6 +21,8 @@ from tmmu_core.fit.recompute import recompute_to
 from tmmu_core.fit.recompute.simulate import run
 from tmmu_core.fit.recompute.write import unwritten
 from tmmu_core.graph.importers.torch import import_torch
+
+pytestmark = pytest.mark.torch
 
 
 class Held(TorchDispatchMode):

@@ -1,4 +1,8 @@
-"""PyTorch modules to graphs: small modules whose joint graph can be followed by eye. Needs the extra ``torch``."""
+# ruff: noqa: E402  # what needs PyTorch is imported behind the question whether it is there
+"""PyTorch modules to graphs: small modules whose joint graph can be followed by eye. Needs the extra ``torch``.
+
+What its importer gives is checked everywhere on the samples that it made (``test_traced_samples.py``).
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
-import torch
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed: make test-torch")
+
 from torch import nn
 
 from tests.importers.test_pt2 import HOSTILE, with_pickles
@@ -20,6 +26,7 @@ from tmmu_core.graph.model import Graph, Node, Tensor
 from tmmu_core.plan.formats.reading import read_graph, read_graph_file
 from tmmu_core.plan.making.engine import plan_graph
 
+pytestmark = pytest.mark.torch
 SAVED_PROGRAM = Path(__file__).parent.parent / "data" / "torch" / "two_layers.pt2"
 
 

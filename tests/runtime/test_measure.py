@@ -80,9 +80,10 @@ def test_litert_says_its_arena_to_the_byte() -> None:
     assert found.given.bound == 55_296
 
 
+@pytest.mark.torch
 def test_eager_says_tensors_and_scratch_apart_and_step_by_step() -> None:
     """Six operators of 64, 128, … bytes: two results and nothing else are alive at once."""
-    pytest.importorskip("torch")
+    pytest.importorskip("torch", reason="PyTorch is not installed: make test-torch")
     found = measure((DATA / "torch" / "two_layers.pt2").read_bytes(), "two_layers.pt2")
     assert found.figures["tensors"] == max(found.steps) == 320
     assert found.figures["allocated"] == found.figures["tensors"] + found.figures["scratch"]

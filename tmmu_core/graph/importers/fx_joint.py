@@ -270,7 +270,8 @@ class _Reading(torch.fx.Interpreter):
 
     def _write_buffers(self, n: Any, value: Any, draft: _Draft) -> None:
         """Fold the copy of a buffer's new value into the operator that makes it, where that operator read the old."""
-        for item, leaf in [(None, value)] if _is_tensor(value) else enumerate(value):
+        several = value if isinstance(value, (list, tuple)) else ()  # an assertion gives nothing
+        for item, leaf in [(None, value)] if _is_tensor(value) else enumerate(several):
             buffer = self.ends.mutations.get((n.name, item))
             if buffer is None:
                 continue

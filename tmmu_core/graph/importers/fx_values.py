@@ -7,6 +7,9 @@ it is answered: yes. A row is one sequence, and a mask that is given is used.
 
 PyTorch itself, where it fills a weight from a truncated normal distribution, draws again what fell outside; nobody
 asks for the weights of a fake model, so they stay as they are.
+
+PyTorch also knows some operators in Python, for tracing alone: interpolation is then thirty operators on indices, where
+the eager framework runs one kernel. While a model is traced, such an operator is the kernel.
 """
 
 from __future__ import annotations
@@ -27,14 +30,45 @@ _WHILE_BUILT: tuple[tuple[str, str, Any], ...] = (
 """The same, while a model of fake tensors is built."""
 
 
-def while_traced() -> contextlib.AbstractContextManager[None]:
-    """Inside, ``transformers`` reads no values. Nothing happens where it is not loaded, or is another version."""
-    return _answering(_WHILE_TRACED)
+@contextlib.contextmanager
+def while_traced(train: bool = True) -> Iterator[None]:
+    """Inside, ``transformers`` reads no values (where it is loaded), and operators are those that eager mode runs."""
+    with _answering(_WHILE_TRACED), _kernels(_IN_PYTHON | (_IN_TRAINING if train else frozenset())):
+        yield
 
 
 def while_built() -> contextlib.AbstractContextManager[None]:
     """Inside, weights that are drawn until they fit are not drawn."""
     return _answering(_WHILE_BUILT)
+
+
+_IN_PYTHON = frozenset({"cudnn_batch_norm", "native_batch_norm"})
+"""Operators that stay as PyTorch knows them in Python: batch norm does not say in its schema that it writes its running
+mean, and is traced as the kernel that returns it."""
+_IN_TRAINING = frozenset({"dropout"})
+"""One kernel with a mask of bytes where training steps are run, three on the CPU; switched off, none at all."""
+
+
+@contextlib.contextmanager
+def _kernels(stay: frozenset[str]) -> Iterator[None]:
+    """Inside, no operator of PyTorch's own space comes apart into others before autograd sees it."""
+    import torch
+    import torch._decomp.decompositions  # what knows them in Python, before it is looked for
+
+    keys = (torch._C.DispatchKey.Autograd, torch._C.DispatchKey.CompositeImplicitAutograd)
+    taken = []
+    for name in sorted(set(torch.ops.aten) - stay):
+        packet = getattr(torch.ops.aten, name)
+        for operator in (getattr(packet, overload) for overload in packet.overloads()):
+            if keys[0] in operator.py_kernels:
+                taken += [(operator, key, operator.py_kernels.pop(key)) for key in keys if key in operator.py_kernels]
+                operator._dispatch_cache.clear()
+    try:
+        yield
+    finally:
+        for operator, key, kernel in taken:
+            operator.py_kernels[key] = kernel
+            operator._dispatch_cache.clear()
 
 
 @contextlib.contextmanager

@@ -217,7 +217,7 @@ def _trace(
         with contextlib.ExitStack() as stack:
             stack.enter_context(mode)
             stack.enter_context(torch.set_grad_enabled(train))
-            stack.enter_context(while_traced())
+            stack.enter_context(while_traced(train))
             stack.enter_context(stand_ins.inside(module))
             args, kwargs = stand_ins.among((args, kwargs))
             try:

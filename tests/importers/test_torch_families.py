@@ -1,0 +1,214 @@
+# ruff: noqa: E402  # what needs PyTorch is imported behind the question whether it is there
+"""Operators stay what the eager framework runs, family by family: each module is run on real tensors and watched.
+
+What may differ is listed, with its reason: an operator that writes over its argument is traced as the one that makes a
+new value (and may be laid over it); bookkeeping that moves no byte is left out.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed: make test-torch")
+
+from torch import nn
+from torch.nn import functional
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from tmmu_core.graph.importers.torch import import_torch
+from tmmu_core.plan.formats.reading import read_graph
+from tmmu_core.plan.making.engine import plan_graph
+
+pytestmark = pytest.mark.torch
+
+BOOKKEEPING = frozenset({"alias", "detach", "empty", "lift_fresh"})
+"""Operators that move no byte; ``empty`` is what batch norm hands out for statistics that nobody reads."""
+SAME = {
+    "_native_batch_norm_legit": "native_batch_norm",
+    "_native_batch_norm_legit_functional": "native_batch_norm",
+    "_native_batch_norm_legit_no_training": "native_batch_norm",
+    "_unsafe_view": "view",
+    "rrelu_with_noise_functional": "rrelu_with_noise",
+    "unfold": "as_strided",
+}
+"""What is traced → what eager mode calls the same kernel, or the same view."""
+
+
+class Watched(TorchDispatchMode):
+    """Takes down every operator that runs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ran: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.ran.append(str(func).removeprefix("aten."))
+        return func(*args, **(kwargs or {}))
+
+
+class Of(nn.Module):
+    """A function as a module."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *given: Any) -> Any:
+        return self.function(*given)
+
+
+def plain(operators: list[str]) -> list[str]:
+    """The operators without overloads, and without the mark of those that write over their argument."""
+    names = [name.partition(".")[0].rstrip("_") for name in operators]
+    return [SAME.get(name, name) for name in names if name not in BOOKKEEPING]
+
+
+def resized(size: Any, mode: str, **options: Any) -> nn.Module:
+    return Of(lambda x: functional.interpolate(x, size=size, mode=mode, **options))
+
+
+def attention(**options: Any) -> nn.Module:
+    return Of(lambda q: functional.scaled_dot_product_attention(q, q, q, **options))
+
+
+IMAGE, LINE, VOLUME, HEADS = (2, 4, 8, 8), (2, 4, 8), (1, 2, 4, 4, 4), (2, 2, 16, 8)
+Family = dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]]
+FAMILIES: dict[str, Family] = {
+    "upsample": {
+        "nearest": (lambda: resized((5, 9), "nearest"), IMAGE),
+        "nearest-exact": (lambda: resized((5, 9), "nearest-exact"), IMAGE),
+        "bilinear": (lambda: resized((5, 9), "bilinear"), IMAGE),
+        "bilinear, corners": (lambda: resized((5, 9), "bilinear", align_corners=True), IMAGE),
+        "bilinear, antialias": (lambda: resized((5, 3), "bilinear", antialias=True), IMAGE),
+        "bicubic": (lambda: resized((5, 9), "bicubic"), IMAGE),
+        "linear": (lambda: resized(11, "linear"), LINE),
+        "trilinear": (lambda: resized((3, 5, 7), "trilinear"), VOLUME),
+        "pixel shuffle": (lambda: nn.PixelShuffle(2), IMAGE),
+        "grid": (lambda: Of(lambda x: functional.grid_sample(x, torch.zeros(2, 3, 3, 2), align_corners=False)), IMAGE),
+    },
+    "attention": {
+        "plain": (attention, HEADS),
+        "causal": (lambda: attention(is_causal=True), HEADS),
+        "masked": (lambda: attention(attn_mask=torch.zeros(16, 16)), HEADS),
+    },
+    "norm": {
+        "batch": (lambda: nn.BatchNorm2d(4), IMAGE),
+        "layer": (lambda: nn.LayerNorm(8), IMAGE),
+        "group": (lambda: nn.GroupNorm(2, 4), IMAGE),
+        "instance": (lambda: nn.InstanceNorm2d(4), IMAGE),
+        "root mean square": (lambda: nn.RMSNorm(8), IMAGE),
+    },
+    "activation": {
+        name: ((lambda kind=name: getattr(nn, kind)()), IMAGE)  # type: ignore[misc]
+        for name in (
+            *("ReLU", "ReLU6", "GELU", "SiLU", "Mish", "ELU", "SELU", "CELU", "LeakyReLU", "PReLU", "RReLU", "Sigmoid"),
+            *("Tanh", "Hardswish", "Hardsigmoid", "Hardtanh", "Hardshrink", "Softshrink", "Softplus", "Softsign"),
+            *("Tanhshrink", "LogSigmoid", "GLU"),
+        )
+    }
+    | {"softmax": (lambda: nn.Softmax(-1), IMAGE), "log softmax": (lambda: nn.LogSoftmax(-1), IMAGE)},
+    "pooling": {
+        "max": (lambda: nn.MaxPool2d(2), IMAGE),
+        "average": (lambda: nn.AvgPool2d(2), IMAGE),
+        "adaptive": (lambda: nn.AdaptiveAvgPool2d(3), IMAGE),
+        "global": (lambda: nn.AdaptiveAvgPool2d(1), IMAGE),
+        "adaptive max": (lambda: nn.AdaptiveMaxPool2d(3), IMAGE),
+        "p-norm": (lambda: nn.LPPool2d(2, 2), IMAGE),
+    },
+    "convolution": {
+        "plain": (lambda: nn.Conv2d(4, 6, 3), IMAGE),
+        "depthwise": (lambda: nn.Conv2d(4, 4, 3, groups=4), IMAGE),
+        "dilated": (lambda: nn.Conv2d(4, 4, 3, dilation=2), IMAGE),
+        "transposed": (lambda: nn.ConvTranspose2d(4, 4, 2, 2), IMAGE),
+        "of a line": (lambda: nn.Conv1d(4, 3, 3), LINE),
+        "of a volume": (lambda: nn.Conv3d(2, 3, 3), VOLUME),
+    },
+    "recurrent": {
+        "LSTM": (lambda: nn.LSTM(8, 6, batch_first=True), LINE),
+        "GRU": (lambda: nn.GRU(8, 6, batch_first=True), LINE),
+        "RNN": (lambda: nn.RNN(8, 6, batch_first=True), LINE),
+    },
+    "product": {
+        "linear": (lambda: nn.Linear(8, 5), IMAGE),
+        "matrices": (lambda: Of(lambda x: x @ x), IMAGE),
+        "einsum": (lambda: Of(lambda x: torch.einsum("nchw,ndhw->ncd", x, x)), IMAGE),
+    },
+    "reduction": {
+        "mean": (lambda: Of(lambda x: x.mean((2, 3))), IMAGE),
+        "variance": (lambda: Of(lambda x: x.var(1)), IMAGE),
+        "normalize": (lambda: Of(lambda x: functional.normalize(x)), IMAGE),
+        "log of sum": (lambda: Of(lambda x: x.logsumexp(1)), IMAGE),
+        "top": (lambda: Of(lambda x: x.topk(2)[0]), IMAGE),
+    },
+    "padding": {
+        "zeros": (lambda: nn.ZeroPad2d(1), IMAGE),
+        "reflection": (lambda: nn.ReflectionPad2d(1), IMAGE),
+        "replication": (lambda: nn.ReplicationPad2d(1), IMAGE),
+    },
+    "spectrum": {
+        "short-time": (
+            lambda: Of(lambda x: torch.stft(x, 4, window=torch.ones(4), return_complex=True).abs()),
+            (2, 16),
+        ),
+    },
+    "switched off": {"dropout": (lambda: nn.Sequential(nn.ReLU(), nn.Dropout()), IMAGE)},
+}
+CASES = [(family, case) for family, cases in FAMILIES.items() for case in cases]
+
+
+def eager(module: nn.Module, x: Any) -> list[str]:
+    with Watched() as watched:
+        module(x)
+    return plain(watched.ran)
+
+
+@pytest.mark.parametrize(("family", "case"), CASES, ids=[" ".join(case) for case in CASES])
+def test_inference_is_the_operators_that_eager_mode_runs(family: str, case: str) -> None:
+    make, shape = FAMILIES[family][case]
+    module, x = make().eval(), torch.randn(shape)
+    with torch.no_grad():
+        ran = eager(module, x)
+    assert ran
+    assert plain([node.instr for node in import_torch(module, (x,), train=False).nodes]) == ran
+
+
+TRAINED = [case for case in CASES if case[0] not in ("switched off", "recurrent")]
+
+
+@pytest.mark.parametrize(("family", "case"), TRAINED, ids=[" ".join(case) for case in TRAINED])
+def test_a_training_steps_forward_pass_is_too(family: str, case: str) -> None:
+    make, shape = FAMILIES[family][case]
+    module, x = make().train(), torch.randn(shape, requires_grad=True)
+    ran = eager(module, x)
+    if case == "batch":
+        ran.remove("add")  # the count of batches, for which the parameters' arena has a place
+    graph = import_torch(module, (x,), loss=lambda y: y.sum())
+    forward = plain([node.instr for node in graph.nodes if node.phase == "forward"])
+    if case == "batch":
+        forward.remove("add")
+    assert forward == [*ran, "sum"]
+
+
+def test_a_saved_program_keeps_its_interpolation_whole() -> None:
+    out = io.BytesIO()
+    x = torch.zeros(1, 3, 8, 8)
+    torch.export.save(torch.export.export(resized((16, 16), "bilinear"), (x,)), out)
+    graph = read_graph(out.getvalue(), "upsampled.pt2")
+    assert [node.instr for node in graph.nodes] == ["upsample_bilinear2d"]
+    assert plan_graph(graph).plan.arena_of["activations"].peak_live_bytes == 4 * 3 * (64 + 256)
+
+
+def test_pytorch_has_its_own_operators_back_after_tracing() -> None:
+    key = torch._C.DispatchKey.Autograd
+    import_torch(resized((5, 9), "bilinear"), (torch.zeros(IMAGE),), train=False)
+    assert key in torch.ops.aten.upsample_bilinear2d.vec.py_kernels
+
+
+def test_numbers_as_classes_are_traced_though_they_assert_something() -> None:
+    graph = import_torch(Of(lambda x: functional.one_hot(x, 5)), (torch.zeros(3, dtype=torch.long),), train=False)
+    (out,) = graph.outputs
+    assert next(each for each in graph.tensors if each.id == out).shape == (3, 5)
