@@ -1,4 +1,4 @@
-# ruff: noqa: E402  # what needs PyTorch is imported behind the question whether it is there
+# what needs PyTorch is imported behind the question whether it is there
 """The checkpoint policy in PyTorch: the same gradients, and the bytes held between the passes go down as planned."""
 
 from __future__ import annotations
@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="PyTorch is not installed: make test-torch")
+pytest.importorskip("torch", reason="PyTorch is not installed: make test-torch")
 
+import torch
 from torch import nn
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode

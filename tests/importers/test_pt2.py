@@ -18,13 +18,13 @@ import pytest
 
 from app.session.opening import read_bytes
 from tmmu_core import limits
-from tmmu_core.errors import UnreadableInput
+from tmmu_core.errors import InvalidIrShapes, UnreadableInput
 from tmmu_core.graph.importers import fx_child, pt2_operators, pt2_program, pt2_sizes
 from tmmu_core.graph.importers.layouts import Lies
 from tmmu_core.graph.importers.pt2_graph import as_saved
-from tmmu_core.graph.model import Graph, Node, Tensor
+from tmmu_core.graph.model import Dim, Graph, Node, Tensor
 from tmmu_core.judge.verifier import verify_plan
-from tmmu_core.plan.formats.reading import read_graph
+from tmmu_core.plan.formats.reading import read_graph, read_within
 from tmmu_core.plan.making.engine import plan_graph
 
 ROOT = Path(__file__).parents[2]
@@ -243,6 +243,42 @@ def test_open_sizes_stand_at_the_example() -> None:
     assert tensor(graph, "new_zeros").shape == (13,)
 
 
+def opened(dims: dict[str, int], data: bytes | None = None) -> Graph:
+    data = (DATA / "open_sizes.pt2").read_bytes() if data is None else data
+    return read_within(data, {name: Dim(size, size) for name, size in dims.items()}, "open_sizes.pt2")
+
+
+def test_open_sizes_are_dimensions_called_after_the_input_that_has_them(no_torch: None) -> None:
+    graph = opened({})
+    assert graph.assumed == {"x.0": 4, "y.0": 6}
+    assert graph.dims == {"x.0": Dim(4, 4), "y.0": Dim(6, 6)}
+
+
+def test_at_another_size_every_formula_is_told_anew(no_torch: None) -> None:
+    graph = opened({"x.0": 5, "y.0": 10})
+    assert graph.assumed == {}
+    assert (tensor(graph, "x").shape[0], tensor(graph, "y").shape[0]) == (5, 10)
+    assert tensor(graph, "cat").shape != tensor(opened({}), "cat").shape
+    assert verify_plan(plan_graph(graph).plan, graph).ok
+
+
+def test_a_size_outside_the_programs_own_range_is_refused(no_torch: None) -> None:
+    with pytest.raises(InvalidIrShapes, match="65 lies outside of 2 to 64") as caught:
+        opened({"x.0": 65})
+    assert "export the program for others" in caught.value.hint
+
+
+def test_a_formula_that_is_unreadable_is_one_only_away_from_the_example(no_torch: None) -> None:
+    def change(document: dict[str, Any]) -> None:
+        sizes = document["graph_module"]["graph"]["tensor_values"]["cat"]["sizes"]
+        sizes[0]["as_expr"]["expr_str"] = "Unheard(Symbol('s77'))"
+
+    data = changed("open_sizes", change)
+    assert tensor(opened({}, data), "cat").shape == (44,)
+    with pytest.raises(UnreadableInput, match='a size of "cat" is not known'):
+        opened({"x.0": 5}, data)
+
+
 def test_a_program_of_before_2_8_is_read() -> None:
     def change(members: dict[str, bytes]) -> None:
         model = members[MODEL]
@@ -277,6 +313,26 @@ def test_an_edge_program_opens() -> None:
 
     program = pt2_program.read_program(changed("convolution", change))
     assert as_saved(program, "convolution") == saved("convolution")
+
+
+def test_an_edge_program_opens_as_executorch_saves_it(no_torch: None) -> None:
+    """Operators of its own copy where PyTorch's hand out a view, and there is arithmetic of sizes between them."""
+
+    def change(document: dict[str, Any]) -> None:
+        nodes = document["graph_module"]["graph"]["nodes"]
+        edge = "executorch.exir.dialects.edge._ops."
+        nodes[1]["target"] = f"{edge}dim_order_ops._to_dim_order_copy.default"
+        nodes[3]["target"] = f"{edge}aten.view_copy.default"
+        sizes = {"target": "_operator.mul", "outputs": [{"as_sym_int": {"as_name": "twice"}}], "metadata": {}}
+        nodes.insert(1, {**sizes, "inputs": [{"name": "", "arg": {"as_sym_int": {"as_name": "sym_size_int_1"}}}]})
+
+    graph = read_graph(changed("open_sizes", change), "edge.pt2")
+    assert [each.instr for each in graph.nodes[:3]] == [
+        *("dim_order_ops._to_dim_order_copy", "mul.Tensor", "view_copy"),
+    ]
+    assert tensor(graph, "reshape").view is None
+    assert tensor(graph, "flatten").view is None
+    assert verify_plan(plan_graph(graph).plan, graph).ok
 
 
 # --- what is refused -------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-# ruff: noqa: E402  # what needs PyTorch is imported behind the question whether it is there
+# what needs PyTorch is imported behind the question whether it is there
 """PyTorch modules to graphs: small modules whose joint graph can be followed by eye. Needs the extra ``torch``.
 
 What its importer gives is checked everywhere on the samples that it made (``test_traced_samples.py``).
@@ -13,8 +13,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-torch = pytest.importorskip("torch", reason="PyTorch is not installed: make test-torch")
+pytest.importorskip("torch", reason="PyTorch is not installed: make test-torch")
 
+import torch
 from torch import nn
 
 from tests.importers.test_pt2 import HOSTILE, with_pickles
@@ -22,8 +23,8 @@ from tmmu_core.errors import InvalidIrShapes, UnreadableInput
 from tmmu_core.graph.importers import pt2_operators, step_checks
 from tmmu_core.graph.importers.torch import fake_tensors, import_torch
 from tmmu_core.graph.index import index_graph
-from tmmu_core.graph.model import Graph, Node, Tensor
-from tmmu_core.plan.formats.reading import read_graph, read_graph_file
+from tmmu_core.graph.model import Dim, Graph, Node, Tensor
+from tmmu_core.plan.formats.reading import read_graph, read_graph_file, read_within
 from tmmu_core.plan.making.engine import plan_graph
 
 pytestmark = pytest.mark.torch
@@ -345,8 +346,11 @@ def test_open_dimensions_of_a_saved_program_are_planned_at_the_example_and_told(
     batch = torch.export.Dim("batch", min=2, max=64)
     torch.export.save(torch.export.export(nn.Linear(8, 4), (torch.zeros(3, 8),), dynamic_shapes=({0: batch},)), out)
     graph = read_graph(out.getvalue(), "linear.pt2")
-    assert graph.name == "linear (1 open dimension at the size of the example inputs)"
+    assert (graph.name, graph.assumed) == ("linear", {"input.0": 3})
     assert tensor(graph, "input").shape == (3, 8)
+    larger = read_within(out.getvalue(), {"input.0": Dim(64, 64)}, "linear.pt2")
+    assert [each.instr for each in larger.nodes] == [each.instr for each in graph.nodes]
+    assert tensor(larger, larger.outputs[0]).shape == (64, 4)
 
 
 def test_the_program_in_the_test_data_is_read() -> None:

@@ -1,4 +1,4 @@
-# ruff: noqa: E402  # what needs PyTorch is imported behind the question whether it is there
+# what needs PyTorch is imported behind the question whether it is there
 """Operators stay what the eager framework runs, family by family: each module is run on real tensors and watched.
 
 What may differ is listed, with its reason: an operator that writes over its argument is traced as the one that makes a
@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="PyTorch is not installed: make test-torch")
+pytest.importorskip("torch", reason="PyTorch is not installed: make test-torch")
 
+import torch
 from torch import nn
 from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode

@@ -28,8 +28,9 @@ from typing import Any
 from tmmu_core.errors import UnreadableInput
 from tmmu_core.graph.importers import sniff, torch
 from tmmu_core.graph.importers.pt2_graph import as_saved
+from tmmu_core.graph.importers.pt2_names import asked_for, with_dims
 from tmmu_core.graph.importers.pt2_program import read_program
-from tmmu_core.graph.model import Graph
+from tmmu_core.graph.model import Dim, Graph
 from tmmu_core.plan.formats.reading import read_at, read_graph
 from tmmu_core.plan.making.make import make_plan
 from tmmu_core.plan.making.request import PlanRequest
@@ -104,7 +105,7 @@ def measure(data: bytes, name: str, dims: dict[str, int] | None = None) -> Measu
         raise UnreadableInput(f"it is nothing that a runtime runs: {sniff.not_onnx(data)}.", source=name, hint=hint)
     if which == LITERT:
         return _litert(data, name)
-    return _eager(data, name) if which == EAGER else _onnxruntime(data, name, dims)
+    return _eager(data, name, dims or {}) if which == EAGER else _onnxruntime(data, name, dims)
 
 
 def runtime_of(data: bytes) -> str:
@@ -146,12 +147,15 @@ def _litert(data: bytes, name: str) -> Measured:
     return Measured(name, LITERT, arena, figures, _figures(graph, {}), None, {})
 
 
-def _eager(data: bytes, name: str) -> Measured:
+def _eager(data: bytes, name: str, dims: dict[str, int]) -> Measured:
     _needed("torch", "'tmmu-plan-explorer[torch]'", name)
-    program = read_program(data, name)
-    graph = as_saved(program, name)
+    program, given = read_program(data, name), {dim: Dim(size, size) for dim, size in dims.items()}
+    symbols = asked_for(program, given)
+    program = program.at(symbols)
+    graph = with_dims(as_saved(program, name), program, given)
     point = {key: dim.max for key, dim in graph.dims.items()}
-    answer = _answer("tmmu_core.runtime.torch_eager", data, name, "PyTorch does not run the program")
+    request = json.dumps(symbols).encode() + b"\n" + data
+    answer = _answer("tmmu_core.runtime.torch_eager", request, name, "PyTorch does not run the program")
     figures = {
         "allocated": answer["allocated"],
         "tensors": answer["tensors"],

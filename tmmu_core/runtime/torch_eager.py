@@ -1,6 +1,7 @@
 """The child that runs an exported PyTorch program operator by operator on the CPU and watches its memory.
 
-``python -m tmmu_core.runtime.torch_eager`` takes a ``.pt2`` on standard input. The program is built anew from what
+``python -m tmmu_core.runtime.torch_eager`` takes, on standard input, a line of JSON (open sizes, by symbol, that are to
+stand elsewhere than in the example) and a ``.pt2``. The program is built anew from what
 the file says (nothing in it is loaded, see ``fx_program``), with weights of its own, and runs as eager mode would: a
 value goes after its last reader. ``tensors`` is the peak of the bytes of all tensors made by the run or given to it;
 ``allocated`` the peak of what PyTorch's own allocator held, so that what it is above the tensors is scratch of kernels;
@@ -15,8 +16,8 @@ import weakref
 from typing import Any
 
 
-def taken(data: bytes, name: str) -> dict[str, Any]:
-    """The figures of one run, in bytes; weights and buffers are in none of them."""
+def taken(data: bytes, name: str, point: dict[str, int]) -> dict[str, Any]:
+    """The figures of one run at ``point``, in bytes; weights and buffers are in none of them."""
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
     from torch.utils._pytree import tree_leaves
@@ -77,7 +78,7 @@ def taken(data: bytes, name: str) -> dict[str, Any]:
 
     torch.set_num_threads(1)
     with torch.no_grad():
-        program = Eager(read_program(data, name))
+        program = Eager(read_program(data, name).at(point))
         for tensor in (*program.example, *program.parameters(), *program.buffers(), *program.constants.values()):
             tensor.zero_()
         watch = Watch()
@@ -130,11 +131,11 @@ def _allocated(profile: Any) -> int:
 
 
 def main() -> None:
-    """The program from standard input; the answer as JSON."""
-    data = sys.stdin.buffer.read()
+    """The request from standard input; the answer as JSON."""
+    point, _, data = sys.stdin.buffer.read().partition(b"\n")
     out, sys.stdout = sys.stdout, sys.stderr
     try:
-        answer = taken(data, "program.pt2")
+        answer = taken(data, "program.pt2", json.loads(point))
     except Exception as error:  # the parent tells it
         answer = {"failed": (str(error).strip().splitlines() or [type(error).__name__])[0][:300]}
     out.write(json.dumps(answer))

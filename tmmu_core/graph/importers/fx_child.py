@@ -6,8 +6,10 @@ The parent hands over the archive's bytes and takes back a native graph; neither
 from __future__ import annotations
 
 import contextlib
+import json
 import subprocess
 import sys
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -28,10 +30,14 @@ def installed() -> bool:
         return False
 
 
-def traced(data: bytes, name: str) -> Graph | str:
-    """The joint graph of the program in ``data``, called ``name``, or why it cannot be traced."""
+def traced(data: bytes, name: str, point: Mapping[str, int]) -> Graph | str:
+    """The joint graph of the program in ``data``, called ``name``, or why it cannot be traced.
+
+    ``point`` says open sizes, by symbol, that are to stand elsewhere than in the example.
+    """
     seconds, memory = limits.ceiling(limits.TRACE_SECONDS), limits.ceiling(limits.TRACE_BYTES)
     command = [sys.executable, "-P", "-c", START, str(ROOT), str(seconds), str(memory), name or "program"]
+    command.append(json.dumps(dict(point)))
     try:
         child = subprocess.run(command, input=data, capture_output=True, timeout=seconds + 10, check=False)
     except subprocess.TimeoutExpired:
@@ -47,7 +53,7 @@ def traced(data: bytes, name: str) -> Graph | str:
 
 def main() -> None:
     """The child: bytes on standard input; on standard output a mark and a native graph, or a reason."""
-    _root, seconds, memory, name = sys.argv[1:]
+    _root, seconds, memory, name, point = sys.argv[1:]
     out = sys.stdout.buffer
     sys.stdout = sys.stderr  # whatever prints is not heard
     _bound(int(seconds), int(memory))
@@ -57,7 +63,7 @@ def main() -> None:
     try:
         from tmmu_core.graph.importers.fx_program import rebuilt
 
-        graph = import_rebuilt(rebuilt(read_program(sys.stdin.buffer.read(), name)), name)
+        graph = import_rebuilt(rebuilt(read_program(sys.stdin.buffer.read(), name).at(json.loads(point))), name)
     except Exception as error:  # PyTorch promises no error types; whatever it is, the caller reads the program itself
         line = next(iter(str(error).strip().splitlines()), "")
         out.write(f"{type(error).__name__}: {line}"[:500].encode())

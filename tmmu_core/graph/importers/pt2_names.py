@@ -1,13 +1,20 @@
-"""What a saved program calls its inputs: the names of ``forward``'s arguments, and the way into a nested one."""
+"""What a saved program calls its inputs and their open sizes: the names of ``forward``'s arguments, and the way in.
+
+The names that open sizes were given in ``torch.export.Dim`` are not in the file. One is called after the first input
+and axis that have it: ``x.0``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
 
+from tmmu_core.errors import InvalidIrShapes
 from tmmu_core.graph.importers.pt2_program import Program
+from tmmu_core.graph.importers.pt2_sizes import symbol_in
+from tmmu_core.graph.model import Dim, Graph
 
 DEEPEST = 50
 
@@ -37,6 +44,49 @@ def given_names(program: Program) -> dict[int, str]:
         return {}  # named as in the graph, then
     given = [k for k, each in enumerate(program.module.signature.input_specs) if each.user_input is not None]
     return dict(zip(given, paths, strict=True)) if len(given) == len(paths) else {}
+
+
+def open_dims(program: Program) -> dict[str, str]:
+    """Name of an open size → its symbol, in the order of the inputs."""
+    names, body = given_names(program), program.module.graph
+    found: dict[str, str] = {}
+    for k, spec in enumerate(program.module.signature.input_specs[: len(body.inputs)]):
+        value = body.inputs[k].get("as_tensor") if spec.user_input is not None else None
+        called = value.get("name") if isinstance(value, dict) else None
+        meta = body.tensor_values.get(called) if isinstance(called, str) else None
+        for axis, size in enumerate(meta.sizes if meta else ()):
+            pair = symbol_in(size)
+            if pair is not None and pair[0] not in found.values():
+                found[f"{names.get(k, called)}.{axis}"] = pair[0]
+    return found
+
+
+def asked_for(program: Program, envelopes: Mapping[str, Dim]) -> dict[str, int]:
+    """Symbol → the upper end of what ``envelopes`` gives it. Raises ``InvalidIrShapes`` outside the program's range."""
+    point = {}
+    for name, symbol in open_dims(program).items():
+        if name in envelopes:
+            low, high = program.ranges.get(symbol, (0, envelopes[name].max))
+            point[symbol] = envelopes[name].max
+            if not low <= point[symbol] <= high:
+                raise InvalidIrShapes(
+                    f"{name} = {point[symbol]} lies outside of {low} to {high}, for which the program was exported.",
+                    hint="Give a size inside, or export the program for others.",
+                    reason="dim_out_of_envelope",
+                    path=f"$.dims.{name}",
+                    node_id="",
+                )
+    return point
+
+
+def with_dims(graph: Graph, program: Program, given: Mapping[str, Dim]) -> Graph:
+    """``graph`` with the program's open sizes as dimensions, held where they stand; assumed where none is ``given``."""
+    sizes = {name: program.symbols[symbol] for name, symbol in open_dims(program).items()}
+    return msgspec.structs.replace(
+        graph,
+        dims={name: given.get(name, Dim(size, size)) for name, size in sizes.items()},
+        assumed={name: size for name, size in sizes.items() if name not in given},
+    )
 
 
 def _leaves(spec: Any, path: str, depth: int) -> Iterator[str]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import io
 import zipfile
 import zlib
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -18,7 +19,7 @@ import msgspec
 
 from tmmu_core import limits
 from tmmu_core.errors import UnreadableInput
-from tmmu_core.graph.importers.pt2_sizes import Size, SizeUnknown, number, symbol_in
+from tmmu_core.graph.importers.pt2_sizes import LARGEST, Size, SizeUnknown, number, symbol_in
 
 WEIGHTS = "weights/model_weights_config.json"
 LIFTED = "constants/model_constants_config.json"
@@ -147,18 +148,25 @@ class Program(msgspec.Struct, frozen=True):
     """What is read of an archive."""
 
     module: Module
-    open_sizes: int
-    """How many sizes stand open."""
     symbols: dict[str, int]
-    """Open size → its number in the example."""
+    """Open size → its number in the example, or what was asked for instead."""
+    ranges: dict[str, tuple[int, int]]
+    """Open size → the least and the largest that the program was exported for."""
     weights: dict[str, str]
     """Parameter or buffer → the member with its bytes."""
     source: str = ""
+    elsewhere: bool = False
+    """Whether an open size stands at another number than the example's."""
+
+    def at(self, point: Mapping[str, int]) -> Program:
+        """The program with these open sizes, by symbol, at these numbers."""
+        moved = any(self.symbols.get(symbol) != size for symbol, size in point.items())
+        return msgspec.structs.replace(self, symbols={**self.symbols, **point}, elsewhere=self.elsewhere or moved)
 
     def size(self, size: Size, what: str) -> int:
-        """The size at the example. Raises ``UnreadableInput`` naming ``what`` it is a size of."""
+        """The size at the chosen numbers. Raises ``UnreadableInput`` naming ``what`` it is a size of."""
         try:
-            return number(size, self.symbols)
+            return number(size, self.symbols, self.elsewhere)
         except SizeUnknown as error:
             raise UnreadableInput(
                 f'a size of "{what}" is not known: {error}.',
@@ -211,8 +219,8 @@ def read_program(data: bytes, source: str = "") -> Program:
     module = document.graph_module
     return Program(
         module=module,
-        open_sizes=len(document.range_constraints),
         symbols=_symbols(module.graph),
+        ranges={symbol: _range(bounds) for symbol, bounds in document.range_constraints.items()},
         weights={name: weight.path_name for name, weight in table.config.items()},
         source=source,
     )
@@ -253,6 +261,12 @@ def _symbols(graph: Body) -> dict[str, int]:
         for size in meta.sizes:
             found.update([pair] if (pair := symbol_in(size)) else [])
     return found
+
+
+def _range(bounds: Any) -> tuple[int, int]:
+    """The ends of what the file says, where it says any."""
+    low, high = (bounds.get(end) if isinstance(bounds, dict) else None for end in ("min_val", "max_val"))
+    return (low if isinstance(low, int) else 0), (high if isinstance(high, int) else LARGEST)
 
 
 def members_of(data: Any, source: str = "") -> dict[str, str]:

@@ -44,16 +44,17 @@ class Size(msgspec.Struct, frozen=True):
     as_expr: Formula | None = None
 
 
-def number(size: Size, symbols: Mapping[str, int]) -> int:
+def number(size: Size, symbols: Mapping[str, int], elsewhere: bool = False) -> int:
     """The size at the example: what stands beside the formula, else the formula at ``symbols``.
 
+    ``elsewhere`` says that the symbols are at other sizes than the example's, where what stands beside says nothing.
     Raises :class:`SizeUnknown`.
     """
     if size.as_int is not None:
         found = size.as_int
     elif size.as_expr is None:
         raise SizeUnknown("it is neither a number nor a formula")
-    elif size.as_expr.hint is not None and size.as_expr.hint.as_int is not None:
+    elif not elsewhere and size.as_expr.hint is not None and size.as_expr.hint.as_int is not None:
         found = size.as_expr.hint.as_int
     else:
         found = evaluated(size.as_expr.expr_str, symbols)

@@ -17,15 +17,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, Literal
 
-import msgspec
-
 from tmmu_core.errors import InvalidIrShapes, MissingExtra, UnreadableInput
 from tmmu_core.extras import install
 from tmmu_core.graph.importers import fx_child
 from tmmu_core.graph.importers.adamw import add_adamw
 from tmmu_core.graph.importers.pt2_graph import as_saved
+from tmmu_core.graph.importers.pt2_names import asked_for, with_dims
 from tmmu_core.graph.importers.pt2_program import read_program, refuses
-from tmmu_core.graph.model import Graph
+from tmmu_core.graph.model import Dim, Graph
 
 __all__ = ["fake_tensors", "import_torch", "read", "refuses"]
 
@@ -102,24 +101,23 @@ def fake_tensors(dtype: str = "float32") -> Iterator[None]:
         torch.set_default_dtype(before)
 
 
-def read(data: bytes, name: str = "") -> Graph:
+def read(data: bytes, name: str = "", envelopes: Mapping[str, Dim] | None = None) -> Graph:
     """A saved exported program, of which nothing is run (``pt2_program``).
 
     With PyTorch, its joint graph: a training step when its only output is a scalar and it has a parameter to learn.
-    Without, and where PyTorch cannot trace it, its forward pass as it is saved; the graph's name says so.
+    Without, and where PyTorch cannot trace it, its forward pass as it is saved; the graph's name says so. Open sizes
+    stand at the example's, or at the upper ends of ``envelopes``.
     """
+    envelopes = envelopes or {}
     program = read_program(data, name)
-    stem = (PurePath(name).name.removesuffix(".pt2") or "exported program") + _fixed_dims(program.open_sizes)
-    saved = as_saved(program, f"{stem} (as saved)")
+    point = asked_for(program, envelopes)
+    program = program.at(point)
+    stem = PurePath(name).name.removesuffix(".pt2") or "exported program"
+    saved = with_dims(as_saved(program, f"{stem} (as saved)"), program, envelopes)
     if not fx_child.installed():
         return saved
-    found = fx_child.traced(data, stem)
-    return saved if isinstance(found, str) else msgspec.structs.replace(found, name=stem)
-
-
-def _fixed_dims(count: int) -> str:
-    """What of a program's open dimensions is planned, for the graph's name: the sizes of its example inputs."""
-    return f" ({count} open dimension{'s'[: count > 1]} at the size of the example inputs)" if count else ""
+    found = fx_child.traced(data, stem, point)
+    return saved if isinstance(found, str) else with_dims(found, program, envelopes)
 
 
 def _torch(what: str) -> Any:

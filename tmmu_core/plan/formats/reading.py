@@ -45,6 +45,8 @@ class Reader:
     """Why these (unpacked) bytes are not of this format; ``""`` when they are."""
     read: Callable[[bytes, str], Opened]
     """``(unpacked bytes, file name) -> what it holds``; raises ``TmmuError``."""
+    within: Callable[[bytes, str, Mapping[str, Dim]], Graph] | None = None
+    """The same with envelopes of named dimensions, where the format tells its sizes from them."""
 
 
 def _read_onnx(data: bytes, name: str, envelopes: Mapping[str, Dim] | None = None) -> Graph:
@@ -126,7 +128,7 @@ READERS: tuple[Reader, ...] = (
     Reader("parquet", "plan as parquet", "plan", (".parquet",), not_parquet, files.from_parquet),
     Reader("native", "TMMU graph", "graph", _GRAPH, sniff.not_native, native.decode),
     Reader("node-centric", "UML_Model_IR, node-centric", "graph", _GRAPH, sniff.not_ports, node_centric.decode),
-    Reader("torch", "PyTorch exported program", "graph", (".pt2",), *_both(_TORCH)),
+    Reader("torch", "PyTorch exported program", "graph", (".pt2",), *_both(_TORCH), _later(_TORCH, "read")),
     Reader("executorch", "ExecuTorch program", "instance", (".pte",), executorch.refuses, executorch.read),
     Reader("tflite", "TensorFlow Lite model", "graph", (".tflite",), sniff.not_tflite, _read_tflite),
     Reader(
@@ -142,7 +144,7 @@ READERS: tuple[Reader, ...] = (
     Reader("tflm", "TensorFlow Lite Micro arena log", "instance", (".txt", ".log", ".gz"), *_both(_TFLM)),
     Reader("instance", "packing instance", "instance", (".csv", ".gz"), not_instance, _read_instance),
     # Last: its protobuf begins like many a text.
-    Reader("onnx", "ONNX model", "graph", (".onnx",), sniff.not_onnx, _read_onnx),
+    Reader("onnx", "ONNX model", "graph", (".onnx",), sniff.not_onnx, _read_onnx, _read_onnx),
 )
 """Every format, in the order in which they are asked."""
 GRAPH_READERS = tuple(reader for reader in READERS if reader.holds == "graph")
@@ -198,10 +200,7 @@ def read_within(data: bytes, envelopes: Mapping[str, Dim], name: str = "") -> Gr
     """
     plain = document.unpack(data, name)
     foreign = next((reader for reader in GRAPH_READERS if not reader.refuses(plain)), None)
-    if foreign is not None and foreign.name == "onnx":
-        graph = _read_onnx(plain, name, envelopes)
-    else:
-        graph = read_graph(data, name)
+    graph = foreign.within(plain, name, envelopes) if foreign and foreign.within else read_graph(data, name)
     unknown = next((dim for dim in envelopes if dim not in graph.dims), None)
     if unknown is not None:
         raise InvalidIrShapes(
