@@ -327,7 +327,10 @@ def is_plan(data: bytes, source: str = "") -> bool:
     """Whether unpacked ``data`` is a JSON or CBOR document that calls itself a plan. Raises ``UnreadableInput``."""
     schema = document.fields(data, source).get("schema")
     if isinstance(schema, msgspec.Raw):
-        schema = msgspec.json.decode(schema)
+        try:
+            schema = msgspec.json.decode(schema)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return False  # a damaged word is none that a plan begins with
     return isinstance(schema, str) and schema.startswith("tmmu_plan/")
 
 
