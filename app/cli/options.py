@@ -15,19 +15,17 @@ from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from app.cli.console import STREAM, UsageFault, note, read_input, say
 from app.say import words
 from tmmu_core.errors import U64_MAX, ContractError, UnreadableInput
-from tmmu_core.graph.importers import xla
 from tmmu_core.graph.model import Graph
 from tmmu_core.graph.quantities import parse_bytes
 from tmmu_core.judge.finding import Finding, Verdict
 from tmmu_core.judge.finished import finished, refuse_invalid
-from tmmu_core.plan.formats import xla_folder
 from tmmu_core.plan.formats.reading import Opened, read_any, read_at
 from tmmu_core.plan.formats.trace import Trace
 from tmmu_core.plan.making.engine import Solution
@@ -36,6 +34,9 @@ from tmmu_core.plan.making.request import PlanRequest
 from tmmu_core.plan.making.wording import SAID, Said, option_pairs, written
 from tmmu_core.plan.model import Plan
 from tmmu_core.planners.problem import GIVEN, PlainInstance
+
+if TYPE_CHECKING:
+    from tmmu_core.plan.formats.xla_folder import Module
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,17 +191,30 @@ def open_any(name: str, dims: Mapping[str, int] | None = None) -> Opened:
 def input_of(name: str) -> tuple[bytes, str]:
     """``(bytes, what they are called)`` of a file; ``-`` for standard input. Raises ``UnreadableInput``."""
     if name != STREAM and Path(name).is_dir():
+        from tmmu_core.plan.formats import xla_folder
+
         folder = Path(name)
         name = str(folder / xla_folder.only(modules_in(folder), name).assignment)
     data = read_input(name)
-    companion = xla.companion(name)
+    companion = _companion(name)
     if companion is not None and Path(companion).exists():
         data += b"\n" + read_input(companion)  # two files of one dump are one finished plan
     return data, "standard input" if name == STREAM else name
 
 
-def modules_in(folder: Path) -> tuple[xla_folder.Module, ...]:
+def _companion(name: str) -> str | None:
+    """The file that belongs to one of an XLA dump; whoever plans another kind of file does not load its reader."""
+    if not name.endswith(".txt"):
+        return None
+    from tmmu_core.graph.importers import xla
+
+    return xla.companion(name)
+
+
+def modules_in(folder: Path) -> tuple[Module, ...]:
     """The modules of an XLA dump in a folder, the largest first."""
+    from tmmu_core.plan.formats import xla_folder
+
     with os.scandir(folder) as entries:
         return xla_folder.modules({entry.name: entry.stat().st_size for entry in entries if entry.is_file()})
 

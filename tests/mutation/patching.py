@@ -7,8 +7,21 @@ from types import CodeType, FunctionType
 
 from tests.mutation.sites import Site
 
+Running = dict[tuple[str, str, int], list[FunctionType]]
+"""File, qualified name and first line → the functions that hold this code."""
 
-def patch(site: Site, path: str, text: str) -> bool:
+
+def running() -> Running:
+    """Every function that there is. Looked for once: to look at all objects is to copy their pages in every fork."""
+    found: Running = {}
+    for thing in gc.get_objects():
+        if isinstance(thing, FunctionType):
+            code = thing.__code__
+            found.setdefault((code.co_filename, code.co_qualname, code.co_firstlineno), []).append(thing)
+    return found
+
+
+def patch(site: Site, path: str, text: str, functions: Running) -> bool:
     """Give every live function of ``path`` that holds the mutant its changed code; whether there was one.
 
     ``text`` is the module as it stands. A mutant in a module's own lines has been run already, and a compiled loop no
@@ -16,21 +29,17 @@ def patch(site: Site, path: str, text: str) -> bool:
     """
     if not site.function or "njit" in text:
         return False
-    changed = {
-        (code.co_qualname, code.co_firstlineno): code for code in _inside(compile(site.mutate(text), path, "exec"))
-    }
-    whole = {(code.co_qualname, code.co_firstlineno): code for code in _inside(compile(text, path, "exec"))}
+    changed = _functions(site.mutate(text), path)
+    whole = _functions(text, path)
     differ = {key for key, code in changed.items() if key in whole and code != whole[key]}
     if not differ or len(changed) != len(whole):
         return False
-    patched = 0
-    for thing in gc.get_objects():
-        if isinstance(thing, FunctionType) and thing.__code__.co_filename == path:
-            key = thing.__code__.co_qualname, thing.__code__.co_firstlineno
-            if key in differ and thing.__code__.co_freevars == changed[key].co_freevars:
-                thing.__code__ = changed[key]
-                patched += 1
-    return patched > 0
+    found = [(function, changed[key]) for key in differ for function in functions.get((path, *key), ())]
+    if any(function.__code__.co_freevars != code.co_freevars for function, code in found):
+        return False
+    for function, code in found:
+        function.__code__ = code
+    return bool(found)
 
 
 def _functions(text: str, path: str) -> dict[tuple[str, int], CodeType]:

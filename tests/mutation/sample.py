@@ -8,7 +8,7 @@ as likely as any other. For each, the tests that enter its function run in a cop
 * *the same* when it stands in ``equivalents.py``, with the reason why nothing could tell it from the original;
 * *alive* else. ``--at FILE:LINE`` tries every mutant of that line instead of drawing.
 
-No more than ``BUDGET`` seconds of tests are run for one mutant. In the end the tests that killed are run without any
+No more than ``--budget`` seconds of tests are run for one mutant. In the end the tests that killed are run without any
 mutant: what one that fails then has killed is counted as alive. Exit code 1 where fewer than 95 % are killed or the
 same. What was found is written to ``.mutation/results.json`` as it comes.
 
@@ -21,6 +21,7 @@ from __future__ import annotations
 import argparse
 import compileall
 import contextlib
+import gc
 import json
 import os
 import resource
@@ -40,10 +41,11 @@ from hypothesis import Phase, settings
 
 from tests.mutation.covering import MAP, ROOMS, ROOT, Covering, find_out, load
 from tests.mutation.equivalents import reason_of
-from tests.mutation.patching import patch
+from tests.mutation.patching import Running, patch, running
 from tests.mutation.sites import Site, sites_in, spread
 
 BUDGET = 30.0
+"""Seconds of tests for one mutant; ``--budget`` says another."""
 SPARE = 10
 COMPILING = 60
 MEMORY = 8 << 30
@@ -96,14 +98,19 @@ class Trial(Chosen):
 class Run(Chosen):
     """All mutants, one after the other, each in a fork of the process that has collected all tests."""
 
-    def __init__(self, sites: list[Site], covering: Covering, written: Path) -> None:
+    def __init__(self, sites: list[Site], covering: Covering, written: Path, budget: float) -> None:
         super().__init__(list(covering.seconds))
-        self.sites, self.covering, self.written = sites, covering, written
+        self.sites, self.covering, self.written, self.budget = sites, covering, written, budget
         self.results: list[dict[str, Any]] = []
+        self.functions: Running = {}
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Instead of pytest's own."""
         print(f"{len(self.items)} tests, {len(self.sites)} mutants", flush=True)
+        self.functions = running()
+        gc.collect()
+        gc.freeze()  # what is not looked at is not copied
+        gc.disable()
         for site in self.sites:
             self.results.append(self._tried(site))
             self._write_down()
@@ -114,7 +121,7 @@ class Run(Chosen):
     def _tried(self, site: Site) -> dict[str, Any]:
         text = Path(site.file).read_text()
         why = reason_of(site, text.splitlines()[site.line - 1])
-        tests, seconds = within(self.covering.tests_for(site.file, site.function), self.covering)
+        tests, seconds = within(self.covering.tests_for(site.file, site.function), self.covering, self.budget)
         begun = time.monotonic()
         by = "" if why or not tests else self._killer(site, text, tests, seconds)
         how = "the same" if why else "killed" if by else "alive"
@@ -135,7 +142,7 @@ class Run(Chosen):
             child = os.fork()
             if not child:
                 _limited(seconds)
-                if patch(site, str(path.resolve()), text):
+                if patch(site, str(path.resolve()), text, self.functions):
                     killer_file.write_text(self.first_failure(tests))
                     os._exit(0)
                 _alone(tests, killer_file, "njit" in text)
@@ -213,12 +220,12 @@ def _waited(child: int, seconds: float, killer_file: Path) -> str:
     return f"ended by signal {status & 127}" if status & 127 else f"ended with {status >> 8}"
 
 
-def within(tests: list[str], covering: Covering) -> tuple[list[str], float]:
+def within(tests: list[str], covering: Covering, budget: float) -> tuple[list[str], float]:
     """The first tests that fit the budget, and their seconds."""
     chosen: list[str] = []
     taken = 0.0
     for test in tests:
-        if chosen and taken + covering.seconds[test] > BUDGET:
+        if chosen and taken + covering.seconds[test] > budget:
             break
         chosen.append(test)
         taken += covering.seconds[test]
@@ -244,6 +251,9 @@ def main() -> int:
     parser.add_argument("--mutants", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--first", type=int, default=0, help="begin with this one of the drawn")
+    parser.add_argument("--below", action="append", default=[], help="of the drawn only those below this folder")
+    parser.add_argument("--budget", type=float, default=BUDGET, help="seconds of tests for one mutant")
+    parser.add_argument("--written", default="results.json", help="the file of .mutation/ that holds what was found")
     parser.add_argument("--at", action="append", default=[], help="FILE:LINE, every mutant of it")
     parser.add_argument("--trial", nargs=2, help=argparse.SUPPRESS)
     parser.add_argument("--results", type=Path, help=argparse.SUPPRESS)
@@ -267,7 +277,9 @@ def _inside(given: argparse.Namespace) -> int:
     """The run itself, in the copy."""
     here = [site for site in sites_in(ROOT) if f"{site.file}:{site.line}" in given.at]
     sites = here or drawn(given.mutants, given.seed)[given.first :]
-    run = Run(sites, load(given.results / MAP.name), given.results / "results.json")
+    sites = [site for site in sites if not given.below or site.file.startswith(tuple(given.below))]
+    sites.sort(key=lambda site: not site.function or "njit" in (ROOT / site.file).read_text())  # the slow ones last
+    run = Run(sites, load(given.results / MAP.name), given.results / given.written, given.budget)
     pytest.main([*OPTIONS, f"--rootdir={ROOT}", *_files(list(run.covering.seconds))], plugins=[run])
     counts = Counter(row["how"] for row in run.results)
     print(

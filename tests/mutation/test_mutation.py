@@ -8,7 +8,7 @@ from random import Random
 
 from tests.mutation.covering import ROOT
 from tests.mutation.equivalents import SAME
-from tests.mutation.patching import patch
+from tests.mutation.patching import patch, running
 from tests.mutation.sites import sites_in, sites_of, spread
 
 TEXT = """
@@ -40,12 +40,12 @@ def test_a_running_function_is_exchanged(tmp_path: Path) -> None:
     exec(compile(TEXT, path, "exec"), names)
     add, box = names["add"], names["Box"](1)  # type: ignore[operator]
     swapped = {(site.old, site.new): site for site in sites_of("it.py", TEXT)}
-    assert patch(swapped["a + b", "(a - b)"], path, TEXT)
+    assert patch(swapped["a + b", "(a - b)"], path, TEXT, running())
     assert add(5, 3) == 2  # type: ignore[operator]
-    assert patch(swapped["self.n < 3", "(self.n <= 3)"], path, TEXT)
-    assert patch(swapped["2", "(3)"], path, TEXT)
+    assert patch(swapped["self.n < 3", "(self.n <= 3)"], path, TEXT, running())
+    assert patch(swapped["2", "(3)"], path, TEXT, running())
     assert box.wide == 3
-    assert not patch(swapped["7", "(8)"], path, TEXT), "a default was taken when the module was run"
+    assert not patch(swapped["7", "(8)"], path, TEXT, running()), "a default was taken when the module was run"
 
 
 def test_drawn_mutants_are_different_ones_and_as_many_as_asked_for() -> None:

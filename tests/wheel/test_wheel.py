@@ -105,6 +105,12 @@ def _timeless(text: str) -> str:
         (f"plan {CHAIN} -o plan.parquet", "tables"),
         (f"plan {CHAIN} --addressing blake3_sparse", "draft"),
         ("measure squeezenet", "run"),
+        (f"record {CHAIN} --store sqlite:///plans.db --as net@c1", "store"),
+        ("history --store sqlite:///plans.db", "store"),
+        ("bisect net --store sqlite:///plans.db", "store"),
+        (f"gate {CHAIN} --baseline store:main --store sqlite:///plans.db", "store"),
+        (f"sweep {CHAIN} --store sqlite:///plans.db", "store"),
+        (f"sweep {CHAIN} --scheduler tcp://127.0.0.1:1", "sweep"),
     ],
 )
 def test_a_command_whose_extra_is_missing_says_the_line_that_installs_it(

@@ -11,6 +11,7 @@ import io
 import pickle
 import re
 from collections.abc import Callable
+from functools import cache
 from typing import Any, NoReturn
 
 from tmmu_core.errors import UnreadableInput
@@ -21,9 +22,7 @@ _SMALL = 1 << 22
 """Places of a memo that are no harm in any file."""
 
 _ALONE = rb"[()012NQR\]abdelostu}\x81\x85-\x89\x8f-\x94\x97\x98]"
-_TEXT = rb"\x8c(?:" + b"|".join(b"%s.{%d}" % (re.escape(bytes([n])), n) for n in range(256)) + b")"
 _FIXED = rb"[Khq\x80\x82].|M..|[Jj]....|r..[\x00-\x3f]\x00|[G\x95].{8}"
-_RUN = re.compile(b"(?>%s|%s|%s)*+" % (_ALONE, _FIXED, _TEXT), re.S)
 _SIZED = {b"X": 4, b"B": 4, b"T": 4, b"U": 1, b"C": 1, b"\x8a": 1, b"\x8b": 4, b"\x8d": 8, b"\x8e": 8, b"\x96": 8}
 _LINES = {b"I": 1, b"L": 1, b"S": 1, b"V": 1, b"F": 1, b"g": 1, b"p": 1, b"P": 1, b"c": 2, b"i": 2}
 _OTHER = {b"\x83": 2, b"\x84": 4, b"r": 4}
@@ -49,11 +48,18 @@ class _PlainData(pickle.Unpickler):
         raise self.refused("the pickle refers to something outside of it.")
 
 
+@cache
+def _run() -> re.Pattern[bytes]:
+    """As many operations as stand alone, have a fixed length, or are a short text behind its length."""
+    texts = b"|".join(b"%s.{%d}" % (re.escape(bytes([n])), n) for n in range(256))
+    return re.compile(rb"(?>%s|%s|\x8c(?:%s))*+" % (_ALONE, _FIXED, texts), re.DOTALL)
+
+
 def _greatest_memo(data: bytes) -> int:
     """The greatest number that an operation gives to a value, of those that one run does not match; 0 for none."""
     at, greatest = 0, 0
     while at < len(data):
-        match = _RUN.match(data, at)
+        match = _run().match(data, at)
         at = match.end() if match else at
         operation = data[at : at + 1]
         if operation in _SIZED:

@@ -1,0 +1,31 @@
+"""The shell completes commands and options: asked as bash and zsh ask."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+ASK = "import sys; sys.argv = ['tmmu']; from tmmu_core.__main__ import main; main()"
+
+
+def answered(shell: str, words: str) -> list[str]:
+    asked = {"_TMMU_COMPLETE": f"complete_{shell}", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
+    asked["_TYPER_COMPLETE_ARGS"] = words
+    done = subprocess.run([sys.executable, "-c", ASK], env={**os.environ, **asked}, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout.split()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [("tmmu pl", {"plan"}), ("tmmu re", {"report", "restore", "record"}), ("tmmu fit --mes", {"--mesh"})],
+)
+def test_bash_is_answered(words: str, said: set[str]) -> None:
+    assert set(answered("bash", words)) == said
+
+
+def test_zsh_is_answered() -> None:
+    assert any("plan" in line for line in answered("zsh", "tmmu pl"))
