@@ -4,7 +4,8 @@
 // replaces the first, or Back would lead to an address that says nothing. And a zoom is no step of its own.
 
 const QUIET = "zoom";
-const NAVIGATION = '[data-testid="stTopNavLink"], [data-testid="stSidebarNavLink"], [data-testid="stTopNavDropdownLink"]';
+const LINKS = ["stTopNavLink", "stSidebarNavLink", "stTopNavDropdownLink", "stPageLink-NavLink"];
+const NAVIGATION = LINKS.map((name) => `[data-testid="${name}"]`).join();
 
 /** The query without what is no step of its own. */
 function withoutQuiet(search) {

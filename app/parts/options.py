@@ -8,13 +8,12 @@ from typing import Any
 
 import streamlit as st
 
+from app.parts import platform
 from app.session import state
 from app.session.choice import Choice
 from tmmu_core.names import for_markdown
 from tmmu_core.planners import PLANNERS
-from tmmu_core.planners.boards import BOARDS, options_of
 from tmmu_core.planners.greedy import FITS, ORDERS
-from tmmu_core.planners.platform import ROLES
 
 CHOICES: dict[str, tuple[str, ...]] = {"order": tuple(ORDERS), "fit": FITS}
 SAID = {
@@ -27,7 +26,6 @@ SAID = {
     "memories": "In the order of preference; none given: each arena is a memory.",
     "rules": "The first rule that matches decides where a tensor belongs.",
 }
-OWN, ANY, NOWHERE = "none: memories as written below", "any", "nowhere"
 EXAMPLES = {
     "memories": '[{"name": "DTCM", "max_size": 131072}, {"name": "SRAM"}]',
     "rules": '[{"role": "constant", "memory": "SRAM"}]',
@@ -41,68 +39,11 @@ def popover(full: Choice, *, fixed: str = "") -> None:
     why_not = fixed or ("" if defaults else f"The planner {full.planner} has no options.")
     with st.popover(label(chosen), icon=":material/tune:", key="options", disabled=bool(why_not), help=why_not or None):
         if "memories" in defaults:
-            _boards(chosen)
+            platform.form(chosen)
         for name, default in defaults.items():
             _widget(name, default, chosen.get(name, default))
-        if "memories" in defaults and chosen.get("memories"):
-            _rule_form(chosen)
         if chosen:
             st.button("Back to the defaults", key="no-options", on_click=state.choose, kwargs={"options": {}})
-
-
-def _boards(chosen: Mapping[str, Any]) -> None:
-    """A choice of boards, which sets memories and rules."""
-    now = next((name for name, (_, memories) in BOARDS.items() if memories == chosen.get("memories")), OWN)
-    st.selectbox(
-        "Board",
-        (OWN, *BOARDS),
-        key=state.seat("board", now),
-        on_change=_take_board,
-        help="\n\n".join(f"{name}: {about}." for name, (about, _) in BOARDS.items()),
-    )
-
-
-def _take_board() -> None:
-    board = state.value_of("board")
-    if board in BOARDS:
-        kept = {name: value for name, value in state.choice().options.items() if name not in ("memories", "rules")}
-        state.choose(options={**kept, **options_of(board)})
-
-
-def _rule_form(chosen: Mapping[str, Any]) -> None:
-    """A rule in words, put before the others: the first that matches decides."""
-    given = chosen["memories"] if isinstance(chosen["memories"], list) else []
-    memories = [str(memory.get("name", "")) for memory in given if isinstance(memory, dict)]
-    if not memories:
-        return
-    with st.form("add-rule", border=False):
-        left, right = st.columns(2)
-        left.selectbox("Tensors of the role", (ANY, *ROLES), key=state.seat("rule.role", ANY))
-        right.text_input("called (a pattern)", key=state.seat("rule.name", ""), placeholder="conv*")
-        left.selectbox("belong into", memories, key=state.seat("rule.memory", memories[0]))
-        right.selectbox("constants copied into", (NOWHERE, *memories), key=state.seat("rule.to", NOWHERE))
-        st.form_submit_button("Add this rule", on_click=_add_rule)
-
-
-def _add_rule() -> None:
-    role, name, to = (state.value_of(f"rule.{part}") for part in ("role", "name", "to"))
-    rule = {"memory": state.value_of("rule.memory")}
-    rule |= {"role": role} if role != ANY else {}
-    rule |= {"name": name.strip()} if name and name.strip() else {}
-    rule |= {"constant_destination_memory": to} if to != NOWHERE else {}
-    options = state.choice().options
-    before = options.get("rules")
-    rules = [
-        each
-        for each in (before if isinstance(before, list) else [])
-        if isinstance(each, dict) and not _same_question(each, rule)
-    ]
-    state.choose(options={**options, "rules": [rule, *rules]})
-
-
-def _same_question(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    asked = ("role", "name", "operator", "min_size", "max_size")
-    return [one.get(part) for part in asked] == [other.get(part) for part in asked]
 
 
 def label(chosen: Mapping[str, Any]) -> str:

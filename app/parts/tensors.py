@@ -9,7 +9,7 @@ import pandas as pd
 import streamlit as st
 
 from app.parts import certificate
-from app.say import markup, words
+from app.say import details, markup, words
 from app.session import placed, state
 from app.session.jobs import remembered
 from app.session.placed import Origins
@@ -87,6 +87,11 @@ def _frame(plan_key: str, search: str, arena: str | None, layer: str | None, _sh
     makers = placed.operators(_shown.key, _shown)
     if makers is not None and len(frame):
         frame.insert(1, "operator", [makers[plan.row_of[name]] for name in frame["tensor"]])
+    lifted = placed.lifted(_shown)
+    if lifted is not None and len(frame):
+        told = [lifted[plan.row_of[name]] for name in frame["tensor"]]
+        frame["put there by"] = ["" if one is None else details.put_there_by(one) for one in told]
+        frame["one memory up"] = ["" if one is None else details.one_up(one) for one in told]
     return frame, len(rows)
 
 

@@ -13,7 +13,7 @@ from app.say.markup import PERSISTENT_COLOUR, ROLE_COLOURS, definition_list, esc
 from tmmu_core.liveness.idle import Idle
 from tmmu_core.liveness.why import REFUSAL_WORDS, Event, Explanation, explain
 from tmmu_core.plan.making.engine import Solution
-from tmmu_core.plan.making.uplift import uplift
+from tmmu_core.plan.making.uplift import Uplift, uplift
 from tmmu_core.plan.model import ArenaSummary, Plan
 
 MOST_AT_PEAK = 12
@@ -108,16 +108,26 @@ def _memory(plan: Plan, tensor_id: str) -> list[tuple[str, str] | None]:
     found = uplift(plan, tensor_id)
     if found is None:
         return []
-    who = {"order": "the order of the memories", "tensor": "its own arena"}.get(found.said_by, found.said_by)
-    rows: list[tuple[str, str] | None] = [("memory", f"{esc(found.memory)}, by {esc(who)}")]
+    rows: list[tuple[str, str] | None] = [("memory", f"{esc(found.memory)}, by {esc(put_there_by(found))}")]
     if found.spilled:
         rows.append(("spilled", esc(found.spilled)))
     if found.above:
-        more = (
-            f"{words.full_bytes(found.lacking_bytes)} more" if found.lacking_bytes else "there is room: a rule moves it"
-        )
-        rows.append((f"for {esc(found.above)}", esc(more)))
+        rows.append((f"for {esc(found.above)}", esc(_lacking(found))))
     return rows
+
+
+def put_there_by(found: Uplift) -> str:
+    """``rule 2``, ``its own arena`` or ``the order of the memories``."""
+    return {"order": "the order of the memories", "tensor": "its own arena"}.get(found.said_by, found.said_by)
+
+
+def one_up(found: Uplift) -> str:
+    """What the next better memory lacks: ``DTCM: 12.0 KiB (12,288 B) more``; empty where there is no better one."""
+    return f"{found.above}: {_lacking(found)}" if found.above else ""
+
+
+def _lacking(found: Uplift) -> str:
+    return f"{words.full_bytes(found.lacking_bytes)} more" if found.lacking_bytes else "there is room: a rule moves it"
 
 
 def largest(plan: Plan, arena: str, step: int, storages: Sequence[tuple[int, int]]) -> str:

@@ -65,14 +65,16 @@ def next_step(plan: Plan, known: Known, page: str, best: str = "auto") -> Next:
 def _by_figures(plan: Plan, known: Known, best: str) -> Next:
     over = over_limits(plan, known.budget)
     if not known.valid:
-        return Next("It contradicts itself: the findings say where, conflicts are red in the drawing.", "plan", "Plan")
+        return Next(
+            "It contradicts itself: the findings say where, conflicts are red in the drawing.", "plan", "The findings"
+        )
     if over:
         return _over(plan, known, best)
     sums = totals(plan)
     limited = known.budget is not None or any(a.headroom_bytes is not None for a in plan.arenas)
     gap = sums.extent_bytes - sums.lower_bound_bytes
     if limited:
-        return Next("It fits. Take it away: the report, a picture, the C project.", "report", "Report")
+        return Next("It fits: there is the report, its pictures, the C project.", "report", "Take it away")
     if gap > 0 and not known.fixed and plan.planner != best:
         more = words.short_bytes(gap)
         return Next(f"{more} more than the lower bound: another planner may need less.", BEST, "Pack it anew")
@@ -83,17 +85,17 @@ def _by_figures(plan: Plan, known: Known, best: str) -> Next:
             else f"The best packing found is {words.short_bytes(gap)} over its bound"
         )
         return Next(f"{least}. Does it fit your memory? Say how much there is.", "fit", "Fit")
-    return Next("See what is alive at the peak, and who holds it.", "peak", "Peak")
+    return Next("See what is alive at the peak, and who holds it.", "peak", "What is alive")
 
 
 def _over(plan: Plan, known: Known, best: str) -> Next:
     may = packing_may_do(plan, known.budget)
     if known.fixed:
-        return Next("A finished plan keeps its planner: open its graph to make it fit.", "peak", "Peak")
+        return Next("A finished plan keeps its planner: open its graph to make it fit.", "peak", "What is alive")
     if may and plan.planner != best:
         return Next("The lower bound is within the limit: another packing may be enough.", BEST, "Pack it anew")
     if not known.of_graph:
         why = "The best packing is over" if may else "The lower bound is over: no packing fits"
-        return Next(f"{why}. See what is held together at the peak.", "peak", "Peak")
+        return Next(f"{why}. See what is held together at the peak.", "peak", "What is alive")
     why = "The best packing is not enough" if may else "The lower bound itself is over: no packing fits"
     return Next(f"{why}. Recompute, offload or reorder.", "fit", "Make it fit")

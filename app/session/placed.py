@@ -13,6 +13,7 @@ from tmmu_core.graph.modules import Modules, modules_of
 from tmmu_core.liveness.idle import Idle, idle_of
 from tmmu_core.liveness.phases import Stretch, phases_of
 from tmmu_core.plan.making.sequence import Placed, placed_in, problem_of
+from tmmu_core.plan.making.uplift import Uplift, uplift
 from tmmu_core.plan.metrics import PlanStorages, arena_number, storages_of
 from tmmu_core.plan.placing import Parting, parting
 
@@ -172,3 +173,20 @@ def _idle(key: str, _shown: Shown) -> Idle:
     del key
     assert _shown.solution is not None
     return idle_of(_shown.solution.liveness)
+
+
+MOST_LIFTED = 1_500
+"""Tensors up to which each is asked what one memory up would take: that looks at all that is alive with it."""
+
+
+def lifted(shown: Shown) -> list[Uplift | None] | None:
+    """Of each row of a plan over memories who put it there and what one memory up takes; ``None`` for other plans."""
+    if len(shown.plan) > MOST_LIFTED or not any("said_by" in notes for notes in shown.plan.notes.values()):
+        return None
+    return _lifted(shown.key, shown)
+
+
+@remembered
+def _lifted(key: str, _shown: Shown) -> list[Uplift | None]:
+    del key
+    return [uplift(_shown.plan, name) for name in _shown.plan.tensor_ids]

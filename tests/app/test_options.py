@@ -8,13 +8,15 @@ from dataclasses import replace
 import msgspec
 import pytest
 import streamlit as st
+from streamlit.testing.v1 import AppTest
 
+from app.parts import platform
 from app.say import details
 from app.session import opening, planning
 from app.session.choice import Choice, from_query, to_query
 from tests.app.test_pages import claim, html, opened
 from tmmu_core.plan.metrics import align_up
-from tmmu_core.planners.boards import options_of
+from tmmu_core.planners.boards import BOARDS, options_of
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -166,3 +168,69 @@ def test_a_rule_is_added_in_words_before_the_others() -> None:
     at.button(key="FormSubmitter:add-rule-Add this rule").click().run()
     rules = msgspec.json.decode(at.query_params["options"])["rules"]
     assert rules == [{"memory": "RAM", "role": "scratch"}, {"memory": "FLASH", "role": "constant"}]
+
+
+def test_memories_are_made_in_words_moved_and_taken_away() -> None:
+    at = opened(graph="sample:mixed_sizes", planner="helia")
+    for name, size in (("SRAM", "300KiB"), ("DTCM", "16 KiB")):
+        at.text_input(key="w.memory.name").input(name)
+        at.text_input(key="w.memory.size").input(size)
+        at.button(key="FormSubmitter:add-memory-Add this memory").click().run()
+    assert memories(at) == [{"name": "SRAM", "max_size": 300 << 10}, {"name": "DTCM", "max_size": 16 << 10}]
+    at.button(key="memories-up-1").click().run()
+    assert [memory["name"] for memory in memories(at)] == ["DTCM", "SRAM"]
+    at.button(key="memories-drop-0").click().run()
+    assert memories(at) == [{"name": "SRAM", "max_size": 300 << 10}]
+    at.button(key="memories-drop-0").click().run()
+    assert "options" not in at.query_params
+
+
+def memories(at: AppTest) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = msgspec.json.decode(at.query_params["options"])["memories"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "said"),
+    [
+        ("", "1KiB", "It has no name."),
+        ("DTCM", "1KiB", "There is a memory DTCM already."),
+        ("X", "wide", "is not a size"),
+    ],
+)
+def test_a_memory_that_cannot_be_meant_is_refused_in_words(name: str, size: str, said: str) -> None:
+    options = msgspec.json.encode(options_of("STM32H743")).decode()
+    at = opened(graph="sample:mixed_sizes", planner="helia", options=options)
+    at.text_input(key="w.memory.name").input(name)
+    at.text_input(key="w.memory.size").input(size)
+    at.button(key="FormSubmitter:add-memory-Add this memory").click().run()
+    assert said in html(at)
+    assert len(memories(at)) == 3
+
+
+def test_rules_and_memories_are_said_in_words() -> None:
+    rule = {
+        "memory": "FLASH",
+        "role": "constant",
+        "name": "conv*",
+        "constant_destination_memory": "RAM",
+        "min_size": 4096,
+    }
+    assert platform.rule_in_words(rule) == "constant called conv* from 4.00 KiB on → FLASH, copied into RAM"
+    assert platform.rule_in_words({"memory": "A"}) == "whatever is → A"
+    told = [platform.memory_in_words(memory) for memory in BOARDS["nRF52840"][1]]
+    assert told == ["RAM, 256 KiB", "FLASH, 1.00 MiB, read only"]
+
+
+def test_the_table_says_of_every_tensor_who_put_it_where_and_what_one_memory_up_takes() -> None:
+    at = opened(
+        graph="sample:mixed_sizes",
+        planner="helia",
+        options='{"memories": [{"name": "A", "max_size": 8192}, {"name": "B"}]}',
+        arena="*",
+    )
+    table = next(frame.value for frame in at.dataframe if "one memory up" in frame.value.columns)
+    assert set(table["put there by"]) >= {"the order of the memories"}
+    assert any(text.startswith("A: ") and text.endswith(" more") for text in table["one memory up"])
+    plain = opened(graph="sample:mixed_sizes")
+    assert all("one memory up" not in frame.value.columns for frame in plain.dataframe)

@@ -1,0 +1,39 @@
+"""From a board and a rule in words to a C project that names its memories."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.conftest import Visit, download, rest
+
+pytestmark = pytest.mark.browser
+
+
+def test_a_board_and_a_rule_are_chosen_planned_and_downloaded_as_a_c_project(visit: Visit, tmp_path: Path) -> None:
+    page = visit(graph="sample:mixed_sizes", planner="helia")
+    page.locator(".st-key-options button").first.click()
+    page.get_by_role("combobox", name="Board").click()
+    page.get_by_role("option", name="STM32H743").click()
+    expect(page.locator(".st-key-memories-0")).to_contain_text("DTCM, 128 KiB")
+    expect(page.locator(".tm-strip")).to_contain_text("scratch@DTCM")
+    page.get_by_role("combobox", name="belong into").click()
+    page.get_by_role("option", name="AXI_SRAM").click()
+    page.get_by_label("called (a pattern)").fill("*")
+    page.get_by_role("button", name="Add this rule").click()
+    expect(page.locator(".st-key-rules-0")).to_contain_text("whatever is called * → AXI_SRAM")
+    expect(page.locator(".tm-strip")).to_contain_text("scratch@AXI_SRAM")
+    page.keyboard.press("Escape")
+    page.get_by_role("link", name="Report").click()
+    expect(page.locator(".tm-claim h1")).to_contain_text("Take mixed_sizes away")
+    rest(page)
+    file = tmp_path / "c.zip"
+    download(page, "C project").save_as(file)
+    with zipfile.ZipFile(file) as archive:
+        names = archive.namelist()
+        fragment = archive.read(next(name for name in names if name.endswith("memory.ld"))).decode()
+    assert any(name.endswith("CMakeLists.txt") for name in names)
+    assert "AXI_SRAM" in fragment
