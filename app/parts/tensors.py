@@ -89,9 +89,9 @@ def _frame(plan_key: str, search: str, arena: str | None, layer: str | None, _sh
         frame.insert(1, "operator", [makers[plan.row_of[name]] for name in frame["tensor"]])
     lifted = placed.lifted(_shown)
     if lifted is not None and len(frame):
-        told = [lifted[plan.row_of[name]] for name in frame["tensor"]]
-        frame["put there by"] = ["" if one is None else details.put_there_by(one) for one in told]
-        frame["one memory up"] = ["" if one is None else details.one_up(one) for one in told]
+        uplifts = [lifted[plan.row_of[name]] for name in frame["tensor"]]
+        frame["put there by"] = ["" if one is None else details.put_there_by(one) for one in uplifts]
+        frame["one memory up"] = ["" if one is None else details.one_up(one) for one in uplifts]
     return frame, len(rows)
 
 

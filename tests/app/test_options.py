@@ -218,8 +218,8 @@ def test_rules_and_memories_are_said_in_words() -> None:
     }
     assert platform.rule_in_words(rule) == "constant called conv* from 4.00 KiB on → FLASH, copied into RAM"
     assert platform.rule_in_words({"memory": "A"}) == "whatever is → A"
-    told = [platform.memory_in_words(memory) for memory in BOARDS["nRF52840"][1]]
-    assert told == ["RAM, 256 KiB", "FLASH, 1.00 MiB, read only"]
+    said = [platform.memory_in_words(memory) for memory in BOARDS["nRF52840"][1]]
+    assert said == ["RAM, 256 KiB", "FLASH, 1.00 MiB, read only"]
 
 
 def test_the_table_says_of_every_tensor_who_put_it_where_and_what_one_memory_up_takes() -> None:
