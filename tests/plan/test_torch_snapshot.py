@@ -122,6 +122,12 @@ def test_the_device_with_the_highest_peak_is_shown_and_the_others_are_told() -> 
     assert found.notes[0] == "device 1 is shown; the snapshot holds device 0 too"
 
 
+def test_a_device_before_the_first_has_no_trace() -> None:
+    parts = [segment(0, 512, (512, "active_allocated"), device=device) for device in (-1, -(1 << 70))]
+    found = opened({"segments": parts, "device_traces": [[event("alloc", 0, 8)]]})
+    assert [row[3] for row in rows(found)] == [512]
+
+
 def test_text_that_is_no_utf_8_is_refused_wherever_it_stands() -> None:
     frame = {"filename": "?.py", "name": "f", "line": 1}
     events = [

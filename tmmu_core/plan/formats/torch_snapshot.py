@@ -197,7 +197,7 @@ MAPS = ("segment_alloc", "segment_map")
 
 
 def _lives(snapshot: Snapshot, device: int, name: str) -> _Device:
-    events = snapshot.device_traces[device] if device < len(snapshot.device_traces) else []
+    events = snapshot.device_traces[device] if 0 <= device < len(snapshot.device_traces) else []
     segments = [segment for segment in snapshot.segments if segment.device == device]
     _check(events, segments, name)
     found = _Device(traced=bool(events), held=sum(segment.total_size for segment in segments))
