@@ -23,10 +23,12 @@ FIGURES = {
     "allocated": "peak of its allocator",
     "tensors": "peak of tensors",
     "scratch": "scratch of kernels: allocated above the tensors",
+    "planned": "arenas that its program asks for, planned ahead",
 }
 ABOUT = {
     "onnxruntime": "theirs is resident memory with the scratch of kernels; ours holds the inputs and no scratch",
     "LiteRT": "theirs is the arena of LiteRT's own kernels, to the byte; with XNNPACK nobody can see what is taken",
+    "ExecuTorch": "theirs is what the file plans, and its runtime takes no other; what a delegate takes is not in it",
     "PyTorch eager": "theirs is of this program run operator by operator, each value let go after its last reader",
 }
 
@@ -37,7 +39,7 @@ def command(model: Source, dims: Sizes = "", json: AsJson = False) -> int:
     """Run a model with its runtime and show what that takes beside the plan and the bound.
 
     ONNX: onnxruntime (extra run). TensorFlow Lite: LiteRT (pip install ai-edge-litert). Exported PyTorch programs:
-    eager mode on the CPU (extra torch).
+    eager mode on the CPU (extra torch). ExecuTorch programs say what they take, and are not run.
     """
     from tmmu_core.runtime.measure import measure
 

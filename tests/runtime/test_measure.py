@@ -80,6 +80,13 @@ def test_litert_says_its_arena_to_the_byte() -> None:
     assert found.given.bound == 55_296
 
 
+def test_executorch_says_what_its_program_asks_for() -> None:
+    found = measure((DATA / "given" / "executorch_small.pte").read_bytes(), "small.pte")
+    assert (found.runtime, found.figures) == ("ExecuTorch", {"planned": found.theirs})
+    assert found.given.bound <= found.given.ours <= found.theirs
+    assert sum(size for _, size in found.difference()) == found.theirs - found.given.bound
+
+
 @pytest.mark.torch
 def test_eager_says_tensors_and_scratch_apart_and_step_by_step() -> None:
     """Six operators of 64, 128, … bytes: two results and nothing else are alive at once."""

@@ -6,6 +6,7 @@
                             off (any run)
              LiteRT         its arena, to the byte (``measure_litert``)
              PyTorch eager  what its allocator held, and of that the tensors, operator by operator (``torch_eager``)
+             ExecuTorch     the arenas that its program asks of whoever loads it: planned ahead, so read, not run
     ours     the extent of the best quick plan of the graph that runs
     bound    what no plan of that graph can be below
 
@@ -31,6 +32,7 @@ from tmmu_core.graph.importers.pt2_graph import as_saved
 from tmmu_core.graph.importers.pt2_names import asked_for, with_dims
 from tmmu_core.graph.importers.pt2_program import read_program
 from tmmu_core.graph.model import Dim, Graph
+from tmmu_core.plan.formats import executorch
 from tmmu_core.plan.formats.reading import read_at, read_graph
 from tmmu_core.plan.making.make import make_plan
 from tmmu_core.plan.making.request import PlanRequest
@@ -55,7 +57,7 @@ class Measured:
 
     model: str
     runtime: str
-    """``onnxruntime``, ``LiteRT`` or ``PyTorch eager``."""
+    """``onnxruntime``, ``LiteRT``, ``PyTorch eager`` or ``ExecuTorch``."""
     theirs: int
     """What the runtime takes as it comes: with onnxruntime its arena and its pattern's block."""
     figures: dict[str, int]
@@ -81,16 +83,18 @@ class Measured:
         return (*parts, (REST[self.runtime], above - sum(size for _, size in parts)))
 
 
-ONNXRUNTIME, LITERT, EAGER = "onnxruntime", "LiteRT", "PyTorch eager"
+ONNXRUNTIME, LITERT, EAGER, EXECUTORCH = "onnxruntime", "LiteRT", "PyTorch eager", "ExecuTorch"
 PARTS = {
     ONNXRUNTIME: (("pattern", "the block of its memory pattern, beside its arena"),),
     LITERT: (("beyond_tensors", "scratch of kernels around the tensors"),),
     EAGER: (("scratch", "scratch of kernels, allocated above the tensors"),),
+    EXECUTORCH: (),
 }
 REST = {
     ONNXRUNTIME: "scratch of kernels, alignment and gaps, less the inputs, which the caller owns",
     LITERT: "scratch of kernels between the tensors, gaps, alignment, and hand-offs that the runtime does not take",
     EAGER: "hand-offs that the bound allows and eager mode does not take",
+    EXECUTORCH: "gaps that its planner leaves, and sizes rounded up to its grid",
 }
 
 
@@ -103,14 +107,17 @@ def measure(data: bytes, name: str, dims: dict[str, int] | None = None) -> Measu
     if not which:
         hint = "Give an .onnx, .tflite or .pt2 file. What is no model of a runtime is planned: tmmu plan."
         raise UnreadableInput(f"it is nothing that a runtime runs: {sniff.not_onnx(data)}.", source=name, hint=hint)
-    if which == LITERT:
-        return _litert(data, name)
+    if which in (LITERT, EXECUTORCH):
+        return (_litert if which == LITERT else _executorch)(data, name)
     return _eager(data, name, dims or {}) if which == EAGER else _onnxruntime(data, name, dims)
 
 
 def runtime_of(data: bytes) -> str:
     """The runtime that :func:`measure` runs these bytes with; ``""`` for what is no model of a known format."""
-    readers = ((LITERT, sniff.not_tflite), (EAGER, torch.refuses), (ONNXRUNTIME, sniff.not_onnx))
+    readers = (
+        *((LITERT, sniff.not_tflite), (EAGER, torch.refuses), (EXECUTORCH, executorch.refuses)),
+        (ONNXRUNTIME, sniff.not_onnx),
+    )
     return next((runtime for runtime, refuses in readers if not refuses(data)), "")
 
 
@@ -145,6 +152,17 @@ def _litert(data: bytes, name: str) -> Measured:
     arena, tensors, scratch = answer["arena"], answer["tensors"], answer["scratch"]
     figures = {"arena": arena, "beyond_tensors": arena - tensors, "scratch_tensors": scratch}
     return Measured(name, LITERT, arena, figures, _figures(graph, {}), None, {})
+
+
+def _executorch(data: bytes, name: str) -> Measured:
+    program = executorch.read(data, name)
+    theirs = make_plan(program, PlanRequest()).plan.arenas[0].extent_bytes
+    ours = make_plan(program, PlanRequest(planner=PLANNER)).plan.arenas[0]
+    roles = program.problem.roles or ("",) * len(program.problem.ids)
+    inputs = sum(int(size) for size, role in zip(program.problem.size, roles, strict=True) if role == "input")
+    return Measured(
+        name, EXECUTORCH, theirs, {"planned": theirs}, Figures(ours.extent_bytes, ours.bound_bytes, inputs), None, {}
+    )
 
 
 def _eager(data: bytes, name: str, dims: dict[str, int]) -> Measured:
