@@ -63,7 +63,7 @@ KNOWN = """\
 * MoveNet int8 and MobileNet v2 int8 in LiteRT, 1,216,512 and 1,655,808: in no package that was found, so not measured.
 * ViT tiny and MobileNet v3 small in ExecuTorch, 2,141,488 and 4,898,816: met, to the byte, by programs that
   `python -m benchmarks.executorch` makes (executorch 1.5.1, torchvision, timm) and `tmmu measure` reads. Their lives
-  need 1,700,307 (known as 1,700,320: sizes rounded up to 16) and 4,104,096, and ours takes that. ExecuTorch's plan is in
+  need 1,700,307 (known as 1,700,320: sizes rounded up to 16) and 4,104,096, and ours takes that. Its plan is in
   its file and its runtime allocates no other, so these are read, not run.
 * An MLP's training step in XLA, 7,753,872: no package carries its dump, so not shown. A dump opens as a given plan,
   which says the gap (docs/given.md).
