@@ -29,3 +29,16 @@ def hostile_graph(names: tuple[str, ...]) -> Graph:
     dims = {name: Dim(1, 4) for name in names[:2]}
     ends = {"inputs": names[:1], "outputs": names[-1:]}
     return Graph(tensors=tuple(tensors), nodes=tuple(nodes), name=names[0], dims=dims, **ends)
+
+
+def hostile_to_files(address: str) -> tuple[str, ...]:
+    """Names that end comments, quotes, lines, file names and marks, beside those that ask for something."""
+    return (
+        *hostile_names(address),
+        f'*/ #include "{address}/header.h" /*',
+        f"*\\ #error ended /\\* ?\\?/ {address}",
+        f'"]; x [URL="{address}/dot" image="{address}/dot.png"',
+        f"</text><image href=\"{address}/svg.png\"/><script>fetch('{address}/svg')</script>",
+        f"]]></style><style>@import url({address}/css);",
+        "../../../etc/passwd\x00\n",
+    )

@@ -9,12 +9,15 @@ from app.say import words
 from app.say.markup import PERSISTENT_COLOUR, ROLE_COLOURS
 from tmmu_core.graph.index import GraphIndex
 from tmmu_core.graph.model import Graph
+from tmmu_core.names import visible
 
 MOST_EDGES = 24
 
 
-def _quoted(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ") + '"'
+def _label(*lines: str) -> str:
+    """Lines as a quoted text: a backslash, a quote and an entity in a name are what they look like."""
+    plain = (visible(line).replace("\\", "\\\\").replace('"', '\\"').replace("&", "&amp;") for line in lines)
+    return '"' + "\\n".join(plain) + '"'
 
 
 def dot(graph: Graph, index: GraphIndex, node: int, selected: str, place: Mapping[str, str]) -> str:
@@ -44,18 +47,16 @@ def dot(graph: Graph, index: GraphIndex, node: int, selected: str, place: Mappin
     for k in nodes:
         if f"n{k}" in shown:
             here = graph.nodes[k]
-            label = f"{words.shortened(here.node_id, 26)}\\n{here.instr}" if here.instr else here.node_id
+            called = [words.shortened(text, 26) for text in (here.node_id, here.instr) if text]
             width = 2.4 if k == node else 1
-            lines.append(
-                f"n{k} [shape=box label={_quoted(label).replace(chr(92) * 2 + 'n', chr(92) + 'n')} penwidth={width}]"
-            )
+            lines.append(f"n{k} [shape=box label={_label(*called)} penwidth={width}]")
     for i in drawn:
         if f"t{i}" in shown:
             tensor_here = graph.tensors[i]
             colour = ROLE_COLOURS.get(tensor_here.role, PERSISTENT_COLOUR)
-            text = f"{words.shortened(tensor_here.id, 26)}\\n{words.short_bytes(int(index.nbytes[i]))}"
+            text = [words.shortened(tensor_here.id, 26), words.short_bytes(int(index.nbytes[i]))]
             where = place.get(tensor_here.id, "")
-            label = _quoted(f"{text}\\n{where}" if where else text).replace(chr(92) * 2 + "n", chr(92) + "n")
+            label = _label(*text, where) if where else _label(*text)
             width = 2.4 if tensor_here.id == selected else 0.6
             lines.append(
                 f't{i} [shape=box style="rounded,filled" fillcolor="{colour}" fontcolor=white '

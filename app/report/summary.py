@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from app.say import totals, words
 from tmmu_core.judge.finding import Verdict
+from tmmu_core.names import for_markdown, visible
 from tmmu_core.plan.metrics import live_bytes, peak_of, storages_of
 from tmmu_core.plan.model import Plan
 
@@ -15,8 +16,8 @@ def markdown(plan: Plan, verified: Verdict, title: str = "") -> bytes:
     """Verdict, totals, each arena's figures and what is largest at the peak, as Markdown (UTF-8)."""
     lines = [f"### {code(title or plan.ir_name or 'a graph')}: {plan.mode}, planned by {plan.planner}", ""]
     lines += ["✓ verified" if verified.ok else f"✗ **{words.count(len(verified.errors), 'error')}**", ""]
-    lines += [f"* {f.message}" for f in verified.errors[:FINDINGS]] + ([""] if not verified.ok else [])
-    lines += [f"* {name}: {figure}" for name, figure in totals.rows(plan)] + [""]
+    lines += [f"* {for_markdown(f.message)}" for f in verified.errors[:FINDINGS]] + ([""] if not verified.ok else [])
+    lines += [f"* {name}: {figure}" for name, figure in totals.rows(plan, code)] + [""]
     lines += ["| arena | lower bound | extent | gap | capacity | certificate |", "|---|--:|--:|--:|--:|---|"]
     for a in plan.arenas:
         bound = a.bound_bytes
@@ -49,4 +50,4 @@ def _largest(plan: Plan, arena: str) -> list[str]:
 
 def code(name: str) -> str:
     """A name as code: other people's text cannot leave it, nor a cell of a table."""
-    return "`" + name.replace("`", "'").replace("|", "¦").replace("\n", " ").replace("\r", " ") + "`"
+    return "`" + visible(name).replace("`", "'").replace("|", "¦") + "`"

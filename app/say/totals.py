@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from app.say import words
 from app.say.markup import esc
 from tmmu_core.plan.metrics import totals
@@ -10,11 +12,11 @@ from tmmu_core.plan.model import Plan
 PEAK, EXTENT, BOUND, GAP = "peak over all arenas", "sum of extents", "sum of lower bounds", "gap over all arenas"
 
 
-def rows(plan: Plan) -> tuple[tuple[str, str], ...]:
-    """``(name, figure)`` of each total, bytes in full."""
+def rows(plan: Plan, name: Callable[[str], str] = str) -> tuple[tuple[str, str], ...]:
+    """``(name, figure)`` of each total, bytes in full. ``name`` writes what other people have named."""
     sums = totals(plan)
     return (
-        (PEAK, f"{words.full_bytes(sums.peak_live_bytes)} at {peak_at(plan)}"),
+        (PEAK, f"{words.full_bytes(sums.peak_live_bytes)} at {name(peak_at(plan))}"),
         (EXTENT, words.full_bytes(sums.extent_bytes)),
         (BOUND, words.full_bytes(sums.lower_bound_bytes)),
         (GAP, words.over_bound(*sums.gap)),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -9,13 +11,19 @@ from pathlib import Path
 from urllib.parse import parse_qs, urlparse
 
 import pytest
+from markdown_it import MarkdownIt
 from playwright.sync_api import Browser, expect
 
+from app.charts.neighbourhood import dot
+from app.report import pdf, takeaway
 from app.report.build import build_report
+from app.session import opening, planning, repeat
+from app.session.choice import Choice
 from app.session.pages import PAGES
 from tests.browser.conftest import Visit, open_files, rest
-from tests.hostile import hostile_graph, hostile_names
+from tests.hostile import hostile_graph, hostile_names, hostile_to_files
 from tmmu_core.graph import native
+from tmmu_core.graph.index import index_graph
 from tmmu_core.plan.making.engine import plan_graph
 
 
@@ -75,4 +83,46 @@ def test_a_report_of_a_hostile_graph_asks_for_nothing(
     page.wait_for_timeout(300)
     assert page.locator("img, a[href^='http']").count() == 0
     page.close()
+    assert asked == []
+
+
+def test_no_export_of_a_hostile_graph_asks_for_anything(
+    browser: Browser, listener: tuple[str, list[str]], tmp_path: Path
+) -> None:
+    """Every file that is offered is opened by what opens such files: pages by the browser, C by a compiler."""
+    address, asked = listener
+    names = hostile_to_files(address)
+    graph = hostile_graph(names)
+    arenas = {"activations": {}, names[0]: {}}
+    source = opening.shelf().put(f"{names[0]}.tmmu.json", native.encode_json(graph))
+    shown = planning.make_plan(Choice(source=source, arenas=arenas))
+    stem = repeat.file_stem(graph.name)
+    files = {}
+    for listed in takeaway.entries(shown, stem).values():
+        for _, name, _, _, make in listed:
+            data = make()
+            files[name] = data if isinstance(data, bytes) else data.encode()
+    program = pdf.browser()
+    report = build_report(shown.solution)
+    files["report.html"] = report
+    files["summary.html"] = (
+        b"<!doctype html>" + MarkdownIt("gfm-like", {"linkify": False}).render(files[f"{stem}.md"].decode()).encode()
+    )
+    assert program is not None
+    paper = pdf.pdf(report, program)
+    assert all(word not in paper for word in (b"/URI", b"/JavaScript", b"/Launch", b"/EmbeddedFile"))
+    assert all(Path(name).name == name and name.isprintable() and not name.startswith(".") for name in files)
+    for name, data in files.items():
+        (tmp_path / name).write_bytes(data)
+    page = browser.new_page()
+    for file in sorted(path for path in tmp_path.iterdir() if path.suffix in (".html", ".svg")):
+        page.goto(file.as_uri())
+        page.wait_for_timeout(200)
+        assert page.locator(f"img, image, [href^='{address}'], a[href^='http']").count() == 0, file.name
+    page.close()
+    for file in tmp_path.glob("*.[ch]"):
+        command = ["cc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", str(file)]
+        assert subprocess.run(command, capture_output=True, text=True, cwd=tmp_path).stderr == ""
+    drawing = dot(graph, index_graph(graph), 0, names[1], {})
+    assert re.sub(r'"(\\\\.|[^"\\\\])*"', "", drawing).count("URL") == 0
     assert asked == []

@@ -8,6 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tmmu_core.plan.formats.c_names import REGION_NAMES, TENSOR_NAMES, c_prefix, region_names, tensor_stems
+from tmmu_core.plan.formats.render_c import comment
 
 LEGAL = re.compile(r"[A-Za-z][A-Za-z0-9]*(_[A-Za-z0-9]+)*")
 FREE = st.text(max_size=12) | st.sampled_from(
@@ -56,3 +57,14 @@ def test_no_two_tensors_have_a_name_in_common(ids: list[str]) -> None:
 @example("__x__")
 def test_a_prefix_is_a_name_of_its_own(text: str) -> None:
     assert LEGAL.fullmatch(c_prefix(text))
+
+
+@given(st.text("*/\\?\n x", max_size=8) | st.text(max_size=20))
+@example("*\\ int evil; /\\*")
+@example("???/")
+def test_no_name_ends_a_comment_opens_another_or_splices_lines(name: str) -> None:
+    text = f"/* {comment(name)} */"
+    assert text.index("*/") == len(text) - 2
+    assert text.count("/*") == 1
+    assert not {"\n", "\\"} & set(text)
+    assert "??" not in text

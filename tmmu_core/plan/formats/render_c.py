@@ -7,6 +7,8 @@ build takes beside them (arenas, constants' bytes, their hydration) is :mod:`~tm
 
 from __future__ import annotations
 
+import re
+
 from tmmu_core.plan.formats.c_names import c_prefix, identifier
 from tmmu_core.plan.formats.render import RenderMemoryPlan
 
@@ -173,8 +175,8 @@ def literal(value: int) -> str:
 
 def comment(text: str) -> str:
     """Free text inside a C comment: nothing in it may end the comment, open another, or splice lines."""
-    plain = "".join(c if c.isprintable() else " " for c in text)
-    return plain.replace("*/", "* /").replace("/*", "/ *").replace("\\", "/").replace("??", "? ?")
+    plain = "".join(c if c.isprintable() else " " for c in text).replace("\\", "/")
+    return re.sub(r"(?<=\*)(?=/)|(?<=/)(?=\*)|(?<=\?)(?=\?)", " ", plain)
 
 
 __all__ = ["STATUSES", "c_header", "c_prefix", "c_source", "comment", "identifier", "literal", "plan_symbol"]
