@@ -28,9 +28,9 @@ def _fresh() -> Iterator[None]:
     st.cache_resource.clear()
 
 
-def opened(page: str = "plan", **query: str) -> AppTest:
-    """The app at a link, on one of its pages."""
-    at = AppTest.from_file(str(ROOT / "app" / "main.py"), default_timeout=60)
+def opened(page: str = "plan", *, seconds: int = 60, **query: str) -> AppTest:
+    """The app at a link, on one of its pages, which may take ``seconds`` each time that it runs."""
+    at = AppTest.from_file(str(ROOT / "app" / "main.py"), default_timeout=seconds)
     for key, value in query.items():
         at.query_params[key] = value
     at.run()
