@@ -18,7 +18,7 @@ from playwright.sync_api import Browser, Page
 from app.canvas.pack import pack_plan
 from app.canvas.script import canvas_script
 from app.canvas.synthetic import synthetic_plan
-from app.report.build import build_report
+from app.report.build import Known, build_report
 from benchmarks.serving import ROOT, chromium, served
 from tmmu_core.judge.finding import Verdict
 
@@ -148,7 +148,7 @@ def measure_report(browser: Browser, boxes: int) -> dict[str, Any]:
     """One row: the offline report of a count of boxes, opened from a file."""
     plan, operators = synthetic_plan(boxes)
     began = time.perf_counter()
-    report = build_report(plan, operators=operators, verified=Verdict(), linted=Verdict())
+    report = build_report(plan, known=Known(Verdict(), Verdict(), operators))
     building = time.perf_counter() - began
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "report.html"

@@ -146,7 +146,7 @@ def _of_dump(file: Path) -> Row:
     slots, slots_s = _timed(lambda: plan_problem(problem, planner="slots"))
     name, best, best_s = _best(lambda planner: plan_problem(problem, planner=planner), _bound(slots), len(problem))
     within = xla.read(document.unpack(file.read_bytes(), file.name), file.name).within
-    given = _extent(plan_problem(problem, packing=instance.packing))
+    given = _extent(plan_problem(instance))
     return Row(
         name=_stem(file),
         mode="as compiled",

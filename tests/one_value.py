@@ -1,4 +1,4 @@
-"""``python -m tests.one_value [--pages] [SAMPLE …]``: every figure that stands in two places is one value (contract §11).
+"""``python -m tests.one_value [--pages] [SAMPLE …]``: every figure that stands in two places is one value (§11).
 
 Every sample under every planner, through every face: command line, page, report, gate, comparison, and the scripts of
 the pages Planners and Compare; with ``--pages`` those scripts alone. What is expected is counted here from the rows

@@ -2,10 +2,8 @@
 
 ::
 
-    handle = plan_store(plan, baseline=other, operators=..., key="plan")      # once a page, outside any fragment
-    plan_canvas(handle, view="map", selected=tensor_id, key="map", on_select=lambda event: ...)   # as often as wanted
-
-A view that is given a :class:`Plan` itself brings its own store; that is fine for one view, and wasteful for several.
+    handle = plan_store(packed_once(plan, baseline=other), key="plan")  # once a page, outside any fragment
+    plan_canvas(handle, Picture(selected=tensor_id), Listeners(select=...), key="map")  # as often as wanted
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ from typing import Any, Literal, cast
 
 import streamlit as st
 
-from app.canvas.pack import Origin, Packed, packed_once
+from app.canvas.pack import Packed
 from app.canvas.script import ENTRY, canvas_script
 from app.session import state
 from tmmu_core.plan.model import Plan
@@ -53,124 +51,137 @@ class Memory:
     """Bytes of the memory; ``None`` where nobody says how large it is."""
 
 
-def plan_store(
-    plan: Plan,
-    *,
-    baseline: Plan | None = None,
-    operators: Sequence[str] | None = None,
-    extra: Mapping[str, Sequence[str]] | None = None,
-    origin: Origin | None = None,
-    key: str = "plan_store",
-) -> PlanHandle:
-    """Bring a plan's bytes to the page, once for all views; call it outside any fragment.
+@dataclass(frozen=True, kw_only=True)
+class Picture:
+    """What a canvas draws, and how. What is passed is taken when it changes; what a person changes stays until then."""
 
-    ``baseline`` is packed along for overlays, baseline → candidate. ``operators``, ``extra`` and ``origin`` as in
-    :func:`app.canvas.pack.pack_plan`; pass the same objects on every run, so that the packing is remembered.
+    view: View = "map"
+    colour: Colour | None = None
+    """``None``: by slot in the slot view, by role in the others."""
+    arena: str | None = None
+    """The one shown; ``None``: all on one byte scale."""
+    selected: str | None = None
+    compared: str | None = None
+    """Tensor ids."""
+    search: str = ""
+    marked: Sequence[int] | None = None
+    """Rows that stand out while nothing is searched."""
+    step: int | None = None
+    """The chosen step."""
+    zoom: Sequence[float] | None = None
+    """The part that is looked at, ``(t0, t1, v0, v1)`` in steps and in bytes, slots or rows; ``None``: all."""
+    show_baseline: bool = True
+    """Outline what differs in the handle's baseline."""
+    draw_baseline_itself: bool = False
+    """The baseline instead of the plan, for two canvases side by side."""
+    transposed: bool = False
+    height: int = 520
+    toolbar: bool = True
+    strip: bool = True
+    """The curve of live bytes above."""
+    heading: bool = True
+    """The claim above and the legend below."""
+    reach: int = 0
+    """Bytes that the map shows at least, so that several small ones stand on one scale."""
+    memory: Memory | None = None
+    """Arenas that the map shows end to end, under one capacity."""
+    ghost: Mapping[str, Any] | None = None
+    """A storage tried at another place of the map, ``{id, offset, birth, conflicts, legal, extent}``."""
+    link: str = "page"
+    """Canvases with the same word share selection, chosen step and window of steps at once, without a server trip; an
+    empty one stands alone."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listeners:
+    """Who is called with what a person does, before the next run; whoever is ``None`` is not."""
+
+    select: Callable[[Selection], None] | None = None
+    step: Callable[[int | None], None] | None = None
+    search: Callable[[str], None] | None = None
+    """The text, once it rests."""
+    window: Callable[[tuple[int, int]], None] | None = None
+    """The half-open window of steps, once it rests."""
+    view: Callable[[str], None] | None = None
+    colour: Callable[[str | None], None] | None = None
+    arena: Callable[[str | None], None] | None = None
+    zoom: Callable[[Sequence[float] | None], None] | None = None
+    ghost: Callable[[Mapping[str, Any]], None] | None = None
+    """Where the selected box was put, dragged with Alt: ``{id, offset, birth}``."""
+
+    def by_event(self) -> dict[str, Callable[[Any], None]]:
+        """The canvas's events that are heard → who takes their values as the canvas sends them."""
+        heard: dict[str, Callable[[Any], None]] = {}
+        for event, (field, read) in _EVENTS.items():
+            tell = getattr(self, field)
+            if tell is not None:
+                heard[event] = _reading(read, tell)
+        return heard
+
+
+def _reading(read: Callable[[Any], Any], tell: Callable[[Any], None]) -> Callable[[Any], None]:
+    return lambda value: tell(read(value))
+
+
+_EVENTS: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "select": ("select", lambda v: Selection(v["id"], v["row"] if v["id"] is not None else None, v["how"])),
+    "compare": ("select", lambda v: Selection(v["id"], v["row"], "compare")),
+    "step": ("step", lambda v: None if v is None else int(v)),
+    "search": ("search", lambda v: str(v or "")),
+    "window": ("window", lambda v: (int(v[0]), int(v[1]))),
+    "view": ("view", str),
+    "colour": ("colour", lambda v: v or None),
+    "arena": ("arena", lambda v: v or None),
+    "zoom": ("zoom", lambda v: v),
+    "ghost": ("ghost", lambda v: v),
+}
+"""Event → the field of :class:`Listeners` that hears it, and how its value is read."""
+
+
+NOBODY = Listeners()
+
+
+def plan_store(packed: Packed, *, key: str = "plan_store") -> PlanHandle:
+    """Bring a plan's bytes (:func:`app.canvas.pack.packed_once`) to the page, once for all views.
+
+    Call it outside any fragment. A baseline that is packed along can be laid under the plan.
     """
-    packed = packed_once(plan, baseline=baseline, operators=operators, extra=extra, origin=origin)
     _component()(key=key, data=packed.data, height="content")
-    return _handle(packed)
+    return PlanHandle(packed.token, packed.plans[0], packed.plans[1] if len(packed.plans) > 1 else None)
 
 
-def plan_canvas(
-    plan: PlanHandle | Plan,
-    *,
-    key: str,
-    view: View = "map",
-    selected: str | None = None,
-    compared: str | None = None,
-    search: str = "",
-    marked: Sequence[int] | None = None,
-    colour: Colour | None = None,
-    step: int | None = None,
-    arena: str | None = None,
-    baseline: Plan | None = None,
-    show_baseline: bool = True,
-    draw_baseline_itself: bool = False,
-    transposed: bool = False,
-    height: int = 520,
-    toolbar: bool = True,
-    strip: bool = True,
-    heading: bool = True,
-    reach: int = 0,
-    memory: Memory | None = None,
-    zoom: Sequence[float] | None = None,
-    ghost: Mapping[str, Any] | None = None,
-    link: str = "page",
-    on_select: Callable[[Selection], None] | None = None,
-    on_step: Callable[[int | None], None] | None = None,
-    on_search: Callable[[str], None] | None = None,
-    on_window: Callable[[tuple[int, int]], None] | None = None,
-    on_view: Callable[[str], None] | None = None,
-    on_colour: Callable[[str | None], None] | None = None,
-    on_arena: Callable[[str | None], None] | None = None,
-    on_zoom: Callable[[Sequence[float] | None], None] | None = None,
-    on_ghost: Callable[[Mapping[str, Any]], None] | None = None,
-) -> None:
-    """Draw a plan. Nothing is returned: what a person does comes in the callbacks, before the next run.
+def plan_canvas(plan: PlanHandle, picture: Picture, listeners: Listeners = NOBODY, *, key: str) -> None:
+    """Draw a plan. ``key`` keeps the canvas (its zoom, its focus) from run to run.
 
-    What is passed is taken by the canvas when it changes here; what a person changes there stays until then. So pass
-    the page's own state, and write the callbacks' values into it. ``key`` keeps the canvas (its zoom, its focus) from
-    run to run.
-
-    ``view``: lifetimes, slots or map. ``colour``: ``None`` means slot in the slot view and role in the others.
-    ``selected`` and ``compared``: tensor ids. ``marked``: rows that stand out while nothing is searched.
-    ``step``: the chosen step. ``arena``: the one shown, ``None`` for all
-    on one byte scale. ``show_baseline``: outline what differs in the handle's baseline; ``draw_baseline_itself``: draw
-    the baseline instead of the plan (for two canvases side by side). ``strip``: the curve of live bytes above.
-    ``heading``: the claim above and the legend below. ``reach``: bytes that the map shows at least, so that several
-    small ones stand on one scale. ``memory``: arenas that the map shows end to end, under one capacity.
-    ``zoom``: the part that is looked at, ``(t0, t1, v0, v1)`` in steps and in bytes, slots or rows; ``None`` for all.
-    ``ghost``: a storage tried at another place of the map, ``{id, offset, birth, conflicts, legal, extent}``; with
-    ``on_ghost`` the selected box is dragged with Alt, and where it is put is told as ``{id, offset, birth}``.
-    ``link``: canvases with the same word share selection, chosen step and window of steps at once, without a server
-    trip; an empty one stands alone.
-    ``on_window`` asks the canvas to report its half-open window of steps (debounced); ``on_search`` likewise.
+    Nothing is returned: pass the page's own state, and let the listeners write into it.
     """
-    if isinstance(plan, Plan):
-        plan = plan_store(plan, baseline=baseline, key=f"{key}__store")
-    listeners: dict[str, Callable[[Any], None]] = {}
-
-    def listen(event: str, tell: Callable[[Any], None] | None, read: Callable[[Any], Any]) -> None:
-        if tell is not None:
-            listeners[event] = lambda value: tell(read(value))
-
-    listen("select", on_select, lambda v: Selection(v["id"], v["row"] if v["id"] is not None else None, v["how"]))
-    listen("compare", on_select, lambda v: Selection(v["id"], v["row"], "compare"))
-    listen("step", on_step, lambda v: None if v is None else int(v))
-    listen("search", on_search, lambda v: str(v or ""))
-    listen("window", on_window, lambda v: (int(v[0]), int(v[1])))
-    listen("view", on_view, str)
-    listen("colour", on_colour, lambda v: v or None)
-    listen("arena", on_arena, lambda v: v or None)
-    listen("zoom", on_zoom, lambda v: v)
-    listen("ghost", on_ghost, lambda v: v)
+    heard, memory = listeners.by_event(), picture.memory
     description = {
         "plan": plan.token,
-        "plan_index": 1 if draw_baseline_itself and plan.baseline is not None else 0,
-        "view": view,
-        "colour": colour,
-        "selected": selected,
-        "compared": compared,
-        "search": search,
-        "marked": None if marked is None else list(marked),
-        "step": step,
-        "arena": arena,
-        "baseline": show_baseline,
-        "transposed": transposed,
-        "height": height,
-        "toolbar": toolbar,
-        "strip": strip,
-        "heading": heading,
-        "reach": reach,
+        "plan_index": 1 if picture.draw_baseline_itself and plan.baseline is not None else 0,
+        "view": picture.view,
+        "colour": picture.colour,
+        "selected": picture.selected,
+        "compared": picture.compared,
+        "search": picture.search,
+        "marked": None if picture.marked is None else list(picture.marked),
+        "step": picture.step,
+        "arena": picture.arena,
+        "baseline": picture.show_baseline,
+        "transposed": picture.transposed,
+        "height": picture.height,
+        "toolbar": picture.toolbar,
+        "strip": picture.strip,
+        "heading": picture.heading,
+        "reach": picture.reach,
         "memory": None if memory is None else {"capacity": memory.capacity, "arenas": list(memory.arenas)},
-        "zoom": None if zoom is None else list(zoom),
-        "ghost": None if ghost is None else dict(ghost),
-        "link": link,
-        "report_window": on_window is not None,
-        "events": sorted(listeners),
+        "zoom": None if picture.zoom is None else list(picture.zoom),
+        "ghost": None if picture.ghost is None else dict(picture.ghost),
+        "link": picture.link,
+        "report_window": "window" in heard,
+        "events": sorted(heard),
     }
-    callbacks = {f"on_{event}_change": _callback(key, event, tell) for event, tell in listeners.items()}
+    callbacks = {f"on_{event}_change": _callback(key, event, tell) for event, tell in heard.items()}
     _component()(key=key, data=description, height="content", **callbacks)
 
 
@@ -202,7 +213,3 @@ def _component() -> Any:
 
 
 _mount: Any = None
-
-
-def _handle(packed: Packed) -> PlanHandle:
-    return PlanHandle(packed.token, packed.plans[0], packed.plans[1] if len(packed.plans) > 1 else None)

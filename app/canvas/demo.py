@@ -6,7 +6,8 @@ import sys
 
 import streamlit as st
 
-from app.canvas.component import Selection, View, plan_canvas, plan_store
+from app.canvas.component import Listeners, Picture, Selection, View, plan_canvas, plan_store
+from app.canvas.pack import packed_once
 from app.canvas.synthetic import synthetic_plan
 
 st.set_page_config(page_title="canvas", layout="wide")
@@ -23,7 +24,7 @@ view: View = st.query_params.get("view", "map")  # type: ignore[assignment]
 two = "two" in st.query_params
 plan, operators = _plan(boxes, int(st.query_params.get("slots", 48)))
 other, _ = _plan(boxes, 40) if "compare" in st.query_params else (None, [])
-handle = plan_store(plan, baseline=other, operators=operators)  # type: ignore[arg-type]
+handle = plan_store(packed_once(plan, baseline=other, operators=operators))  # type: ignore[arg-type]
 
 
 @st.fragment
@@ -40,16 +41,13 @@ def charts() -> None:
     now = st.query_params.get("tensor") or None
     plan_canvas(
         handle,
-        view=view,
-        selected=now,
+        Picture(view=view, selected=now, height=560, arena=st.query_params.get("arena")),
+        Listeners(select=selected, window=seen if "window" in st.query_params else None),
         key="one",
-        height=560,
-        on_select=selected,
-        on_window=seen if "window" in st.query_params else None,
-        arena=st.query_params.get("arena"),
     )
     if two:
-        plan_canvas(handle, view="lifetimes", selected=now, key="two", height=300, on_select=selected)
+        below = Picture(view="lifetimes", selected=now, height=300)
+        plan_canvas(handle, below, Listeners(select=selected), key="two")
     if "window" in st.query_params:
         st.text(f"window {st.query_params['window']}")
     st.text(f"selected {now}")

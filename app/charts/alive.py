@@ -71,9 +71,9 @@ def squarified(sizes: Sequence[int], rect: Rect) -> list[Rect]:
     total = sum(sizes)
     if not total:
         return [(x, y, 0.0, 0.0) for _ in sizes]
-    scale = w * h / total
+    scale, right = w * h / total, x + w
     placed: list[Rect] = []
-    k = 0
+    k, rest = 0, total
     while k < len(sizes):
         side, row, area = min(w, h), 1, sizes[k] * scale
         while k + row < len(sizes):
@@ -90,10 +90,13 @@ def squarified(sizes: Sequence[int], rect: Rect) -> list[Rect]:
             # Rows begin at the upper left, where one begins to read.
             placed.append((x, y + h - at - long, thick, long) if w >= h else (x + at, y + h - thick, long, thick))
             at += long
+        # What is left is as large as its bytes: the difference of two sides would be lost where it is tiny.
+        rest -= sum(sizes[k : k + row])
         if w >= h:
-            x, w = x + thick, w - thick
+            w = rest * scale / h if h else 0.0
+            x = right - w
         else:
-            h -= thick
+            h = rest * scale / w
         k += row
     return placed
 

@@ -44,15 +44,15 @@ def live_curve(plan: Plan, arena: str, *, step: int | None = None, height: int =
     # The peak's words go towards the middle; the levels' words stand where those do not reach.
     right = at > plan.steps * 0.6
     side = "left" if (at > plan.steps * 0.75 if right else at > plan.steps * 0.25) else "right"
-    _level(fig, summary.extent_bytes, f"extent {words.short_bytes(summary.extent_bytes)}", "solid", LINE, side)
+    _level(fig, "extent", summary.extent_bytes, side)
     bound = summary.bound_bytes
     if bound and bound not in (most, summary.extent_bytes):
-        _level(fig, bound, f"lower bound {words.short_bytes(bound)}", "dot", LINE, side)
+        _level(fig, "lower bound", bound, side)
     if most and most != summary.extent_bytes:
-        _level(fig, most, "", "dot", LINE)
+        _level(fig, "peak", most)
     if summary.capacity_bytes < words.UNLIMITED and summary.capacity_bytes <= 4 * top:
         top = max(top, summary.capacity_bytes)
-        _level(fig, summary.capacity_bytes, f"capacity {words.short_bytes(summary.capacity_bytes)}", "dash", BAD, side)
+        _level(fig, "capacity", summary.capacity_bytes, side)
     if most:
         fig.add_trace(
             go.Scatter(
@@ -76,7 +76,14 @@ def live_curve(plan: Plan, arena: str, *, step: int | None = None, height: int =
     return fig
 
 
-def _level(fig: go.Figure, value: int, text: str, dash: str, colour: str, side: str = "right") -> None:
+LEVELS = {"extent": ("solid", LINE), "lower bound": ("dot", LINE), "peak": ("dot", LINE), "capacity": ("dash", BAD)}
+"""What a level is → its dash and colour."""
+
+
+def _level(fig: go.Figure, what: str, value: int, side: str = "") -> None:
+    """A line across; where ``side`` says at which end, with its words."""
+    dash, colour = LEVELS[what]
+    text = f"{what} {words.short_bytes(value)}" if side else ""
     fig.add_hline(
         y=value,
         line={"color": colour, "width": 1.3, "dash": dash},

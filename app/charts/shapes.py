@@ -11,13 +11,13 @@ from app.say import words
 from tmmu_core.plan.making.replan import DimCurve, ReplanLog
 
 
-def dim_curve(curve: DimCurve, arena: str, *, now: int, capacity: int, whole: bool, height: int = 300) -> go.Figure:
+def dim_curve(curve: DimCurve, arena: str, *, now: int, capacity: int, whole: bool) -> go.Figure:
     """Extent (line) and peak live bytes (filled) of one arena; the current point, the capacity, refused sizes.
 
     ``whole``: every size of the envelope was planned. Where only some were, the line is broken into marks: nothing is
     known between them. Marks carry the size in ``x``, for clicks.
     """
-    fig = figure(height)
+    fig = figure(300)
     x = curve.values.tolist()
     column = curve.arena_names.index(arena)
     extent, live = curve.extent_bytes[:, column].tolist(), curve.peak_live_bytes[:, column].tolist()

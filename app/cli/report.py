@@ -38,7 +38,7 @@ def command(
 
     Exit code: 0, or 1 for a plan that does not verify; its report says so.
     """
-    from app.report.build import build_report
+    from app.report.build import Known, build_report
     from app.report.summary import markdown
     from tmmu_core.judge.lint import lint_verdict
     from tmmu_core.judge.verifier import verify_plan
@@ -55,8 +55,7 @@ def command(
             found.solution or whole(found),
             baseline=before,
             title=title,
-            verified=verified,
-            linted=lint_verdict(whole(found), found.graph, **how),
+            known=Known(verified, lint_verdict(whole(found), found.graph, **how)),
             given=request.dims,
         )
         write_output(output, _printed(data) if ending == ".pdf" else data, "the report")

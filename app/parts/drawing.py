@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, cast
 
-from app.canvas.component import PlanHandle, Selection, plan_canvas, plan_store
-from app.canvas.pack import Origin, picture_of
+from app.canvas.component import Listeners, Picture, PlanHandle, Selection, plan_canvas, plan_store
+from app.canvas.pack import Origin, packed_once, picture_of
 from app.parts import certificate, focus, placing
 from app.session import state
 from app.session.choice import COLOURS, VIEWS, zoom_of, zoom_text
@@ -16,13 +17,13 @@ from app.session.planning import Shown
 
 def store(shown: Shown, baseline: Shown | None = None, key: str = "plan-bytes") -> PlanHandle:
     """Bring the plan to the page; outside any fragment."""
-    return plan_store(
+    packed = packed_once(
         shown.plan,
         baseline=baseline.plan if baseline is not None else None,
         operators=operators(shown.key, shown),
         origin=_origin(shown.key, _by_layers(shown), shown),
-        key=key,
     )
+    return plan_store(packed, key=key)
 
 
 def _by_layers(shown: Shown) -> bool:
@@ -51,30 +52,29 @@ def canvas(handle: PlanHandle, *, key: str = "map", height: int = 560, **more: A
     step = chosen.step if chosen.step is not None and chosen.step < handle.plan.steps else None
     if step is not None and steps is not None:
         step = int(steps.searchsorted(step, side="right")) - 1
-    arena = more.pop("arena", focus.drawn(handle.plan))
-    plan_canvas(
-        handle,
-        key=key,
-        view=cast(Any, more.pop("view", chosen.view)),
+    picture = Picture(
+        view=cast(Any, chosen.view),
+        colour=cast(Any, chosen.colour or None),
+        arena=focus.drawn(handle.plan),
         selected=chosen.selected if chosen.selected in known else None,
         search=chosen.search,
         marked=more.pop("marked", None) or certificate.marked(handle.plan, focus.drawn(handle.plan)),
-        colour=cast(Any, more.pop("colour", chosen.colour or None)),
         step=step,
-        arena=arena,
         ghost=placing.ghost_drawn(handle.plan) if steps is None else None,
-        on_ghost=(lambda where: placing.put(handle.plan, where)) if steps is None else None,
         zoom=zoom_of(chosen.zoom),
         height=height,
-        on_select=_selected,
-        on_zoom=lambda edges: state.choose(zoom=zoom_text(edges)),
-        on_step=lambda at: state.choose(step=at if at is None or steps is None else int(steps[at])),
-        on_search=lambda text: state.choose(search=text.strip(), marked=""),
-        on_view=lambda view: state.choose(view=view) if view in VIEWS else None,
-        on_colour=lambda colour: state.choose(colour=colour if colour in COLOURS else ""),
-        on_arena=lambda arena: state.choose(arena=arena or focus.ALL),
-        **more,
     )
+    listeners = Listeners(
+        select=_selected,
+        step=lambda at: state.choose(step=at if at is None or steps is None else int(steps[at])),
+        search=lambda text: state.choose(search=text.strip(), marked=""),
+        view=lambda view: state.choose(view=view) if view in VIEWS else None,
+        colour=lambda colour: state.choose(colour=colour if colour in COLOURS else ""),
+        arena=lambda arena: state.choose(arena=arena or focus.ALL),
+        zoom=lambda edges: state.choose(zoom=zoom_text(edges)),
+        ghost=(lambda where: placing.put(handle.plan, where)) if steps is None else None,
+    )
+    plan_canvas(handle, replace(picture, **more), listeners, key=key)
 
 
 def _selected(event: Selection) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import streamlit as st
 
@@ -35,12 +36,12 @@ def draw(chosen: Choice, opened: Opened) -> None:
             gallery.draw()
         why_not = "A finished plan keeps its mode, preset and planner. Open its graph to plan it anew."
         if opened.problem is None:  # a plain problem has neither
-            _pick("mode", MODES, full.mode, disabled=fixed, help=why_not if fixed else None)
-            _pick("preset", PRESETS, full.preset, disabled=fixed, help=why_not if fixed else None)
+            _pick(_Menu("mode", MODES, full.mode), disabled=fixed, help=why_not if fixed else None)
+            _pick(_Menu("preset", PRESETS, full.preset), disabled=fixed, help=why_not if fixed else None)
         planners = planning.planners_for(opened)
         about = "\n\n".join(f"**{name}**: {entry.summary}" for name, entry in PLANNERS.items())
         _pick(
-            *("planner", tuple(planners), full.planner),
+            _Menu("planner", tuple(planners), full.planner),
             disabled=fixed,
             help=why_not if fixed else about,
             then=lambda: state.choose(**planning.picking(full, state.value_of("planner"))),
@@ -75,15 +76,16 @@ def _best(full: Choice, fixed: bool) -> None:
     )
 
 
-def _pick(
-    name: str,
-    values: tuple[str, ...],
-    value: str | None,
-    *,
-    disabled: bool,
-    help: str | None,
-    then: Callable[[], None] | None = None,
-) -> None:
+class _Menu(NamedTuple):
+    """A part of the choice, what it can be, and what it is."""
+
+    name: str
+    values: tuple[str, ...]
+    value: str | None
+
+
+def _pick(menu: _Menu, *, disabled: bool, help: str | None, then: Callable[[], None] | None = None) -> None:
+    name, values, value = menu
     shown_options = values if value in values else (value or "", *values)
     st.selectbox(
         name,

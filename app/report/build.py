@@ -11,7 +11,7 @@ import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import Any
+from typing import Any, NamedTuple
 
 import jinja2
 from markupsafe import Markup
@@ -38,23 +38,31 @@ ALIVE, LARGEST, HANDOFFS, CHANGED, FINDINGS = 120, 60, 200, 120, 40
 """Rows of each table at most; what is left out is told."""
 
 
+class Known(NamedTuple):
+    """What whoever asks for a report knows of the plan already: the judge's verdicts, and each row's operator."""
+
+    verified: Verdict | None = None
+    linted: Verdict | None = None
+    operators: Sequence[str] | None = None
+
+
+NOTHING = Known()
+
+
 def build_report(
     source: Solution | Plan,
     *,
     baseline: Solution | Plan | None = None,
     title: str = "",
-    verified: Verdict | None = None,
-    linted: Verdict | None = None,
-    operators: Sequence[str] | None = None,
+    known: Known = NOTHING,
     given: Mapping[str, int] | None = None,
 ) -> bytes:
     """One HTML file (UTF-8) that tells of a plan, and of how it differs from ``baseline``.
 
-    ``verified`` and ``linted`` are the judge's verdicts where they are known already; otherwise the plan is judged
-    here, with its graph where ``source`` is a ``Solution``. ``operators`` names the operator that writes each row;
-    with a ``Solution`` it need not be given. ``given`` are the sizes of named dimensions that were asked for: what a
-    reader assumed of the others is told.
+    What is not ``known`` of it is found here, with its graph where ``source`` is a ``Solution``. ``given`` are the
+    sizes of named dimensions that were asked for: what a reader assumed of the others is told.
     """
+    verified, linted, operators = known
     plan = source.plan if isinstance(source, Solution) else source
     before = baseline.plan if isinstance(baseline, Solution) else baseline
     graph = source.graph if isinstance(source, Solution) else None
@@ -101,7 +109,7 @@ def build_report(
 
 
 @dataclass(frozen=True)
-class _ArenaTold:
+class _ArenaCard:
     name: str
     claim: str
     summary: ArenaSummary
@@ -122,11 +130,11 @@ class _ArenaTold:
     """Whether anything of it varies over the steps."""
 
 
-def _arena(plan: Plan, summary: ArenaSummary) -> _ArenaTold:
+def _arena(plan: Plan, summary: ArenaSummary) -> _ArenaCard:
     ledger = waste_ledger(plan, summary.name)
     peak = metrics.peak(plan, summary.name) if plan.steps else metrics.Peak(summary.name, 0, 0, ())
     as_many = "slots = max live" if summary.slots == summary.max_live else f"max live {summary.max_live:,}"
-    return _ArenaTold(
+    return _ArenaCard(
         name=summary.name,
         claim=claim(plan, summary.name),
         summary=summary,

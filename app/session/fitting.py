@@ -62,7 +62,9 @@ def largest(choice: Choice, dim: str, capacity: Capacity, kinds: frozenset[Kind]
 
     def run(progress: Progress) -> Largest:
         opened, request = _opened_and_request(choice)
-        found: Largest = desk().apart(about(tasks.largest, opened, {}, request, dim, capacity, kinds), progress)
+        found: Largest = desk().apart(
+            about(tasks.largest, opened, {}, request, tasks.Goal(dim, capacity), kinds), progress
+        )
         return found
 
     key = ("fit", dim, capacity.key, tuple(sorted(kinds)), *choice.problem)

@@ -11,7 +11,7 @@ from app.session.workers import NotDone
 from app.session.worlds import MOST_RANKS, spec_of
 from tmmu_core.graph.sharding import read_spec
 from tmmu_core.plan.making.ranks import RankPlans
-from tmmu_core.plan.making.replan import DimCurve, PlanAt, ReplanLog
+from tmmu_core.plan.making.replan import DimCurve, ReplanLog, Rule
 from tmmu_core.plan.making.request import PlanRequest
 from tmmu_core.planners.problem import Progress
 
@@ -51,17 +51,17 @@ def over_dim(choice: Choice, dim: str) -> Job[DimCurve]:
     return desk().job(("dim", dim, *others.problem), "planning along the envelope", run)
 
 
-def session(choice: Choice, shapes: tuple[tuple[tuple[str, int], ...], ...], policy: str, at: PlanAt) -> Job[ReplanLog]:
+def session(choice: Choice, shapes: tuple[tuple[tuple[str, int], ...], ...], rule: Rule) -> Job[ReplanLog]:
     """The job that runs through a sequence of shapes."""
     free = choice.of_whole().but(dims={})
 
     def run(progress: Progress) -> ReplanLog:
         opened, request = _opened_and_request(free)
         points = [dict(shape) for shape in shapes]
-        log: ReplanLog = desk().apart(about(tasks.session, opened, {}, request, points, policy, at), progress)
+        log: ReplanLog = desk().apart(about(tasks.session, opened, {}, request, points, rule), progress)
         return log
 
-    return desk().job(("session", shapes, policy, at, *free.problem), "running the session", run)
+    return desk().job(("session", shapes, *rule, *free.problem), "running the session", run)
 
 
 def _opened_and_request(choice: Choice) -> tuple[Opened, PlanRequest]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from app.session.judging import Judgement
 from app.session.judging import judge as judged
@@ -25,7 +25,7 @@ from tmmu_core.plan.formats.reading import read_any, read_at
 from tmmu_core.plan.making.make import Made
 from tmmu_core.plan.making.over import make_plan_anyway
 from tmmu_core.plan.making.ranks import RankPlans, plan_ranks
-from tmmu_core.plan.making.replan import DimCurve, PlanAt, ReplanLog, peak_over_dim, replan_session
+from tmmu_core.plan.making.replan import DimCurve, ReplanLog, Rule, peak_over_dim, replan_session
 from tmmu_core.plan.making.request import PlanRequest
 from tmmu_core.plan.model import Plan
 from tmmu_core.planners.problem import PlainInstance
@@ -96,12 +96,17 @@ def search(asker: Asker, subject: Subject, request: PlanRequest, capacity: Capac
     return fit(start, capacity, Allowed(kinds), asker.progress, asker.found)
 
 
-def largest(
-    asker: Asker, subject: Subject, request: PlanRequest, dim: str, capacity: Capacity, kinds: frozenset[Kind]
-) -> Largest:
+class Goal(NamedTuple):
+    """A dimension that is to be as large as it can be, and what the plan is to be within."""
+
+    dim: str
+    capacity: Capacity
+
+
+def largest(asker: Asker, subject: Subject, request: PlanRequest, goal: Goal, kinds: frozenset[Kind]) -> Largest:
     """The largest size of a dimension that fits."""
     start: Candidate = question_of(_graph_of(asker, subject), request, asker.progress)
-    return largest_that_fits(start, dim, capacity, Allowed(kinds), asker.progress)
+    return largest_that_fits(start, goal.dim, goal.capacity, Allowed(kinds), asker.progress)
 
 
 def ranked_moves(asker: Asker, subject: Subject, request: PlanRequest, kinds: frozenset[Kind]) -> WhatIf:
@@ -138,9 +143,7 @@ def dim_curve(asker: Asker, subject: Subject, request: PlanRequest, dim: str) ->
 
 
 def session(
-    asker: Asker, subject: Subject, request: PlanRequest, points: list[dict[str, int]], policy: str, at: PlanAt
+    asker: Asker, subject: Subject, request: PlanRequest, points: list[dict[str, int]], rule: Rule
 ) -> ReplanLog:
     """A sequence of shapes, planned anew where its policy says so."""
-    return replan_session(
-        _graph_of(asker, subject), points, policy=policy, plan_at=at, request=request, progress=asker.progress
-    )
+    return replan_session(_graph_of(asker, subject), points, rule, request=request, progress=asker.progress)

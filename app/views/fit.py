@@ -6,7 +6,8 @@ from dataclasses import fields
 
 import streamlit as st
 
-from app.canvas.component import Memory, plan_canvas, plan_store
+from app.canvas.component import Listeners, Memory, Picture, Selection, plan_canvas, plan_store
+from app.canvas.pack import packed_once
 from app.charts import base
 from app.charts import fit as charts
 from app.charts.device import laid_out
@@ -261,22 +262,24 @@ def _map(today: Plan, plan: Plan, capacity: Capacity) -> None:
     over = max(0, capacity.taken(plan) - capacity.limit_bytes)
     said = f"{words.short_bytes(over)} above the capacity, in red" if over else "all within the capacity"
     st.html(markup.heading(f"One memory: {said}", note))
-    handle = plan_store(plan, baseline=today if alike else None, key="fit-bytes")
+    handle = plan_store(packed_once(plan, baseline=today if alike else None), key="fit-bytes")
     kept = state.choice().selected
-    plan_canvas(
-        handle,
-        key="fit-map",
+    picture = Picture(
         height=380,
         strip=False,
         heading=False,
         toolbar=False,
-        arena=None,
         colour="role" if len(capacity.limited(plan)) < 2 else "arena",
         memory=Memory([name for name in laid_out(plan) if name in capacity.limited(plan)], capacity.limit_bytes),
         selected=kept if kept in plan.row_of else None,
         link="",
-        on_select=lambda event: state.choose(selected=event.tensor_id or "") if event.how != "compare" else None,
     )
+    plan_canvas(handle, picture, Listeners(select=_selected), key="fit-map")
+
+
+def _selected(event: Selection) -> None:
+    if event.how != "compare":
+        state.choose(selected=event.tensor_id or "")
 
 
 _FROM = "fit.from"

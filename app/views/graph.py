@@ -12,8 +12,8 @@ from app.session import placed, state
 from app.session.jobs import remembered
 from app.session.planning import Shown
 from tmmu_core.graph.checks import resolve_dims
-from tmmu_core.graph.model import INPUTS_STEP
-from tmmu_core.liveness.model import Liveness
+from tmmu_core.graph.model import INPUTS_STEP, Node
+from tmmu_core.liveness.model import Timeline
 from tmmu_core.names import for_markdown
 
 MOST_NODES = 5_000
@@ -86,38 +86,32 @@ def nodes(key: str, _shown: Shown) -> pd.DataFrame:
     """One row per step, as run."""
     del key
     assert _shown.solution is not None
-    liveness = _shown.solution.liveness
-    timeline, index = liveness.timeline, liveness.timeline.index
-    rows = []
-    for step, node in enumerate(timeline.node_at.tolist()[:MOST_NODES]):
-        if node < 0:
-            loaded = list(timeline.graph.inputs)
-            rows.append(_row(step, INPUTS_STEP, "", "forward", [], loaded, "", liveness))
-            continue
-        node_run = timeline.graph.nodes[node]
-        permitted = "undeclared" if node_run.inplace is None else node_run.inplace
-        words_ = permitted if isinstance(permitted, str) else ", ".join(f"{i}→{o}" for i, o in permitted)
-        reads = [index.tensor_ids[i] for i in index.inputs_of(node)]
-        writes = [index.tensor_ids[i] for i in index.outputs_of(node)]
-        rows.append(_row(step, node_run.node_id, node_run.instr, node_run.phase, reads, writes, words_, liveness))
-    return pd.DataFrame(rows)
+    timeline = _shown.solution.liveness.timeline
+    numbers = timeline.node_at.tolist()[:MOST_NODES]
+    return pd.DataFrame([_row(timeline, step, node) for step, node in enumerate(numbers)])
 
 
-def _row(
-    step: int, name: str, instr: str, phase: str, reads: list[str], writes: list[str], inplace: str, liveness: Liveness
-) -> dict[str, object]:
-    index = liveness.timeline.index
+def _row(timeline: Timeline, step: int, number: int) -> dict[str, object]:
+    """A step's row; ``number`` is its node's, below 0 where the inputs are loaded."""
+    index = timeline.index
+    if number < 0:
+        node, reads, writes = Node("", INPUTS_STEP, inplace=()), [], list(timeline.graph.inputs)
+    else:
+        node = timeline.graph.nodes[number]
+        reads = [index.tensor_ids[i] for i in index.inputs_of(number)]
+        writes = [index.tensor_ids[i] for i in index.outputs_of(number)]
+    permitted = "undeclared" if node.inplace is None else node.inplace
     size = {name: int(index.nbytes[index.tensor_of[name]]) for name in {*reads, *writes}}
     return {
         "step": step,
-        "node": name,
-        "operator": instr,
-        "phase": phase,
+        "node": node.node_id,
+        "operator": node.instr,
+        "phase": node.phase,
         "reads": ", ".join(reads),
         "writes": ", ".join(writes),
         "bytes in": sum(size[name] for name in reads),
         "bytes out": sum(size[name] for name in writes),
-        "in place": inplace,
+        "in place": permitted if isinstance(permitted, str) else ", ".join(f"{i}→{o}" for i, o in permitted),
         "tensor": writes[0] if writes else "",
     }
 

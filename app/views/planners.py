@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import streamlit as st
 
-from app.canvas.component import plan_canvas, plan_store
+from app.canvas.component import Listeners, Picture, plan_canvas, plan_store
+from app.canvas.pack import packed_once
 from app.charts.compare import Run, field
 from app.charts.course import falling
 from app.parts import focus, frame
@@ -191,11 +192,8 @@ def maps(shown: Shown, answers: dict[str, Shown], arena: str) -> None:
             here = arena if arena in answer.plan.arena_of else focus.largest(answer.plan)
             summary = answer.plan.arena_of[here]
             st.html(markup.heading(name, f"{here} {words.short_bytes(summary.extent_bytes)}"))
-            handle = plan_store(answer.plan, operators=placed.operators(answer.key, answer), key=f"bytes.{name}")
-            plan_canvas(
-                handle,
-                key=f"small.{name}",
-                view="map",
+            packed = packed_once(answer.plan, operators=placed.operators(answer.key, answer))
+            picture = Picture(
                 arena=here,
                 selected=state.choice().selected if state.choice().selected in answer.plan.row_of else None,
                 toolbar=False,
@@ -204,8 +202,9 @@ def maps(shown: Shown, answers: dict[str, Shown], arena: str) -> None:
                 reach=reach,
                 height=230,
                 link="planners",
-                on_select=lambda event: state.choose(selected=event.tensor_id or ""),
             )
+            listeners = Listeners(select=lambda event: state.choose(selected=event.tensor_id or ""))
+            plan_canvas(plan_store(packed, key=f"bytes.{name}"), picture, listeners, key=f"small.{name}")
 
 
 page()

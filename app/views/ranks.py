@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import streamlit as st
 
-from app.canvas.component import PlanHandle, plan_canvas, plan_store
+from app.canvas.component import Listeners, Picture, PlanHandle, plan_canvas, plan_store
+from app.canvas.pack import packed_once
 from app.charts import ranks as charts
 from app.parts import focus, frame, selected, verdict
 from app.say import glossary, markup, words
@@ -260,7 +261,7 @@ def opened_rank(asked: Choice, found: RankPlans) -> None:
             )
     st.html(markup.strip(mine.plan.arenas, glossary.definitions(), slots=mine.plan.has_slots))
     verdict.findings(mine)
-    handle = plan_store(mine.plan, operators=placed.operators(mine.key, mine), key="bytes.rank")
+    handle = plan_store(packed_once(mine.plan, operators=placed.operators(mine.key, mine)), key="bytes.rank")
     body(asked, mine, handle)
 
 
@@ -286,13 +287,16 @@ def body(asked: Choice, mine: Shown, handle: PlanHandle) -> None:
     with left:
         plan_canvas(
             handle,
+            Picture(
+                arena=arena or None,
+                selected=chosen.selected if chosen.selected in mine.plan.row_of else None,
+                height=420,
+            ),
+            Listeners(
+                select=lambda event: state.choose(selected=event.tensor_id or ""),
+                arena=lambda name: state.choose(arena=name or ""),
+            ),
             key="rank-map",
-            view="map",
-            arena=arena or None,
-            selected=chosen.selected if chosen.selected in mine.plan.row_of else None,
-            height=420,
-            on_select=lambda event: state.choose(selected=event.tensor_id or ""),
-            on_arena=lambda name: state.choose(arena=name or ""),
         )
     with right:
         job = planning.plan_job(asked)

@@ -8,7 +8,7 @@ import streamlit as st
 
 from app.parts import frame
 from app.report import takeaway
-from app.report.build import build_report
+from app.report.build import Known, build_report
 from app.say import markup, words
 from app.session import placed, planning, repeat, state
 from app.session.choice import to_query
@@ -71,9 +71,9 @@ def _report(shown: Shown, baseline: Shown | None) -> bytes:
         shown.solution or shown.plan,
         baseline=(baseline.solution or baseline.plan) if baseline else None,
         title=shown.opened.name,
-        verified=judged.verified if judged else None,
-        linted=judged.lint if judged else None,
-        operators=placed.operators(shown.key, shown),
+        known=Known(
+            judged.verified if judged else None, judged.lint if judged else None, placed.operators(shown.key, shown)
+        ),
         given=shown.choice.dims,
     )
 

@@ -11,7 +11,7 @@ from app.charts import shapes as charts
 from app.parts import focus, frame, verdict
 from app.say import markup, words
 from app.session import envelopes, opening, planning, scenarios, state
-from app.session.choice import POLICIES, Choice
+from app.session.choice import POLICIES
 from app.session.planning import Shown
 from tmmu_core.errors import TmmuError
 from tmmu_core.graph.assumed import reach
@@ -19,7 +19,7 @@ from tmmu_core.graph.checks import resolve_dims
 from tmmu_core.graph.model import Graph
 from tmmu_core.names import for_markdown
 from tmmu_core.plan.formats import trace
-from tmmu_core.plan.making.replan import DimCurve, Iteration, PlanAt, ReplanLog
+from tmmu_core.plan.making.replan import DimCurve, Iteration, PlanAt, ReplanLog, Rule
 
 OFFERED = "sample:dynamic_batch"
 POLICY_WORDS = {"ABORT": "abort", "REPLAN_AT_SAFEPOINT": "replan at a safepoint"}
@@ -228,16 +228,15 @@ def session(shown: Shown, graph: Graph, dim: str) -> None:
     chosen = state.choice()
     offered = envelopes.presets(graph.dims[dim])
     text = chosen.shapes or next(iter(offered.values()))
-    policy = chosen.policy or graph.replan_policy
-    at = cast(PlanAt, chosen.plan_at or "upper")
+    rule = Rule(cast(PlanAt, chosen.plan_at or "upper"), chosen.policy or graph.replan_policy)
     st.html(markup.heading("Replan session", "one shape per iteration: which plan serves it, and when is one made?"))
-    controls(chosen, graph, dim, offered, text, policy, at)
+    controls(graph, dim, offered, text, rule)
     try:
         shapes = envelopes.read_shapes(text, graph.dims, dim)
     except ValueError as error:
         st.html(markup.error_card({"title": "The sequence was not read", "message": str(error)}))
         return
-    job = scenarios.session(chosen, shapes, policy, at)
+    job = scenarios.session(chosen, shapes, rule)
     if not job.wait(planning.PATIENCE):
         frame.progress(job, "Running the session")
         return
@@ -253,9 +252,7 @@ def session(shown: Shown, graph: Graph, dim: str) -> None:
         log_line(shown, log, dim, len(shapes))
 
 
-def controls(
-    chosen: Choice, graph: Graph, dim: str, offered: dict[str, str], text: str, policy: str, at: PlanAt
-) -> None:
+def controls(graph: Graph, dim: str, offered: dict[str, str], text: str, rule: Rule) -> None:
     """Sequence, policy and where to plan."""
     names = {sequence: name for name, sequence in offered.items()}
     left, right = st.columns([0.5, 0.5], gap="medium")
@@ -279,20 +276,19 @@ def controls(
         st.segmented_control(
             "Policy",
             POLICIES,
-            key=state.seat("policy", policy),
+            key=state.seat("policy", rule.policy),
             format_func=lambda name: f"{POLICY_WORDS[name]}{' (the graph’s)' if name == graph.replan_policy else ''}",
-            on_change=lambda: state.choose(policy=state.value_of("policy") or policy),
+            on_change=lambda: state.choose(policy=state.value_of("policy") or rule.policy),
             label_visibility="collapsed",
         )
         st.segmented_control(
             "Plan",
             list(PLAN_AT_WORDS),
-            key=state.seat("plan_at", at),
+            key=state.seat("plan_at", rule.plan_at),
             format_func=lambda name: f"plan {PLAN_AT_WORDS[name]}",
-            on_change=lambda: state.choose(plan_at=state.value_of("plan_at") or at),
+            on_change=lambda: state.choose(plan_at=state.value_of("plan_at") or rule.plan_at),
             label_visibility="collapsed",
         )
-    del chosen
 
 
 def _sequence(offered: dict[str, str]) -> None:

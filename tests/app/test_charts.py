@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from app.charts import alive, compare, live, neighbourhood, waste
@@ -90,6 +90,8 @@ def test_every_storage_that_is_alive_is_a_box_that_can_be_clicked() -> None:
     assert {data[0] for data in figure.data[0]["customdata"]} == {plan.tensor_ids[0], plan.tensor_ids[1]}
 
 
+@example([2**40, 1, 1])
+@example([17179869178, 16565863754, 1])
 @given(st.lists(st.integers(1, 2**40), min_size=1, max_size=30).map(lambda sizes: sorted(sizes, reverse=True)))
 def test_areas_are_as_large_as_their_bytes_and_stay_inside(sizes: list[int]) -> None:
     placed = alive.squarified(sizes, (0.0, 0.0, 1000.0, 620.0))

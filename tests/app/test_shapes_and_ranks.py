@@ -198,9 +198,10 @@ def test_a_sequence_that_cannot_be_read_is_told_and_kept() -> None:
 def test_the_sessions_trace_holds_its_replans() -> None:
     from app.session import scenarios
     from tmmu_core.plan.formats import trace
+    from tmmu_core.plan.making.replan import Rule
 
     shapes = envelopes.read_shapes("16, 40", B, "B")
-    job = scenarios.session(Choice(source=DYNAMIC), shapes, "REPLAN_AT_SAFEPOINT", "upper")
+    job = scenarios.session(Choice(source=DYNAMIC), shapes, Rule("upper", "REPLAN_AT_SAFEPOINT"))
     assert job.wait(60)
     log = job.answer()
     data = trace.to_json_lines(log.iterations[-1].solution.plan, replans=log.replans)

@@ -32,8 +32,7 @@ def use(data: bytes) -> None:
     if isinstance(found, Graph):
         use_graph(found)
     elif isinstance(found, PlainInstance):
-        packing = found.packing
-        use_plan(plan_problem(found.problem, planner="slots", packing=packing, name=found.name))
+        use_plan(plan_problem(found))
     else:
         use_plan(found.plan if isinstance(found, Trace) else found)
 

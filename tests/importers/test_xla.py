@@ -182,7 +182,7 @@ def opened() -> PlainInstance:
 
 def test_the_sample_opens_as_xlas_own_plan() -> None:
     instance = opened()
-    plan = plan_problem(instance.problem, packing=instance.packing)
+    plan = plan_problem(instance)
     assert (plan.planner, plan.arenas[0].extent_bytes, plan.arenas[0].peak_live_bytes) == (
         "given",
         2_485_860,

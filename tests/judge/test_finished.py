@@ -16,7 +16,7 @@ from tmmu_core.plan.formats.checkpoint import checkpoint
 from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.plan.making.instance import plan_problem
 from tmmu_core.plan.model import Plan
-from tmmu_core.planners.problem import Packing
+from tmmu_core.planners.problem import Packing, PlainInstance
 from tmmu_core.runtime.apply import apply_plan
 
 
@@ -35,7 +35,7 @@ def test_a_sound_plan_stays_as_it_is() -> None:
 
 def test_an_invalid_plan_claims_nothing() -> None:
     packing = Packing(offset=np.array([0, 0], np.uint64))
-    plan = plan_problem(problem_of(("a", 0, 2, 64), ("b", 1, 3, 64)), packing=packing)
+    plan = plan_problem(PlainInstance("", problem_of(("a", 0, 2, 64), ("b", 1, 3, 64)), packing))
     found = finished(plan)
     assert not found.ok
     assert [arena.status for arena in found.plan.arenas] == [INVALID]
@@ -86,5 +86,5 @@ def test_every_row_in_conflict_is_found_and_no_other() -> None:
     """
     blocks = (("a", 0, 3, 64), ("d", 0, 5, 64), ("b", 1, 4, 64), ("c", 2, 5, 64))
     packing = Packing(offset=np.array([0, 128, 32, 64], np.uint64))
-    plan = plan_problem(problem_of(*blocks, alignment=1), packing=packing)
+    plan = plan_problem(PlainInstance("", problem_of(*blocks, alignment=1), packing))
     assert [plan.tensor_ids[row] for row in np.flatnonzero(conflicting_rows(plan))] == ["a", "b", "c"]

@@ -25,7 +25,7 @@ from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.plan.making.instance import plan_problem
 from tmmu_core.plan.model import Plan
 from tmmu_core.planners.instances import read_csv
-from tmmu_core.planners.problem import Packing
+from tmmu_core.planners.problem import Packing, PlainInstance
 
 ROUND_TRIPS: dict[str, tuple[Callable[[Plan], bytes], Callable[[bytes], Plan]]] = {
     "json": (files.to_json, files.from_document),
@@ -181,7 +181,7 @@ def test_an_exported_instance_is_the_same_packing() -> None:
     plan = ledger_plan()
     found = read_csv(files.to_instance(plan), alignment=64)
     assert found.offset is not None
-    again = plan_problem(found.problem, packing=Packing(offset=found.offset))
+    again = plan_problem(PlainInstance("", found.problem, Packing(offset=found.offset)))
     assert again.arenas[0].extent_bytes == plan.arenas[0].extent_bytes
     assert {r.tensor_id: r.offset_bytes for r in again.rows()} == {r.tensor_id: r.offset_bytes for r in plan.rows()}
 

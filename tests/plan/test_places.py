@@ -19,7 +19,7 @@ from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.plan.making.instance import plan_problem
 from tmmu_core.plan.making.sparse import with_sparse_addresses
 from tmmu_core.plan.model import UNSAID, Plan
-from tmmu_core.planners.problem import Packing
+from tmmu_core.planners.problem import Packing, PlainInstance
 
 
 def without_the_key(plan: Plan, **changes: Any) -> Plan:
@@ -48,7 +48,7 @@ def test_every_file_says_what_its_planner_placed(planner: str, places: str) -> N
 
 def test_offsets_that_came_with_an_instance_are_bytes() -> None:
     packing = Packing(offset=np.array([0, 128], np.uint64))
-    assert plan_problem(problem_of(("a", 0, 2, 100), ("b", 1, 3, 64)), packing=packing).places == "bytes"
+    assert plan_problem(PlainInstance("", problem_of(("a", 0, 2, 100), ("b", 1, 3, 64)), packing)).places == "bytes"
 
 
 def test_a_reader_that_has_to_derive_it_says_how() -> None:

@@ -14,7 +14,7 @@ from tmmu_core.plan import canonical
 from tmmu_core.plan.formats.checkpoint import restore
 from tmmu_core.plan.formats.trace import read_trace, to_json_lines
 from tmmu_core.plan.making.engine import plan_graph
-from tmmu_core.plan.making.replan import CURVE_POINTS, envelope_hash, peak_over_dim, replan_session, sample_points
+from tmmu_core.plan.making.replan import CURVE_POINTS, Rule, envelope_hash, peak_over_dim, replan_session, sample_points
 from tmmu_core.plan.making.request import PlanRequest
 from tmmu_core.runtime.shadow import shadow_replay
 
@@ -34,8 +34,8 @@ def batched(policy="REPLAN_AT_SAFEPOINT", safepoints=("n1",), **dims):
     )
 
 
-def run(batches, policy="REPLAN_AT_SAFEPOINT", **rest):
-    return replan_session(batched(policy), [{"B": b} for b in batches], **rest)
+def run(batches, policy="REPLAN_AT_SAFEPOINT", plan_at="upper", **rest):
+    return replan_session(batched(policy), [{"B": b} for b in batches], Rule(plan_at), **rest)
 
 
 def extents(log):
@@ -168,7 +168,7 @@ def test_another_mode_or_arena_configuration_is_another_key():
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=6), st.sampled_from(["upper", "point"]))
 def test_every_iteration_runs_on_a_plan_that_is_large_enough(batches, plan_at):
-    log = replan_session(batched(), [{"B": b} for b in batches], plan_at=plan_at)
+    log = replan_session(batched(), [{"B": b} for b in batches], Rule(plan_at))
     assert [dict(i.point)["B"] for i in log.iterations] == batches
     for iteration in log.iterations:
         assert all(a >= b for (_, a), (_, b) in zip(iteration.planned_at, iteration.point, strict=True))
@@ -178,7 +178,7 @@ def test_every_iteration_runs_on_a_plan_that_is_large_enough(batches, plan_at):
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=6), st.sampled_from(["upper", "point"]))
 def test_a_session_is_the_same_on_every_run(batches, plan_at):
     def hashes():
-        log = replan_session(batched(), [{"B": b} for b in batches], plan_at=plan_at)
+        log = replan_session(batched(), [{"B": b} for b in batches], Rule(plan_at))
         return [i.solution.plan.tmmu_plan_hash for i in log.iterations], log.replans
 
     assert hashes() == hashes()
@@ -196,7 +196,7 @@ def test_a_shape_that_means_nothing_is_refused(shape, reason):
 
 def test_an_unknown_policy_is_refused():
     with pytest.raises(InvalidIrShapes) as caught:
-        replan_session(batched(), [], policy="MAYBE")
+        replan_session(batched(), [], Rule(policy="MAYBE"))
     assert caught.value.diagnostics["reason"] == "replan_policy"
 
 

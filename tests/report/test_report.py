@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser
 
-from app.report.build import build_report
+from app.report.build import Known, build_report
 from app.report.figures import MOST_COLUMNS, drawn_steps
 from app.say import words
 from tests.build import chain, residual
@@ -58,7 +58,7 @@ def test_provenance_names_every_hash_in_full() -> None:
 
 
 def test_a_red_verdict_is_told_with_its_findings() -> None:
-    said = text_of(build_report(plan_of(), verified=RED, linted=Verdict()))
+    said = text_of(build_report(plan_of(), known=Known(RED, Verdict())))
     assert "✗ 1 error" in said
     assert "a and b share bytes [0, 16) at step 1" in said
     assert "Lint: ✓ nothing wrong" in said

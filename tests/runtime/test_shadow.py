@@ -13,7 +13,7 @@ from tmmu_core.plan.formats.reading import read_graph_file
 from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.plan.making.instance import plan_problem
 from tmmu_core.planners import PLANNERS
-from tmmu_core.planners.problem import Packing, Problem
+from tmmu_core.planners.problem import Packing, PlainInstance, Problem
 from tmmu_core.runtime import shadow_memory
 from tmmu_core.runtime.shadow import kinds, shadow_replay
 
@@ -192,7 +192,7 @@ def instance(rows, offsets):
         size=size.astype(np.uint64),
         alignment=np.ones(len(rows), np.uint64),
     )
-    return plan_problem(problem, packing=Packing(np.array(offsets, np.uint64)))
+    return plan_problem(PlainInstance("", problem, Packing(np.array(offsets, np.uint64))))
 
 
 def test_an_instance_without_overlap_is_executed():

@@ -180,8 +180,9 @@ class Plan(model.Plan):
             data = face("report.summary").markdown(self, verdict, title)
         else:
             before = None if baseline is None else as_plan(baseline)
-            data = face("report.build").build_report(
-                self.solution or self, baseline=before, title=title, verified=verdict
+            build = face("report.build")
+            data = build.build_report(
+                self.solution or self, baseline=before, title=title, known=build.Known(verified=verdict)
             )
         if path is None:
             return data

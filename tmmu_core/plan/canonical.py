@@ -16,7 +16,7 @@ import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -424,35 +424,21 @@ def logical_address_table(
     return Table((Coded(tuple(arena_names), arena[first]), slot[first], offset[first]))
 
 
-def plan_hash(
-    *,
-    ir_hash: bytes,
-    mode: str,
-    arena_config_hash: bytes,
-    execution_order_hash: bytes,
-    rank: int,
-    world_size: int,
-    shard_spec_hash: bytes,
-    slot_assignment_table: list[Any],
-    logical_address_table: Table,
-) -> bytes:
+class Identity(NamedTuple):
+    """What a plan is of, in the order in which its hash binds it before the two tables."""
+
+    ir_hash: bytes
+    mode: str
+    arena_config_hash: bytes
+    execution_order_hash: bytes
+    rank: int
+    world_size: int
+    shard_spec_hash: bytes
+
+
+def plan_hash(identity: Identity, slot_assignment_table: list[Any], logical_address_table: Table) -> bytes:
     """``tmmu_plan_hash`` (seed II.K, contract §6): bound to the token, through the slot assignment table."""
-    return H(
-        [
-            "tmmu_plan_v1",
-            [
-                ir_hash,
-                mode,
-                arena_config_hash,
-                execution_order_hash,
-                rank,
-                world_size,
-                shard_spec_hash,
-                slot_assignment_table,
-                logical_address_table,
-            ],
-        ]
-    )
+    return H(["tmmu_plan_v1", [*identity, slot_assignment_table, logical_address_table]])
 
 
 def layout_hash(slots: Table, addresses: Table) -> bytes:
@@ -465,15 +451,14 @@ def plan_digests(plan: Plan) -> tuple[bytes, bytes]:
     names = [arena.name for arena in plan.arenas]
     slots = slot_rows(plan.tensor_ids, names, plan.arena, plan.logical_slot)
     addresses = logical_address_table(names, plan.arena, plan.logical_slot, plan.offset)
-    whole = plan_hash(
-        ir_hash=plan.ir_hash,
-        mode=plan.mode,
-        arena_config_hash=plan.arena_config_hash,
-        execution_order_hash=plan.execution_order_hash,
-        rank=plan.rank,
-        world_size=plan.world_size,
-        shard_spec_hash=plan.shard_spec_hash,
-        slot_assignment_table=slot_assignment_table(plan.replay_token, slots),
-        logical_address_table=addresses,
+    identity = Identity(
+        plan.ir_hash,
+        plan.mode,
+        plan.arena_config_hash,
+        plan.execution_order_hash,
+        plan.rank,
+        plan.world_size,
+        plan.shard_spec_hash,
     )
+    whole = plan_hash(identity, slot_assignment_table(plan.replay_token, slots), addresses)
     return whole, layout_hash(slots, addresses)

@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tmmu_core.errors import U64_MAX, AllocationOverflow
-from tmmu_core.graph.model import Arena
 from tmmu_core.liveness.model import Liveness
 from tmmu_core.liveness.views import view_roots
 from tmmu_core.plan.model import ArenaSummary, Plan
@@ -153,37 +152,6 @@ def committed_bytes(extent: int, page_size: int, *, arena: str = "") -> int:
             hint="Give the arena a smaller page size.",
         )
     return committed
-
-
-def summarise_arena(
-    name: str,
-    config: Arena,
-    *,
-    birth: I64,
-    death: I64,
-    size: U64,
-    steps: int,
-    slots: int,
-    extent: int,
-    lower_bound: int | None = None,
-    status: str = "feasible",
-) -> ArenaSummary:
-    """One arena's figures from its storage columns (one row per storage) and its planner's extent (bytes)."""
-    peak_live, max_live = peak_and_count(birth, death, size, steps)
-    return ArenaSummary(
-        name=name,
-        capacity_bytes=config.capacity_bytes,
-        alignment_bytes=config.alignment_bytes,
-        page_size=config.page_size,
-        extent_bytes=extent,
-        committed_bytes=committed_bytes(extent, config.page_size, arena=name),
-        peak_live_bytes=peak_live,
-        slots=slots,
-        max_live=max_live,
-        storages=len(birth),
-        lower_bound_bytes=lower_bound,
-        status=status,
-    )
 
 
 # --- ratios and the metrics record -------------------------------------------------------------------------------

@@ -20,12 +20,12 @@ from tmmu_core.liveness.analyse import analyse
 from tmmu_core.liveness.model import Liveness, Timeline
 from tmmu_core.liveness.timeline import build_timeline
 from tmmu_core.plan import canonical, metrics
-from tmmu_core.plan.making.assemble import assemble
+from tmmu_core.plan.making.assemble import Use, assemble
 from tmmu_core.plan.making.memories import spread_over_memories
 from tmmu_core.plan.making.problems import arena_problems
 from tmmu_core.plan.making.request import PlanRequest
 from tmmu_core.plan.making.rows import as_used, plan_columns
-from tmmu_core.plan.making.summary import check_budget, check_capacity, summarise
+from tmmu_core.plan.making.summary import Found, check_budget, check_capacity, summarise
 from tmmu_core.plan.model import Plan
 from tmmu_core.planners import PLANNERS, ArenaPlannerEntry, MemoryPlannerEntry, planner_named
 from tmmu_core.planners.problem import Packing, Problem, Progress
@@ -141,36 +141,38 @@ def _planned(graph: Graph, asked: PlanRequest, ir_hash: bytes | None, progress: 
     for problem, packing in zip(problems, packings, strict=True):
         rows = placement.rows_of[problem.arena]
         slots = int(placement.slot[rows].max(initial=-1)) + 1
-        extent = placement.extent[problem.arena]
-        summaries.append(summarise(problem, packing, config, timeline.steps, slots, extent, placement.held[rows]))
+        found = Found(packing, slots, placement.extent[problem.arena], placement.held[rows])
+        summaries.append(summarise(problem, found, config, timeline.steps))
     for problem, summary in zip(problems, summaries, strict=True):
         check_capacity(problem, summary)
     check_budget(summaries, asked.budget)
 
     with many_small_values():
         columns = plan_columns(liveness, placement, summaries, own_arenas=own_arenas)
+    identity = canonical.Identity(
+        ir_hash=ir_hash or canonical.ir_hash(graph),
+        mode=asked.mode,
+        arena_config_hash=canonical.arena_config_hash(as_given(asked.arenas)),
+        execution_order_hash=canonical.execution_order_hash(timeline.order),
+        rank=asked.rank,
+        world_size=asked.world_size or 1,
+        shard_spec_hash=canonical.shard_spec_hash(asked.shard_spec),
+    )
     plan = assemble(
         columns,
         summaries,
-        ir_hash=ir_hash or canonical.ir_hash(graph),
-        arena_config_hash=canonical.arena_config_hash(as_given(asked.arenas)),
-        shard_spec_hash=canonical.shard_spec_hash(asked.shard_spec),
+        identity,
+        Use(placement.peak(timeline.steps), metrics.activation_retention(liveness), started),
         planner=planner.name,
         planner_options=dict(asked.options),
         ir_name=graph.name,
-        mode=asked.mode,
         preset=asked.preset,
         places="slots" if isinstance(planner, ArenaPlannerEntry) and planner.has_slots else "bytes",
         own_arenas=own_arenas,
         replay_token=asked.replay_token,
-        rank=asked.rank,
-        world_size=asked.world_size or 1,
         steps=timeline.steps,
         has_inputs_step=timeline.has_inputs_step,
         execution_order=timeline.order,
-        peak=placement.peak(timeline.steps),
-        retained=metrics.activation_retention(liveness),
-        started=started,
         notes={problem.arena: dict(p.notes) for problem, p in zip(problems, packings, strict=True) if p.notes},
     )
     return Solution(graph, placement.liveness, plan)

@@ -12,32 +12,32 @@ import numpy as np
 from tmmu_core.errors import InvalidIrShapes
 from tmmu_core.graph.model import Arena
 from tmmu_core.plan import canonical
-from tmmu_core.plan.making.assemble import assemble
+from tmmu_core.plan.making.assemble import Use, assemble
 from tmmu_core.plan.making.rows import PlanColumns, numbered_by_offset, storage_numbers
-from tmmu_core.plan.making.summary import check_capacity, summarise
+from tmmu_core.plan.making.summary import Found, check_capacity, summarise
 from tmmu_core.plan.metrics import peak_together
 from tmmu_core.plan.model import Plan
 from tmmu_core.planners import MemoryPlannerEntry, planner_named
-from tmmu_core.planners.problem import GIVEN, I64, Packing, Problem, Progress
+from tmmu_core.planners.problem import GIVEN, I64, Packing, PlainInstance, Problem, Progress
 from tmmu_core.planners.slots import slot_sizes
 
 
 def plan_problem(
-    problem: Problem,
+    asked: Problem | PlainInstance,
     *,
     planner: str = "slots",
     options: Mapping[str, Any] | None = None,
-    name: str = "",
-    packing: Packing | None = None,
     token: bytes | None = None,
     progress: Progress | None = None,
 ) -> Plan:
-    """Plan one arena; ``packing`` is taken as the answer where it is given (a finished plan to look at).
+    """Plan one arena; an instance's packing is taken as the answer where it has one (a finished plan to look at).
 
     A storage with gaps becomes one row per live part, ``id``, ``id@part1``, …, all at one offset: a row's range never
     says more than what is held. Raises what the planner raises, ``ArenaTooSmall``, ``AllocationOverflow``.
     """
     started = time.perf_counter_ns()
+    instance = asked if isinstance(asked, PlainInstance) else PlainInstance("", asked)
+    problem, packing = instance.problem, instance.packing
     if packing is None:
         entry = planner_named(planner)
         if isinstance(entry, MemoryPlannerEntry):
@@ -59,32 +59,35 @@ def plan_problem(
     steps = max(int(columns.death.max(initial=0)), 1)
     arena = Arena(problem.capacity, problem.arena_alignment)
     config = {problem.arena: arena}
-    summary = summarise(problem, packing, config, steps, int(slot.max(initial=-1)) + 1, extent, ends[1])
+    found = Found(packing, int(slot.max(initial=-1)) + 1, extent, ends[1])
+    summary = summarise(problem, found, config, steps)
     if planner != GIVEN:
         check_capacity(problem, summary)
-    return assemble(
-        columns,
-        [summary],
+    identity = canonical.Identity(
         ir_hash=canonical.H(["tmmu_problem_v1", _identity(problem)]),
+        mode="inference",
         arena_config_hash=canonical.arena_config_hash(
             {problem.arena: {"capacity_bytes": arena.capacity_bytes, "alignment_bytes": arena.alignment_bytes}}
         ),
+        execution_order_hash=canonical.execution_order_hash(()),
+        rank=0,
+        world_size=1,
         shard_spec_hash=canonical.shard_spec_hash({}),
+    )
+    return assemble(
+        columns,
+        [summary],
+        identity,
+        Use(peak_together(problem.birth, ends[1], problem.size, steps), (0, 0), started),
         planner=planner,
         planner_options=dict(options or {}),
-        ir_name=name,
-        mode="inference",
+        ir_name=instance.name,
         preset="inference",
         places="bytes" if packing.slot is None else "slots",
         replay_token=token or canonical.token_from_seed(0),
-        rank=0,
-        world_size=1,
         steps=steps,
         has_inputs_step=False,
         execution_order=(),
-        peak=peak_together(problem.birth, ends[1], problem.size, steps),
-        retained=(0, 0),
-        started=started,
         notes={problem.arena: dict(packing.notes)} if packing.notes else {},
     )
 

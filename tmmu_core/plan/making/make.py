@@ -75,12 +75,11 @@ def _made(asked: Graph | PlainInstance, request: PlanRequest, progress: Progress
 
 def _plan_of_instance(instance: PlainInstance, request: PlanRequest, progress: Progress | None) -> Plan:
     given = request.planner == GIVEN and instance.packing is not None
+    problem = problem_as_asked(instance.problem, request)
     return plan_problem(
-        problem_as_asked(instance.problem, request),
+        replace(instance, problem=problem, packing=instance.packing if given else None),
         planner=DEFAULT_PLANNER if given else request.planner or DEFAULT_PLANNER,
         options=None if given else request.options,
-        name=instance.name,
-        packing=instance.packing if given else None,
         token=request.replay_token,
         progress=progress,
     )

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -93,6 +93,16 @@ class ReplanLog:
         return checkpoint(solution.plan, solution.liveness)
 
 
+class Rule(NamedTuple):
+    """Where in its envelope a shape is planned, and what is done about one outside; the graph's policy by default."""
+
+    plan_at: PlanAt = "upper"
+    policy: str | None = None
+
+
+BY_THE_GRAPH = Rule()
+
+
 def envelope_hash(dims: Mapping[str, Dim]) -> bytes:
     """``H({dim: [min, max]})``."""
     return canonical.H({name: [dim.min, dim.max] for name, dim in dims.items()})
@@ -101,20 +111,20 @@ def envelope_hash(dims: Mapping[str, Dim]) -> bytes:
 def replan_session(
     graph: Graph,
     shapes: Sequence[Mapping[str, int]],
+    rule: Rule = BY_THE_GRAPH,
     *,
-    plan_at: PlanAt = "upper",
-    policy: str | None = None,
     request: PlanRequest | None = None,
     progress: Progress | None = None,
 ) -> ReplanLog:
     """Run through ``shapes``, one mapping of dimensions per iteration; those not named stand at their upper end.
 
-    ``policy`` overrides the graph's; the ``dims`` of ``request`` are passed over. A shape that the
+    The ``dims`` of ``request`` are passed over. A shape that the
     policy refuses ends the session: the error is the log's, reason ``dim_out_of_envelope``, or ``no_safepoint`` where a
     replan is allowed and the graph declares no place for it. Raises what planning the first shape raises, and
     ``InvalidIrShapes`` for an unknown dimension, a negative size, or an unknown policy.
     """
-    session = _Session(graph, _policy(policy or graph.replan_policy), plan_at, settled(graph, request or PlanRequest()))
+    policy = _policy(rule.policy or graph.replan_policy)
+    session = _Session(graph, policy, rule.plan_at, settled(graph, request or PlanRequest()))
     for number, shape in enumerate(shapes):
         if progress is not None and not progress("iterations", number, len(shapes)):
             break

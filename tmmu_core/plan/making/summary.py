@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from typing import NamedTuple
 
 from tmmu_core.errors import AllocationFailure, ArenaTooSmall
 from tmmu_core.graph.model import Arena
@@ -19,36 +19,41 @@ TRIED_UP_TO = 20_000
 """Storages up to which a planner is tried before an arena is said to be too small."""
 
 
-def summarise(
-    problem: Problem,
-    packing: Packing,
-    config: Mapping[str, Arena],
-    steps: int,
-    slots: int,
-    extent: int,
-    held: I64,
-) -> ArenaSummary:
-    """The arena's figures and its certificate.
+class Found(NamedTuple):
+    """What a planner's packing of one arena comes to."""
 
-    ``held`` says until when each storage's bytes are in use as planned: a hand-off that is not taken holds its giver
-    through the step that reads it, which the peak must show; the lower bound is the problem's, where all are open.
-    A plan as low as what is proven is optimal, whoever made it.
-    """
-    certificate = certify(problem, packing, extent, max(steps, 1))
-    figures = metrics.summarise_arena(
-        problem.arena,
-        config.get(problem.arena, Arena()),
-        birth=problem.birth,
-        death=held,
-        size=problem.size,
-        steps=max(steps, 1),
-        slots=slots,
-        extent=extent,
-        lower_bound=certificate.lower_bound,
+    packing: Packing
+    slots: int
+    extent: int
+    """Bytes."""
+    held: I64
+    """Until when each storage's bytes are in use as planned: a hand-off that is not taken holds its giver through the
+    step that reads it, which the peak must show; the lower bound is the problem's, where all are open."""
+
+
+def summarise(problem: Problem, found: Found, config: Mapping[str, Arena], steps: int) -> ArenaSummary:
+    """The arena's figures and its certificate. A plan as low as what is proven is optimal, whoever made it."""
+    steps = max(steps, 1)
+    arena = config.get(problem.arena, Arena())
+    certificate = certify(problem, found.packing, found.extent, steps)
+    peak_live, max_live = metrics.peak_and_count(problem.birth, found.held, problem.size, steps)
+    return ArenaSummary(
+        name=problem.arena,
+        capacity_bytes=arena.capacity_bytes,
+        alignment_bytes=arena.alignment_bytes,
+        page_size=arena.page_size,
+        extent_bytes=found.extent,
+        committed_bytes=metrics.committed_bytes(found.extent, arena.page_size, arena=problem.arena),
+        peak_live_bytes=peak_live,
+        slots=found.slots,
+        max_live=max_live,
+        storages=len(problem),
+        lower_bound_bytes=certificate.lower_bound,
         status=certificate.status,
+        proven_bytes=certificate.proven if certificate.proven > certificate.lower_bound else None,
+        witness=certificate.witness,
+        witness_step=certificate.step,
     )
-    beyond = certificate.proven if certificate.proven > certificate.lower_bound else None
-    return replace(figures, proven_bytes=beyond, witness=certificate.witness, witness_step=certificate.step)
 
 
 def check_capacity(problem: Problem, summary: ArenaSummary) -> None:
