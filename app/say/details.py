@@ -13,8 +13,8 @@ from app.say.markup import PERSISTENT_COLOUR, ROLE_COLOURS, definition_list, esc
 from tmmu_core.liveness.idle import Idle
 from tmmu_core.liveness.why import REFUSAL_WORDS, Event, Explanation, explain
 from tmmu_core.plan.making.engine import Solution
-from tmmu_core.plan.making.uplift import Uplift, uplift
 from tmmu_core.plan.model import ArenaSummary, Plan
+from tmmu_core.plan.uplift import Uplift, uplift
 
 MOST_AT_PEAK = 12
 MOST = 6

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from typing import Any
 
 import pytest
@@ -10,11 +12,12 @@ from tests.build import graph, node, tensor
 from tmmu_core.errors import ArenaTooSmall, InvalidIrShapes
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.verifier import verify_plan
-from tmmu_core.plan.formats.render import build_render_plan
+from tmmu_core.plan.formats import files
+from tmmu_core.plan.formats.render import build_render_plan, residency
 from tmmu_core.plan.formats.render_c import c_header
 from tmmu_core.plan.making.engine import plan_graph
-from tmmu_core.plan.making.uplift import Uplift, uplift
 from tmmu_core.plan.model import Plan
+from tmmu_core.plan.uplift import Uplift, uplift
 from tmmu_core.planners.boards import BOARDS, options_of
 
 SRAM, TCM, MRAM = {"name": "SRAM"}, {"name": "TCM"}, {"name": "MRAM", "writable": False}
@@ -144,6 +147,22 @@ def test_a_tensor_says_what_one_memory_up_would_have_to_have() -> None:
     memories[0]["max_size"] += found.lacking_bytes
     assert home(planned(g, memories=memories), "h") == ("TCM", "TCM")
     assert uplift(plan, "x") == Uplift("order", "TCM")
+
+
+def test_the_table_and_the_residency_say_it_of_every_tensor() -> None:
+    plan = planned(model(8), memories=[{**TCM, "max_size": 40}, SRAM, MRAM])
+    rows = {row["tensor_id"]: row for row in csv.DictReader(io.StringIO(files.to_csv(plan).decode()))}
+    resident = {row["tensor_id"]: row for row in residency(build_render_plan(plan))["tensors"]}
+    for name in plan.tensor_ids:
+        found = uplift(plan, name)
+        assert found is not None
+        lacking = str(found.lacking_bytes) if found.above else ""
+        wanted = [found.memory, found.said_by, found.above, lacking]
+        fields = ("memory", "put_there_by", "one_memory_up", "lacking_bytes")
+        assert [rows[name][field] for field in fields] == wanted
+        assert [str(resident[name][field]) for field in fields] == wanted
+    assert {row["one_memory_up"] for row in rows.values()} == {"", "TCM"}
+    assert "put_there_by" not in files.to_csv(plan_graph(model(1)).plan).decode()
 
 
 def test_what_spilled_says_why() -> None:

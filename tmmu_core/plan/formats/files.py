@@ -38,6 +38,7 @@ from tmmu_core.plan.formats.held import APART, Held, changed_claim, changed_sinc
 from tmmu_core.plan.formats.places import Addresses, Placed, derived
 from tmmu_core.plan.metrics import arena_number, moments, peak_and_count, renewed_metrics, storages_of, written_metrics
 from tmmu_core.plan.model import CHANGED, I64, PLACES, PLAN_SCHEMA, UNSAID, ArenaSummary, Plan
+from tmmu_core.plan.uplift import cells, uplifts
 from tmmu_core.planners.instances import write_csv
 from tmmu_core.planners.problem import Problem
 
@@ -244,16 +245,22 @@ def to_cbor(plan: Plan) -> bytes:
 
 
 def to_csv(plan: Plan) -> bytes:
-    """The rows as CSV in UTF-8, the columns named as in the plan file; a shape is written ``1x64x56``."""
+    """The rows as CSV in UTF-8, the columns named as in the plan file; a shape is written ``1x64x56``.
+
+    A plan over memories has four columns more: the memory, who put it there, the memory above, and by how many bytes
+    that would have to be larger.
+    """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
+    lifted = uplifts(plan)
     fields = [field.name for field in msgspec.structs.fields(RowDocument)]
+    fields += [] if lifted is None else list(cells(None))
     writer.writerow(fields)
-    for row in row_documents(plan):
-        values = msgspec.structs.asdict(row)
+    for k, row in enumerate(row_documents(plan)):
+        values = msgspec.structs.asdict(row) | ({} if lifted is None else cells(lifted[k]))
         values["shape"] = "x".join(map(str, row.shape))
-        cells = ["" if values[field] is None else values[field] for field in fields]
-        writer.writerow([for_cell(cell) if isinstance(cell, str) else cell for cell in cells])
+        written = ["" if values[field] is None else values[field] for field in fields]
+        writer.writerow([for_cell(cell) if isinstance(cell, str) else cell for cell in written])
     return out.getvalue().encode()
 
 

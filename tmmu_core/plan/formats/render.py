@@ -19,6 +19,7 @@ from tmmu_core.graph.constants import CHUNK, Constants
 from tmmu_core.plan.canonical import H
 from tmmu_core.plan.formats.c_names import RegionNames, c_prefix, region_names, tensor_stems
 from tmmu_core.plan.model import Plan
+from tmmu_core.plan.uplift import Uplift, cells, uplifts
 
 ROLES = ("scratch", "persistent", "constant")
 BASE_ALIGNMENT = 16
@@ -152,6 +153,8 @@ class RenderMemoryPlan:
     module_prefix: str = "model"
     tensors: tuple[RenderTensor, ...] = ()
     """By tensor id bytes."""
+    lifted: tuple[Uplift | None, ...] = ()
+    """Of each tensor of a plan over memories: who put it there, and what one memory up would take."""
 
     @property
     def all_arenas(self) -> tuple[RenderArena, ...]:
@@ -241,6 +244,7 @@ def build_render_plan(
         tensor_layout_hash=H(["render_layout_v1", placement]).hex(),
         module_prefix=module_prefix,
         tensors=tensors,
+        lifted=tuple(uplifts(plan) or ()),
     )
     if not constants:
         return bare
@@ -286,7 +290,8 @@ def _with_blobs(render: RenderMemoryPlan, plan: Plan, constants: Constants) -> R
                 raise _incomplete(
                     tensor.tensor_id,
                     f"is a constant among what is written, in arena {render.all_arenas[tensor.region_id].name!r}",
-                    "Plan with --planner helia, which keeps constants apart.",
+                    "Plan with --planner helia, which keeps constants apart from buffers and states: "
+                    "tmmu export MODEL --planner helia --to c-project -o DIR.",
                 )
         elif tensor.tensor_id in constants:
             parts[tensor.region_id].append(tensor)
@@ -361,8 +366,9 @@ def residency(render: RenderMemoryPlan) -> dict[str, Any]:
                 "offset": t.offset,
                 "size": t.size,
                 "macro": render.tensor_stems[t.tensor_id],
+                **(cells(render.lifted[row]) if render.lifted else {}),
             }
-            for t in render.tensors
+            for row, t in enumerate(render.tensors)
         ],
     }
 

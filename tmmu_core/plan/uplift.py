@@ -44,6 +44,30 @@ def uplift(plan: Plan, tensor_id: str) -> Uplift | None:
     return replace(found, above=above.name, lacking_bytes=_lacking(plan, mates, notes, above))
 
 
+def uplifts(plan: Plan) -> list[Uplift | None] | None:
+    """:func:`uplift` of every row of a plan over memories, each storage looked at once; ``None`` for other plans."""
+    if not any("said_by" in notes for notes in plan.notes.values()):
+        return None
+    of_storage: dict[int, Uplift | None] = {}
+    for row, storage in enumerate(plan.storage.tolist()):
+        if storage not in of_storage:
+            of_storage[storage] = uplift(plan, plan.tensor_ids[row])
+    return [of_storage[storage] for storage in plan.storage.tolist()]
+
+
+def cells(found: Uplift | None) -> dict[str, str | int]:
+    """An uplift as a table writes it, a cell per column; empty ones where there is none, or nothing is above."""
+    if found is None:
+        return {"memory": "", "put_there_by": "", "one_memory_up": "", "lacking_bytes": ""}
+    lacking = found.lacking_bytes if found.above else ""
+    return {
+        "memory": found.memory,
+        "put_there_by": found.said_by,
+        "one_memory_up": found.above,
+        "lacking_bytes": lacking,
+    }
+
+
 def _above(plan: Plan, notes: dict[str, Any]) -> Memory | None:
     """The memory before this one in the order of preference that may hold the same role."""
     memories = read_platform(plan.planner_options).memories
