@@ -53,13 +53,13 @@ LIVENESS = _in(
     ("ranges.py", "§1 persistent: [0, T)", "    death[index.is_persistent] = end\n", "", (RANGES, LAW)),
     ("ranges.py", "§2 mode forward holds saved to T", "        death[saved] = end\n", "        pass\n", (RANGES, LAW)),
     ("ranges.py", "§2 saving a view saves its base", "    saved[roots[saved]] = True\n", "", (STORAGES, LAW, LARGE)),
-    ("ranges.py", "§2 inference ignores the mark", "if not timeline.retain:", "if False:", (RANGES, LAW)),
+    ("ranges.py", "§2 inference ignores the mark", "if timeline.retain:", "if True:", (RANGES, LAW)),
     ("order.py", "§2 ready ties to the lowest id", "ready = [r for", "ready = [-r for", (RANGES, LAW)),
     (
         "timeline.py",
         "§2 mode selects the timeline",
-        'everything = mode == "backward"',
-        "everything = True",
+        'np.ones(len(index.node_ids), np.bool_) if mode == "backward" else index.is_forward',
+        "np.ones(len(index.node_ids), np.bool_)",
         (RANGES, LAW),
     ),
     (
@@ -138,8 +138,8 @@ LIVENESS = _in(
     (
         "handoffs.py",
         "§1 n permits it",
-        'if permission is None or permission == "any":',
-        "if permission is None or isinstance(permission, str):",
+        'kind is None or kind == "any" for kind in kinds',
+        "kind is None or isinstance(kind, str) for kind in kinds",
         (HANDOFFS, LAW),
     ),
     (
@@ -156,7 +156,7 @@ SHARING = _in(
     (
         "groups.py",
         "§3 a storage holds its alias group",
-        "if tensor.alias_group_id is not None and ranges.planned[i]:",
+        "if alias is not None and ranges.planned[i]:",
         "if False:",
         (STORAGES, LAW),
     ),
@@ -249,8 +249,8 @@ SHARING = _in(
     (
         "analyse.py",
         "§4 an arena must be declared",
-        "missing = sorted(used - set(arenas or DEFAULT_ARENAS))",
-        "missing = []",
+        "missing = sorted(used - set(arenas or DEFAULT_ARENAS) - {OFFLOAD_ARENA})",
+        "missing = list[str]()",
         (FOUND,),
     ),
     (
@@ -272,7 +272,7 @@ SHARING = _in(
 PLACES = _in(
     "planners",
     ("slots.py", "§5 lowest free slot first", "slot[i] = heappop(free)\n        else:\n            slot[i] = opened\n            opened += 1\n    return", "slot[i] = free.pop()\n        else:\n            slot[i] = opened\n            opened += 1\n    return", (LAW, LARGE)),
-    ("slots.py", "§5 expire at death ≤ birth", "while deaths[gone] <= birth:", "while deaths[gone] < birth:", (LAW,)),
+    ("slots.py", "§5 expire at death ≤ birth", 'problem.birth, side="right")', 'problem.birth, side="left")', (LAW,)),
     ("slots.py", "§3 must_not_alias keeps slots apart", "barred = {slot[other] for other in forbidden.get(i, ())}", "barred = set[int]()", ("tests/judge/test_verifier.py", STORAGES, LAW)),
     ("slots.py", "§3 zero-size is backed by 1 byte", "size = np.ones(slots, np.uint64)", "size = np.zeros(slots, np.uint64)", (LAW, STORAGES)),
     ("slots.py", "§4 prefix sums are aligned up", "(end + alignment - 1) // alignment * alignment", "end", (LAW,)),
@@ -310,14 +310,14 @@ CERTIFICATES = _in(
     ("columns.py", "§5 one life each, or gaps count", "bool((np.diff(self.part_of) == 1).all())", "len(self.part_lo) == len(self)", (GREEDY,)),
     ("portfolio.py", "§5 the crown goes last", "sequence = [*(i for i in sequence if i != crown), crown]", "sequence = [crown, *(i for i in sequence if i != crown)]", (GREEDY,)),
     ("exact/__init__.py", "§5 a part proves what its grain allows", "floor // models[0].grain * models[0].grain", "-(-floor // models[0].grain) * models[0].grain", (EXACT,)),
-    ("exact/__init__.py", "§5 a bound is what was proven", "            if best.bound > floor:\n", "            if True:\n", (EXACT,)),
+    ("exact/__init__.py", "§5 a bound is what was proven", "return self.bound if self.bound > self.floor else 0", "return self.bound", (EXACT,)),
     ("exact/apart.py", "§5 odd conflicts keep parts together", "            group[top(i)] = top(j)\n", "            pass\n", (EXACT,)),
     ("exact/propagate.py", "§5 a section that passes the capacity fails", "SECTIONS and low + rest > capacity:", "SECTIONS and low + rest >= capacity:", (EXACT,)),
     ("exact/propagate.py", "§5 only who fits lowest is lowest", "FIRSTS and second + rest > capacity", "FIRSTS and second + rest >= capacity", (EXACT,)),
     ("exact/propagate.py", "§5 a hole is met by who reaches into it", "if dominance and low >= hole + shape.neighbour[k, OVER]:", "if dominance and low >= hole:", (EXACT,)),
     ("exact/reasons.py", "§5 a failure hangs on every unit that fills the section", "capacity - total + 1)", "0)", (EXACT,)),
     ("exact/reasons.py", "§5 what lies below a hole is to blame as well", "                _blame(state.blame, unit[w, LEVEL])\n        elif", "                pass\n        elif", (EXACT,)),
-    ("exact/steering.py", "§5 who failed goes first", "np.lexsort((self._static[order], -level))", "np.lexsort((self._static[order], level))", (EXACT,)),
+    ("exact/steering.py", "§5 who failed goes first", "np.lexsort((self._static[way][order], -level))", "np.lexsort((self._static[way][order], level))", (EXACT,)),
 ) + _in(
     "judge",
     ("lint.py", "§7 a scope's steps stand together", "if steps[-1] - steps[0] + 1 == len(steps):", "if True:", ("tests/judge/test_lint.py",)),

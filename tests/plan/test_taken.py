@@ -22,7 +22,7 @@ from tmmu_core.plan.formats.checkpoint import checkpoint, restore
 from tmmu_core.plan.formats.compare import same_plan
 from tmmu_core.plan.formats.trace import read_trace, to_json_lines
 from tmmu_core.plan.making.engine import Solution, plan_graph
-from tmmu_core.plan.model import Plan
+from tmmu_core.plan.model import Handoffs, Plan
 from tmmu_core.plan.waste import ACCOUNTS, waste_ledger
 from tmmu_core.runtime.apply import apply_plan
 
@@ -167,3 +167,13 @@ def test_a_false_total_is_found() -> None:
     for name, number in plan.metrics["totals"].items():
         wrong = {**plan.metrics, "totals": {**plan.metrics["totals"], name: number + 1}}
         assert {f.rule for f in verify_plan(replace(plan, metrics=wrong)).errors} == {"figures"}
+
+
+def test_handoffs_read_like_a_tuple():
+    found = Handoffs(("a", "b", "c"), np.array([[1, 0, 1], [2, 1, 2]]))
+    as_tuple = ((1, "a", "b"), (2, "b", "c"))
+    assert found == as_tuple
+    assert as_tuple == found
+    assert found != as_tuple[:1]
+    assert (len(found), found[-1], found[1:], tuple(found)) == (2, (2, "b", "c"), as_tuple[1:], as_tuple)
+    assert repr(found) == repr(as_tuple)

@@ -9,14 +9,14 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
-from operator import eq
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tmmu_core.graph import checks
-from tmmu_core.graph.model import PERSISTENT_ROLES, PHASES, ROLES, Graph, Inplace
+from tmmu_core.graph.model import PERSISTENT_ROLES, PHASES, ROLES, Graph, Inplace, Phase
+from tmmu_core.graph.naming import Ids
 
 I64 = NDArray[np.int64]
 U64 = NDArray[np.uint64]
@@ -31,6 +31,16 @@ class GraphIndex:
     graph: Graph
     tensor_ids: tuple[str, ...]
     node_ids: tuple[str, ...]
+    role: NDArray[np.int8]
+    """Shape (tensors,): place in ``ROLES``."""
+    is_forward: NDArray[np.bool_]
+    """Shape (nodes,): whether its phase is ``forward``."""
+    dtype_names: tuple[str, ...]
+    """The dtypes there are, by first appearance."""
+    dtype: I64
+    """Shape (tensors,): place in ``dtype_names``."""
+    marked: I64
+    """Numbers of the tensors, ascending, that say more than id, shape, dtype and role: the rest need no looking at."""
     nbytes: U64
     """Shape (tensors,): bytes of each tensor at the dims' chosen point, sub-byte dtypes rounded up."""
     shapes: tuple[tuple[int, ...], ...]
@@ -49,21 +59,29 @@ class GraphIndex:
     out_idx: I64
 
     @cached_property
+    def tensor_names(self) -> Ids:
+        """The tensors' ids, all at once."""
+        return Ids(self.tensor_ids)
+
+    @cached_property
+    def node_names(self) -> Ids:
+        """The nodes' ids, all at once."""
+        return Ids(self.node_ids)
+
+    @property
     def tensor_of(self) -> dict[str, int]:
         """Tensor id → number."""
-        return {tensor_id: i for i, tensor_id in enumerate(self.tensor_ids)}
+        return self.tensor_names.number
 
-    @cached_property
+    @property
     def node_of(self) -> dict[str, int]:
         """Node id → number."""
-        return {node_id: i for i, node_id in enumerate(self.node_ids)}
+        return self.node_names.number
 
-    @cached_property
+    @property
     def id_rank(self) -> I64:
         """Shape (tensors,): each tensor's place when all are sorted by id bytes."""
-        rank = np.empty(len(self.tensor_ids), np.int64)
-        rank[sorted(range(len(self.tensor_ids)), key=self.tensor_ids.__getitem__)] = np.arange(len(rank))
-        return rank
+        return self.tensor_names.rank
 
     @cached_property
     def readers(self) -> tuple[I64, I64]:
@@ -88,6 +106,13 @@ class GraphIndex:
         return idx[ptr[tensor] : ptr[tensor + 1]]
 
 
+def named(names: Sequence[str], codes: NDArray[np.integer[Any]]) -> tuple[str, ...]:
+    """``names[codes[i]]`` for every i."""
+    if len(codes) and (codes == codes[0]).all():
+        return (names[int(codes[0])],) * len(codes)
+    return tuple(map(names.__getitem__, codes.tolist()))
+
+
 def index_graph(graph: Graph, dims: Mapping[str, int] | None = None) -> GraphIndex:
     """Check that ``graph`` is whole and give it as numbers, O(tensors + operands).
 
@@ -97,44 +122,50 @@ def index_graph(graph: Graph, dims: Mapping[str, int] | None = None) -> GraphInd
     nodes are the timeline's matter.
     """
     tensors, nodes = graph.tensors, graph.nodes
-    tensor_ids = tuple([tensor.id for tensor in tensors])
-    tensor_of = dict(zip(tensor_ids, range(len(tensor_ids)), strict=True))
-    if len(tensor_of) != len(tensor_ids):
-        checks.refuse_duplicate(tensor_ids, "duplicate_tensor")
-    node_ids = tuple([node.node_id for node in nodes])
-    if len(set(node_ids)) != len(node_ids):
-        checks.refuse_duplicate(node_ids, "duplicate_node")
-    roles = [tensor.role for tensor in tensors]
-    if not (set(roles) <= set(ROLES) and {node.phase for node in nodes} <= set(PHASES)):
+    names = Ids(tuple([tensor.id for tensor in tensors]))
+    if not names.distinct:
+        checks.refuse_duplicate(names.texts, "duplicate_tensor")
+    node_names = Ids(tuple([node.node_id for node in nodes]))
+    if not node_names.distinct:
+        checks.refuse_duplicate(node_names.texts, "duplicate_node")
+    roles, phases = [tensor.role for tensor in tensors], [node.phase for node in nodes]
+    if not (set(roles) <= set(ROLES) and set(phases) <= set(PHASES)):
         checks.refuse_roles_and_phases(graph)
-    is_persistent = np.fromiter(map(PERSISTENT_ROLES.__contains__, roles), np.bool_, len(roles))
+    role = np.fromiter(map(_ROLE_NUMBER.__getitem__, roles), np.int8, len(roles))
+    is_persistent = _IS_PERSISTENT[role]
+    marked = _marked(graph)
 
-    shapes, nbytes = _sizes(graph, checks.resolve_dims(graph, dims))
-    is_input, is_output = _ends(graph, tensor_of, "inputs"), _ends(graph, tensor_of, "outputs")
-    in_ptr, in_idx = _operands(graph, tensor_of, "inputs")
+    dtype, dtype_names = _codes([tensor.dtype for tensor in tensors])
+    shapes, nbytes = _sizes(graph, checks.resolve_dims(graph, dims), dtype)
+    is_input, is_output = _ends(graph, names, "inputs"), _ends(graph, names, "outputs")
+    in_ptr, in_idx = _operands(graph, names, "inputs")
     # Most graphs list what is produced in the order of production: then nothing need be looked up.
-    guess = np.flatnonzero(~(is_input | is_persistent))
-    out_ptr, out_idx = _operands(graph, tensor_of, "outputs", guess, tensor_ids)
+    out_ptr, out_idx = _operands(graph, names, "outputs", np.flatnonzero(~(is_input | is_persistent)))
 
     if len(out_idx) and np.bincount(out_idx).max() > 1:
         checks.refuse_second_producer(graph)
     producer = np.full(len(tensors), -1, np.int64)
     producer[out_idx] = np.repeat(np.arange(len(nodes), dtype=np.int64), np.diff(out_ptr))
     for i in np.flatnonzero(is_input & (producer >= 0))[:1]:
-        checks.refuse_produced_input(graph, tensor_ids[i])
+        checks.refuse_produced_input(graph, names.texts[i])
 
-    base = _bases(graph, tensor_of, nbytes, shapes)
+    base = _bases(graph, names, marked, nbytes, shapes)
     needed = is_output.copy()
     needed[in_idx] = True
     unmade = needed & (producer < 0) & ~is_input & ~is_persistent & (base < 0)
     for i in np.flatnonzero(unmade)[:1]:
-        checks.refuse_unmade(graph, tensor_ids[i])
+        checks.refuse_unmade(graph, names.texts[i])
 
-    _check_marks(graph, tensor_of, (np.diff(in_ptr), np.diff(out_ptr)))
+    _check_marks(graph, names, marked, (np.diff(in_ptr), np.diff(out_ptr)))
     index = GraphIndex(
         graph=graph,
-        tensor_ids=tensor_ids,
-        node_ids=node_ids,
+        tensor_ids=tuple(names.texts),
+        node_ids=tuple(node_names.texts),
+        role=role,
+        is_forward=_is_forward(phases),
+        dtype_names=tuple(dtype_names),
+        dtype=dtype,
+        marked=marked,
         nbytes=nbytes,
         shapes=shapes,
         producer=producer,
@@ -147,18 +178,48 @@ def index_graph(graph: Graph, dims: Mapping[str, int] | None = None) -> GraphInd
         out_ptr=out_ptr,
         out_idx=out_idx,
     )
-    index.__dict__["tensor_of"] = tensor_of  # at hand: the cached property need not make it again
+    # What is known of the ids by now need not be worked out again.
+    names.settle()
+    index.__dict__["tensor_names"], index.__dict__["node_names"] = names, node_names
     return index
 
 
-def _sizes(graph: Graph, point: dict[str, int]) -> tuple[tuple[tuple[int, ...], ...], U64]:
+_ROLE_NUMBER = {role: k for k, role in enumerate(ROLES)}
+_IS_PERSISTENT = np.array([role in PERSISTENT_ROLES for role in ROLES], np.bool_)
+
+
+def _is_forward(phases: list[Phase]) -> NDArray[np.bool_]:
+    if phases.count("forward") == len(phases):
+        return np.ones(len(phases), np.bool_)
+    return np.fromiter(map("forward".__eq__, phases), np.bool_, len(phases))
+
+
+def _marked(graph: Graph) -> I64:
+    """The tensors with anything beyond id, shape, dtype and role, in one pass."""
+    found = [
+        i
+        for i, tensor in enumerate(graph.tensors)
+        if tensor.view is not None
+        or tensor.alias_group_id is not None
+        or tensor.saved_for_backward
+        or tensor.alignment is not None
+        or tensor.arena is not None
+        or tensor.must_not_alias
+        or tensor.shard is not None
+        or tensor.remat
+    ]
+    return np.array(found, np.int64)
+
+
+def _sizes(graph: Graph, point: dict[str, int], dtype: I64) -> tuple[tuple[tuple[int, ...], ...], U64]:
     """Shapes at ``point`` and bytes. Real graphs repeat few (shape, dtype) pairs, so each pair is computed once."""
     shapes = [tensor.shape for tensor in graph.tensors]
-    shape_code, _ = _codes(shapes)
-    dtype_code, known_dtypes = _codes([tensor.dtype for tensor in graph.tensors])
-    _, first, which = np.unique(
-        shape_code * max(1, len(known_dtypes)) + dtype_code, return_index=True, return_inverse=True
-    )
+    which, _ = _codes(shapes)
+    dtypes = int(dtype.max(initial=0)) + 1
+    if dtypes > 1:
+        _, which = np.unique(which * dtypes + dtype, return_inverse=True)
+    first = np.empty(int(which.max(initial=-1)) + 1, np.int64)
+    first[which[::-1]] = np.arange(len(which) - 1, -1, -1)  # the last write wins: the first of each pair
     resolved: list[tuple[int, ...]] = [()] * len(first)
     sizes = np.zeros(len(first), np.uint64)
     for pair in np.argsort(first).tolist():  # in file order, so that the first fault is the one told
@@ -173,62 +234,69 @@ def _sizes(graph: Graph, point: dict[str, int]) -> tuple[tuple[tuple[int, ...], 
 def _codes(values: Sequence[Hashable]) -> tuple[I64, list[Any]]:
     """Small numbers for few distinct values: ``(codes, distinct)``, distinct values by first appearance."""
     distinct = dict.fromkeys(values)
+    if len(distinct) <= 1:
+        return np.zeros(len(values), np.int64), list(distinct)
     number = dict(zip(distinct, range(len(distinct)), strict=True))
     return np.fromiter(map(number.__getitem__, values), np.int64, len(values)), list(distinct)
 
 
-def _operands(
-    graph: Graph, tensor_of: dict[str, int], side: str, guess: I64 | None = None, tensor_ids: tuple[str, ...] = ()
-) -> tuple[I64, I64]:
+def _operands(graph: Graph, tensors: Ids, side: str, guess: I64 | None = None) -> tuple[I64, I64]:
     """The nodes' ``inputs`` or ``outputs`` as CSR ``(ptr, idx)``; ``guess`` is tried as the ``idx`` first."""
     names = [node.inputs for node in graph.nodes] if side == "inputs" else [node.outputs for node in graph.nodes]
-    ptr = np.zeros(len(names) + 1, np.int64)
-    np.cumsum(np.fromiter(map(len, names), np.int64, len(names)), out=ptr[1:])
-    if guess is not None and len(guess) == ptr[-1]:
-        guessed = map(tensor_ids.__getitem__, guess.tolist())
-        if all(map(eq, guessed, chain.from_iterable(names))):
+    flat = list(chain.from_iterable(names))
+    if len(flat) == len(names) and all(names):  # one each
+        ptr = np.arange(len(names) + 1, dtype=np.int64)
+    else:
+        ptr = np.zeros(len(names) + 1, np.int64)
+        np.cumsum(np.fromiter(map(len, names), np.int64, len(names)), out=ptr[1:])
+    if guess is not None and len(guess) == len(flat):
+        if flat == list(map(tensors.texts.__getitem__, guess.tolist())):
             return ptr, guess
-    try:
-        idx = np.fromiter(map(tensor_of.__getitem__, chain.from_iterable(names)), np.int64, int(ptr[-1]))
-    except KeyError:
-        checks.refuse_unknown_operand(graph, tensor_of, side)
+    idx = tensors.numbers_of(flat)
+    if (idx < 0).any():
+        checks.refuse_unknown_operand(graph, tensors.number, side)
     return ptr, idx
 
 
-def _ends(graph: Graph, tensor_of: dict[str, int], side: str) -> NDArray[np.bool_]:
+def _ends(graph: Graph, tensors: Ids, side: str) -> NDArray[np.bool_]:
     """Shape (tensors,): whether each is among the graph's ``inputs`` or ``outputs``."""
     names = graph.inputs if side == "inputs" else graph.outputs
     if len(set(names)) != len(names):
         checks.refuse_duplicate(names, f"duplicate_{side[:-1]}")
-    checks.refuse_unknown_end(graph, tensor_of, side)
+    numbers = tensors.numbers_of(names)
+    if (numbers < 0).any():
+        checks.refuse_unknown_end(graph, tensors.number, side)
     flags = np.zeros(len(graph.tensors), np.bool_)
-    flags[[tensor_of[name] for name in names]] = True
+    flags[numbers] = True
     return flags
 
 
-def _bases(graph: Graph, tensor_of: dict[str, int], nbytes: U64, shapes: tuple[tuple[int, ...], ...]) -> I64:
+def _bases(graph: Graph, names: Ids, marked: I64, nbytes: U64, shapes: tuple[tuple[int, ...], ...]) -> I64:
     """Shape (tensors,): each view's declared base, or −1; every chain of views ends."""
     base = np.full(len(graph.tensors), -1, np.int64)
-    views = [i for i, tensor in enumerate(graph.tensors) if tensor.view is not None]
+    views = [i for i in marked.tolist() if graph.tensors[i].view is not None]
+    if not views:
+        return base
     for i in views:
-        base[i] = checks.check_view(graph, i, tensor_of, nbytes, shapes[i])  # type: ignore[arg-type]
+        base[i] = checks.check_view(graph, i, names.number, nbytes, shapes[i])  # type: ignore[arg-type]
     # Pointer doubling: after k rounds every view looks 2^k bases further, so log2(longest chain) rounds end them all.
     # What still looks at a view after more rounds than there are views runs in a circle.
     far = np.where(base >= 0, base, np.arange(len(base)))
     for _ in range(len(views).bit_length()):
         far = far[far]
     for i in np.flatnonzero(base[far] >= 0)[:1]:
-        checks.refuse_view_cycle(graph, int(i), tensor_of)
+        checks.refuse_view_cycle(graph, int(i), names.number)
     return base
 
 
-def _check_marks(graph: Graph, tensor_of: dict[str, int], arity: tuple[I64, I64]) -> None:
+def _check_marks(graph: Graph, names: Ids, marked: I64, arity: tuple[I64, I64]) -> None:
     """Alignments, shards, ``must_not_alias``, operand pairs and safepoints."""
-    for i, tensor in enumerate(graph.tensors):
+    for i in marked.tolist():
+        tensor = graph.tensors[i]
         if tensor.alignment is not None:
             checks.check_alignment(tensor, i)
         if tensor.must_not_alias:
-            checks.check_apart(tensor, i, tensor_of)
+            checks.check_apart(tensor, i, names.number)
         if tensor.shard is not None:
             checks.check_shard(tensor, i)
     nodes = graph.nodes
@@ -241,6 +309,8 @@ def _check_marks(graph: Graph, tensor_of: dict[str, int], arity: tuple[I64, I64]
 
 def _check_pairs(graph: Graph, field: str, values: list[Inplace], arity: tuple[I64, I64]) -> None:
     """Check a field of operand pairs against how many inputs and outputs each node has."""
+    if set(values) <= {"any", "none", ()}:
+        return
     codes, distinct = _codes(values)
     low, high_in, high_out = np.zeros((3, len(distinct)), np.int64)
     for code, pairs in enumerate(distinct):

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from tmmu_core.errors import AlignmentViolation, ArenaTooSmall, InvalidIrShapes
 from tmmu_core.graph.dtypes import itemsize
-from tmmu_core.graph.model import DEFAULT_ARENAS, OFFLOAD_ARENA, Arena
+from tmmu_core.graph.model import DEFAULT_ARENAS, OFFLOAD_ARENA, ROLES, Arena
 from tmmu_core.liveness.groups import Groups, storage_groups
 from tmmu_core.liveness.handoffs import Grouping, decide_handoffs
 from tmmu_core.liveness.model import Liveness, Storages, Timeline
@@ -102,12 +102,20 @@ def _arenas(
     planned = np.flatnonzero(ranges.planned)
     is_head = np.zeros(len(tensors), np.bool_)
     is_head[head_of[planned]] = True
-    heads = np.flatnonzero(is_head)
-    own = [tensor.arena or by_role[tensor.role] for tensor in map(tensors.__getitem__, heads.tolist())]
-    used = set(own)
+    # An arena's code: the role that it is of, or, past the roles, the how-manieth that a tensor names itself.
+    codes = timeline.index.role.astype(np.int64)
+    of_code = [by_role[role] for role in ROLES]
+    for i in timeline.index.marked.tolist():
+        own = tensors[i].arena
+        if own:
+            if own not in of_code:
+                of_code.append(own)
+            codes[i] = of_code.index(own)
+    used = {of_code[code] for code in np.flatnonzero(np.bincount(codes[is_head], minlength=1)).tolist()}
     missing = sorted(used - set(arenas or DEFAULT_ARENAS) - {OFFLOAD_ARENA})
     if missing:
-        tensor = min(tensors[i].id for i, name in zip(heads.tolist(), own, strict=True) if name == missing[0])
+        heads = np.flatnonzero(is_head).tolist()
+        tensor = min(tensors[i].id for i in heads if of_code[codes[i]] == missing[0])
         raise ArenaTooSmall(
             f"tensor {tensor!r} needs arena {missing[0]!r}, which the arena configuration does not declare.",
             arena=missing[0],
@@ -118,10 +126,9 @@ def _arenas(
         )
     names = tuple(sorted(used | set(arenas)))
     number = {name: i for i, name in enumerate(names)}
-    of_head = np.full(len(tensors), -1, np.int64)
-    of_head[heads] = list(map(number.__getitem__, own))
+    number_of_code = np.array([number.get(name, -1) for name in of_code], np.int64)
     arena_of = np.full(len(tensors), -1, np.int64)
-    arena_of[planned] = of_head[head_of[planned]]
+    arena_of[planned] = number_of_code[codes[head_of[planned]]]
     return names, arena_of
 
 
@@ -129,7 +136,8 @@ def _forbidden_pairs(timeline: Timeline, ranges: Ranges, groups: Groups) -> froz
     """Pairs of groups that must not share bytes, both ways round."""
     index = timeline.index
     pairs: set[tuple[int, int]] = set()
-    for i, tensor in enumerate(timeline.graph.tensors):
+    for i in index.marked.tolist():
+        tensor = timeline.graph.tensors[i]
         for other_id in tensor.must_not_alias:
             other = index.tensor_of[other_id]
             if not (ranges.planned[i] and ranges.planned[other]):
@@ -187,7 +195,8 @@ def _storages(timeline: Timeline, grouping: Grouping, death: I64, handoffs: I64)
     size = np.zeros(len(head), np.uint64)
     np.maximum.at(size, row, groups.offset[planned].astype(np.uint64) + row_bytes(timeline)[planned])
     alignment = np.ones(len(head), np.uint64)
-    for i, tensor in enumerate(tensors):
+    for i in index.marked.tolist():
+        tensor = tensors[i]
         if tensor.alignment is not None and ranges.planned[i]:
             if int(groups.offset[i]) % tensor.alignment:
                 raise AlignmentViolation(

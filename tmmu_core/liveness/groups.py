@@ -55,9 +55,10 @@ def storage_groups(timeline: Timeline, ranges: Ranges) -> Groups:
             _refuse_view_of_nothing(timeline, view, root)
         join(view, root)
     first_of: dict[str, int] = {}
-    for i, tensor in enumerate(tensors):
-        if tensor.alias_group_id is not None and ranges.planned[i]:
-            join(i, first_of.setdefault(tensor.alias_group_id, i))
+    for i in index.marked.tolist():
+        alias = tensors[i].alias_group_id
+        if alias is not None and ranges.planned[i]:
+            join(i, first_of.setdefault(alias, i))
 
     offset = ranges.view_offset.copy()
     death = ranges.death.copy()
@@ -122,12 +123,13 @@ class _Write(NamedTuple):
 def _in_place_writes(timeline: Timeline) -> list[_Write]:
     """In step order."""
     index = timeline.index
+    written = [node.in_place_write for node in timeline.graph.nodes]
     found = []
-    for k, node in enumerate(timeline.graph.nodes):
-        if node.in_place_write and timeline.step_of[k] >= 0:
+    for k, pairs in enumerate(written) if any(written) else ():
+        if pairs and timeline.step_of[k] >= 0:
             inputs, outputs = index.inputs_of(k), index.outputs_of(k)
             step = int(timeline.step_of[k])
-            found += [_Write(step, int(inputs[i]), int(outputs[o]), k) for i, o in node.in_place_write]
+            found += [_Write(step, int(inputs[i]), int(outputs[o]), k) for i, o in pairs]
     return sorted(found)
 
 

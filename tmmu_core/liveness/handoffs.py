@@ -85,12 +85,14 @@ def _candidates(timeline: Timeline) -> tuple[I64, I64, I64, I64]:
     index = timeline.index
     nodes = timeline.graph.nodes
     has_output = np.diff(index.out_ptr) > 0
-    everything = np.zeros(len(nodes), np.bool_)
     listed: list[tuple[int, int, int, int]] = []
-    for k, permission in enumerate([node.inplace for node in nodes]):
-        if permission is None or permission == "any":
-            everything[k] = True
-        elif not isinstance(permission, str):
+    permissions = [node.inplace for node in nodes]
+    kinds = dict.fromkeys(permissions)
+    of_any = {kind: kind is None or kind == "any" for kind in kinds}
+    everything = np.fromiter(map(of_any.__getitem__, permissions), np.bool_, len(nodes))
+    in_pairs = any(kind is not None and not isinstance(kind, str) for kind in kinds)
+    for k, permission in enumerate(permissions) if in_pairs else ():
+        if permission is not None and not isinstance(permission, str):
             inputs, outputs = index.inputs_of(k).tolist(), index.outputs_of(k).tolist()
             whole = _permitted_whole(inputs, {i for i, _ in permission})
             listed += [(k, inputs[i], outputs[o], at) for at, (i, o) in enumerate(permission) if inputs[i] in whole]

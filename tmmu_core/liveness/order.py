@@ -48,20 +48,21 @@ def dependencies(index: GraphIndex, source: I64, inside: NDArray[np.bool_]) -> t
     return before, after
 
 
-def default_order(index: GraphIndex, edges: tuple[I64, I64], inside: NDArray[np.bool_]) -> list[int]:
+def default_order(index: GraphIndex, edges: tuple[I64, I64], inside: NDArray[np.bool_]) -> I64:
     """Kahn's algorithm with a heap of node-id ranks. O((nodes + edges) log nodes); O(nodes + edges) where ids ascend.
 
     Raises ``LivenessCycle`` naming the lowest node of what cannot be ordered.
     """
-    members = np.flatnonzero(inside)
     ids = index.node_ids
-    by_id = sorted(members.tolist(), key=ids.__getitem__)
+    numbers = index.node_names.by_bytes
+    numbers = numbers[inside[numbers]]
     rank = np.full(len(ids), -1, np.int64)
-    rank[by_id] = np.arange(len(by_id))
+    rank[numbers] = np.arange(len(numbers))
     before, after = rank[edges[0]], rank[edges[1]]
     if bool((before < after).all()):  # no order by ready ids comes before the order of the ids themselves
-        return by_id
+        return numbers
 
+    by_id = numbers.tolist()
     waits_for = np.bincount(after, minlength=len(by_id)).tolist()
     sorting = np.argsort(before, kind="stable")
     followers = after[sorting].tolist()
@@ -86,7 +87,7 @@ def default_order(index: GraphIndex, edges: tuple[I64, I64], inside: NDArray[np.
             node_id=ids[stuck],
             hint="Break the cycle: every tensor must be written before it is read.",
         )
-    return order
+    return np.array(order, np.int64)
 
 
 def _on_a_cycle(by_id: list[int], ordered: list[int], edges: tuple[I64, I64]) -> int:
@@ -108,7 +109,7 @@ def _on_a_cycle(by_id: list[int], ordered: list[int], edges: tuple[I64, I64]) ->
 
 def given_order(
     index: GraphIndex, order: Sequence[str], edges: tuple[I64, I64], inside: NDArray[np.bool_]
-) -> list[int]:
+) -> I64:
     """Check that ``order`` is a permutation of the timeline's nodes that respects every dependency.
 
     Nodes of the graph outside this mode's timeline are passed over, so that one order serves all modes.
@@ -143,7 +144,7 @@ def given_order(
             node_id=node_id,
             hint="Move it behind its producers, or leave the order out for the default one.",
         )
-    return nodes
+    return np.array(nodes, np.int64)
 
 
 def _bad_order(reason: str, node_id: str, position: int, what: str) -> InvalidIrShapes:

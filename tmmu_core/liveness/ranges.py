@@ -71,11 +71,11 @@ def _last_reads(timeline: Timeline) -> I64:
 
 
 def _saved(timeline: Timeline, roots: I64) -> Mask:
-    tensors = timeline.graph.tensors
-    if not timeline.retain:
-        return np.zeros(len(tensors), np.bool_)
-    saved = np.fromiter((tensor.saved_for_backward for tensor in tensors), np.bool_, len(tensors))
-    saved[roots[saved]] = True
+    tensors, marked = timeline.graph.tensors, timeline.index.marked
+    saved = np.zeros(len(tensors), np.bool_)
+    if timeline.retain:
+        saved[marked] = [tensors[i].saved_for_backward for i in marked.tolist()]
+        saved[roots[saved]] = True
     return saved
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tmmu_core.graph.index import GraphIndex, index_graph
 from tmmu_core.graph.model import Graph, Mode, Preset
@@ -22,7 +23,7 @@ from tmmu_core.liveness.views import view_roots
 
 def default_mode(graph: Graph) -> Mode:
     """``backward`` for a graph that carries backward nodes, else ``inference`` (contract §10)."""
-    return "backward" if any(node.phase == "backward" for node in graph.nodes) else "inference"
+    return "backward" if "backward" in [node.phase for node in graph.nodes] else "inference"
 
 
 def default_preset(mode: Mode) -> Preset:
@@ -52,11 +53,11 @@ def build_timeline(
     synthesise = mode == "backward" and all(node.phase != "backward" for node in graph.nodes)
     ordered = _order(index, given, mode)
     if synthesise:
-        expanded, ids = with_backward(graph, [index.node_ids[k] for k in ordered], retain=retain)
+        expanded, ids = with_backward(graph, _ids(index, ordered), retain=retain)
         index = index_graph(expanded, dims)
         ordered = _order(index, ids, mode)
     if preset == "remat_enabled" and mode == "backward" and any(tensor.remat for tensor in graph.tensors):
-        expanded, ids = with_rematerialisation(expanded, [index.node_ids[k] for k in ordered])
+        expanded, ids = with_rematerialisation(expanded, _ids(index, ordered))
         index = index_graph(expanded, dims)
         ordered = _order(index, ids, mode)
 
@@ -74,15 +75,20 @@ def build_timeline(
         node_at=node_at,
         step_of=step_of,
         has_inputs_step=bool(graph.inputs),
-        order=tuple(map(index.node_ids.__getitem__, ordered)),
+        order=tuple(_ids(index, ordered)),
         retain=retain,
     )
 
 
-def _order(index: GraphIndex, given: Sequence[str] | None, mode: Mode) -> list[int]:
+def _ids(index: GraphIndex, ordered: NDArray[np.int64]) -> Sequence[str]:
+    """The ids of the nodes in an order, those of the graph itself where the order is the graph's own."""
+    if len(ordered) == len(index.node_ids) and (ordered[1:] > ordered[:-1]).all():
+        return index.node_ids
+    return list(map(index.node_ids.__getitem__, ordered.tolist()))
+
+
+def _order(index: GraphIndex, given: Sequence[str] | None, mode: Mode) -> NDArray[np.int64]:
     """Node numbers in the order run: the given one, checked, or the default one."""
-    nodes = index.graph.nodes
-    everything = mode == "backward"
-    inside = np.fromiter((everything or node.phase == "forward" for node in nodes), np.bool_, len(nodes))
+    inside = np.ones(len(index.node_ids), np.bool_) if mode == "backward" else index.is_forward
     edges = dependencies(index, source_of(index, view_roots(index)[0]), inside)
     return default_order(index, edges, inside) if given is None else given_order(index, given, edges, inside)

@@ -89,6 +89,20 @@ class Table:
         return [list(row) for row in zip(*lists, strict=True)]
 
 
+@dataclass(frozen=True, eq=False)
+class Texts:
+    """An array of texts alone, woven like a table's column: an execution order."""
+
+    texts: Sequence[str]
+
+
+@dataclass(frozen=True, eq=False)
+class Encoded:
+    """What is encoded once and goes into several hashes."""
+
+    chunks: tuple[bytes, ...]
+
+
 # --- encoding ----------------------------------------------------------------------------------------------------
 
 
@@ -201,20 +215,21 @@ def _plain(x: object) -> Any:
 
 def cbor_chunks(x: Any) -> Iterator[bytes]:
     """The canonical bytes of ``x`` in pieces. Lists may hold :class:`Table` values at any depth of lists."""
-    if isinstance(x, Table):
+    if isinstance(x, Encoded):
+        yield from x.chunks
+    elif isinstance(x, Table):
         yield _head(_ARRAY, len(x))
         for start in range(0, len(x), CHUNK_ROWS):
             yield _encode_rows(x, start, min(start + CHUNK_ROWS, len(x)))
-    elif isinstance(x, list | tuple) and len(x) > 4096 and set(map(type, x)) == {str}:
-        # An execution order: texts alone, woven like a table's column.
-        yield _head(_ARRAY, len(x))
-        for start in range(0, len(x), CHUNK_ROWS):
-            yield _text_pieces(x[start : start + CHUNK_ROWS])[0].tobytes()
+    elif isinstance(x, Texts):
+        yield _head(_ARRAY, len(x.texts))
+        for start in range(0, len(x.texts), CHUNK_ROWS):
+            yield _text_pieces(x.texts[start : start + CHUNK_ROWS])[0].tobytes()
     elif isinstance(x, list | tuple):
         yield _head(_ARRAY, len(x))
         pending: list[bytes] = []
         for item in x:
-            if isinstance(item, Table | list | tuple):
+            if isinstance(item, Table | Encoded | Texts | list | tuple):
                 yield from pending
                 pending.clear()
                 yield from cbor_chunks(item)
@@ -235,6 +250,11 @@ def cbor_chunks(x: Any) -> Iterator[bytes]:
         out: list[bytes] = []
         _emit(x, out)
         yield b"".join(out)
+
+
+def encoded(table: Table) -> Encoded:
+    """A table's bytes, for several hashes."""
+    return Encoded(tuple(cbor_chunks(table)))
 
 
 def cbor_canonical(x: Any) -> bytes:
@@ -277,13 +297,11 @@ def _encode_rows(table: Table, start: int, stop: int) -> bytes:
 
 def _weave(parts: list[tuple[U8, I64]], n: int) -> U8:
     """Interleave: row 0 of every part, row 1 of every part, …"""
-    lengths = np.stack([length for _, length in parts], axis=1)
-    ends = np.cumsum(lengths.ravel()).reshape(n, len(parts))
-    out = np.empty(int(ends[-1, -1]), np.uint8)
-    for k, (buffer, length) in enumerate(parts):
-        source_start = np.cumsum(length) - length
-        shift = ends[:, k] - length - source_start
-        out[np.repeat(shift, length) + np.arange(len(buffer), dtype=np.int64)] = buffer
+    lengths = np.stack([length for _, length in parts], axis=1).ravel()
+    whose = np.repeat(np.tile(np.arange(len(parts), dtype=np.uint8), n), lengths)
+    out = np.empty(len(whose), np.uint8)
+    for k, (buffer, _) in enumerate(parts):
+        out[whose == k] = buffer
     return out
 
 
@@ -299,8 +317,17 @@ def _text_pieces(texts: Sequence[str]) -> tuple[U8, I64]:
             raise NotCanonical(f"{error.object!r} is not text: it holds half a surrogate pair") from None
         raw = b"".join(encoded)
         sizes = np.fromiter(map(len, encoded), np.int64, len(encoded))
-    heads, head_sizes = _heads(_TEXT, sizes.astype(np.uint64))
     body = np.frombuffer(raw, np.uint8)
+    if int(sizes.max(initial=0)) < 24:  # heads of one byte
+        ends = np.cumsum(sizes + 1)
+        out = np.empty(len(body) + len(sizes), np.uint8)
+        is_body = np.ones(len(out), np.bool_)
+        at = ends - sizes - 1
+        is_body[at] = False
+        out[at] = _TEXT | sizes.astype(np.uint8)
+        out[is_body] = body
+        return out, sizes + 1
+    heads, head_sizes = _heads(_TEXT, sizes.astype(np.uint64))
     return _weave([(heads, head_sizes), (body, sizes)], len(sizes)), head_sizes + sizes
 
 
@@ -356,9 +383,9 @@ def arena_config_hash(config: Mapping[str, Any]) -> bytes:
     return _of_user_value(lambda: dict(config), "the arena configuration")
 
 
-def execution_order_hash(order: Iterable[str]) -> bytes:
+def execution_order_hash(order: Sequence[str]) -> bytes:
     """``H([node_id, …])`` of the order as run, ``@inputs`` excluded."""
-    return H(list(order))
+    return H(Texts(order))
 
 
 def shard_spec_hash(spec: Mapping[str, Any] | None) -> bytes:
@@ -399,7 +426,7 @@ def slot_rows(
     return Table((tensor_ids, Coded(tuple(arena_names), arena), slot))
 
 
-def slot_assignment_table(token: bytes, rows: Table) -> list[Any]:
+def slot_assignment_table(token: bytes, rows: Table | Encoded) -> list[Any]:
     """``[replay_token, rows]`` with the rows of :func:`slot_rows`."""
     assert is_token(token), "a replay token has 32 bytes, the superseded draft's at least 64"
     return [token, rows]
@@ -417,6 +444,14 @@ def logical_address_table(
     root lies at its start, views and what is written into them at or above it.
     """
     rank = np.argsort(np.argsort(np.array([name.encode() for name in arena_names], dtype=object), kind="stable"))
+    # Of many rows only the few (arena, slot, offset) that differ need sorting; rows of a slot mostly say the same.
+    if len(slot) > CHUNK_ROWS and 0 <= int(slot.min()) and int(slot.max()) < len(slot):
+        slots = int(slot.max()) + 1
+        of_row = arena.astype(np.int64) * slots + slot
+        lowest = np.full(len(arena_names) * slots, U64_MAX, np.uint64)
+        np.minimum.at(lowest, of_row, offset)
+        used = np.flatnonzero(np.bincount(of_row, minlength=len(lowest)))
+        arena, slot, offset = (used // slots).astype(np.int32), used % slots, lowest[used]
     by = np.lexsort((offset, slot, rank[arena]))
     arena, slot, offset = arena[by], slot[by], offset[by]
     first = np.ones(len(by), np.bool_)
@@ -436,12 +471,12 @@ class Identity(NamedTuple):
     shard_spec_hash: bytes
 
 
-def plan_hash(identity: Identity, slot_assignment_table: list[Any], logical_address_table: Table) -> bytes:
+def plan_hash(identity: Identity, slot_assignment_table: list[Any], logical_address_table: Table | Encoded) -> bytes:
     """``tmmu_plan_hash`` (seed II.K, contract §6): bound to the token, through the slot assignment table."""
     return H(["tmmu_plan_v1", [*identity, slot_assignment_table, logical_address_table]])
 
 
-def layout_hash(slots: Table, addresses: Table) -> bytes:
+def layout_hash(slots: Table | Encoded, addresses: Table | Encoded) -> bytes:
     """``H(["tmmu_layout_v1", [slot rows, address rows]])``: what two runs with different tokens must share."""
     return H(["tmmu_layout_v1", [slots, addresses]])
 
@@ -449,8 +484,8 @@ def layout_hash(slots: Table, addresses: Table) -> bytes:
 def plan_digests(plan: Plan) -> tuple[bytes, bytes]:
     """``(tmmu_plan_hash, layout_hash)`` recomputed from a plan's rows: what its own two fields must say."""
     names = [arena.name for arena in plan.arenas]
-    slots = slot_rows(plan.tensor_ids, names, plan.arena, plan.logical_slot)
-    addresses = logical_address_table(names, plan.arena, plan.logical_slot, plan.offset)
+    slots = encoded(slot_rows(plan.tensor_ids, names, plan.arena, plan.logical_slot))
+    addresses = encoded(logical_address_table(names, plan.arena, plan.logical_slot, plan.offset))
     identity = Identity(
         plan.ir_hash,
         plan.mode,

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tmmu_core.errors import U64_MAX, AllocationOverflow
+from tmmu_core.graph.model import ROLES
 from tmmu_core.liveness.model import Liveness
 from tmmu_core.liveness.views import view_roots
 from tmmu_core.plan.model import ArenaSummary, Plan
@@ -282,15 +283,15 @@ def activation_retention(liveness: Liveness) -> tuple[int, int]:
     and the end of the timeline for a graph output, itself or a view of it: handing it out is its use.
     """
     timeline, index = liveness.timeline, liveness.timeline.index
-    tensors = timeline.graph.tensors
-    counts = np.array([t.role == "activation" and t.view is None for t in tensors], np.bool_) & (liveness.birth >= 0)
-    forward = np.array([node.phase == "forward" for node in timeline.graph.nodes], np.bool_)
+    counts = (index.role == ROLES.index("activation")) & (index.base < 0) & (liveness.birth >= 0)
     last = np.maximum(liveness.birth, 0)
     reader = np.repeat(np.arange(len(index.node_ids), dtype=np.int64), np.diff(index.in_ptr))
-    use = forward[reader] & (timeline.step_of[reader] >= 0)
+    use = index.is_forward[reader] & (timeline.step_of[reader] >= 0)
     root, _ = view_roots(index)
-    np.maximum.at(last, root[index.in_idx[use]], timeline.step_of[reader[use]])
-    handed_out = np.zeros(len(tensors), np.bool_)
+    whole = bool(use.all())
+    read, at = (index.in_idx, reader) if whole else (index.in_idx[use], reader[use])
+    np.maximum.at(last, root[read], timeline.step_of[at])
+    handed_out = np.zeros(len(index.tensor_ids), np.bool_)
     handed_out[root[np.flatnonzero(index.is_output)]] = True
     kept = counts & (liveness.death > last + 1) & ~handed_out
     return exact_sum(index.nbytes[kept]), exact_sum(index.nbytes[counts])

@@ -6,10 +6,11 @@ to the one that was written.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from operator import eq
+from typing import Any, Literal, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,6 +110,45 @@ class TensorRow:
     base_tensor_uid: str | None
 
 
+Handoff = tuple[int, str, str]
+"""(step, from, to)"""
+
+
+class Handoffs(Sequence[Handoff]):
+    """Hand-offs as columns, read like a tuple of triples: half a million triples would weigh more than the plan."""
+
+    def __init__(self, ids: Sequence[str], rows: I64) -> None:
+        """``rows`` (h, 3): step, and the numbers in ``ids`` of giver and taker."""
+        self._ids, self._rows = ids, rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @overload
+    def __getitem__(self, at: int) -> Handoff: ...
+    @overload
+    def __getitem__(self, at: slice) -> tuple[Handoff, ...]: ...
+    def __getitem__(self, at: int | slice) -> Handoff | tuple[Handoff, ...]:
+        if isinstance(at, slice):
+            return tuple(Handoffs(self._ids, self._rows[at]))
+        step, giver, taker = self._rows[at].tolist()
+        return step, self._ids[giver], self._ids[taker]
+
+    def __iter__(self) -> Iterator[Handoff]:
+        ids = self._ids
+        return ((step, ids[giver], ids[taker]) for step, giver, taker in self._rows.tolist())
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Handoffs | tuple | list):
+            return NotImplemented
+        return len(self) == len(other) and all(map(eq, self, other))
+
+    __hash__ = None  # type: ignore[assignment]  # equal to tuples, whose hash it has not
+
+    def __repr__(self) -> str:
+        return repr(tuple(self))
+
+
 @dataclass(frozen=True, eq=False)
 class Plan:
     """Where everything lies. Rows (columns of length n) come by tensor id bytes; digests are 32 raw bytes."""
@@ -155,7 +195,7 @@ class Plan:
     alias_group_ids: tuple[str | None, ...]
     base_tensor_uids: tuple[str | None, ...]
 
-    handoffs: tuple[tuple[int, str, str], ...] = ()
+    handoffs: Sequence[Handoff] = ()
     """(step, from, to) as granted and, for planners that place bytes, as used."""
     taken: tuple[bool, ...] = ()
     """Per hand-off, whether ``to`` lies on ``from``'s bytes (contract §11). Where it is not told it is worked out."""

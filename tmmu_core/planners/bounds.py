@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from tmmu_core.planners.columns import NEVER, Columns, align_up, columns
 from tmmu_core.planners.problem import Problem, without_empty
 
@@ -49,16 +51,20 @@ def bound_of(cols: Columns) -> Bound:
     """The same, for a problem already squeezed."""
     if not len(cols):
         return Bound(0, (), -1, "empty", 0)
-    tallest = max(range(len(cols)), key=lambda i: (cols.size[i], -i))
     live = cols.live_bytes()
-    fullest = sorted(range(len(live)), key=lambda c: (-live[c], c))
+    if cols.small:
+        tallest = int(np.argmax(cols.sizes))
+        fullest = np.argsort(-np.array(live, np.int64), kind="stable").tolist()
+    else:
+        tallest = max(range(len(cols)), key=lambda i: (cols.size[i], -i))
+        fullest = sorted(range(len(live)), key=lambda c: (-live[c], c))
     peak = live[fullest[0]] if live else 0
     if peak >= cols.size[tallest]:
         best = Bound(peak, _alive(cols, fullest[0]), int(cols.births[fullest[0]]), "live", peak)
     else:  # all its life is gaps: it is never alive, and has its place all the same
         best = Bound(cols.size[tallest], (tallest,), -1, "live", peak)
 
-    for i, at in enumerate(cols.fixed):
+    for i, at in enumerate(cols.fixed) if cols.problem.fixed is not None else ():
         if at >= 0 and at + cols.size[i] > best.bytes:
             best = Bound(at + cols.size[i], (i,), int(cols.problem.birth[i]), "fixed", peak)
 

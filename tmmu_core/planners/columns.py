@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -22,6 +22,33 @@ SAFE = 2**62
 
 NEVER, HANDOFF = 0, 1
 """Kinds of odd conflict: never the same byte; never, but for the very same offset."""
+
+
+class Odd(Sequence[tuple[tuple[int, int], ...]]):
+    """Per storage a row of ``(other, kind)`` pairs; a ragged table, of which a row is made when it is asked for."""
+
+    def __init__(self, first: I64, table: I64) -> None:
+        """``first`` (n + 1,): storage i has the rows ``first[i]:first[i + 1]`` of ``table`` (m, 2)."""
+        self.first, self.table = first.astype(np.int64), table
+        self._made: dict[int, tuple[tuple[int, int], ...]] = {}
+
+    def __len__(self) -> int:
+        return len(self.first) - 1
+
+    @overload
+    def __getitem__(self, i: int) -> tuple[tuple[int, int], ...]: ...
+    @overload
+    def __getitem__(self, i: slice) -> list[tuple[tuple[int, int], ...]]: ...
+    def __getitem__(self, i: int | slice) -> Any:
+        if isinstance(i, slice):
+            return [self[k] for k in range(len(self))[i]]
+        row = self._made.get(i)
+        if row is None:
+            if not 0 <= i < len(self):
+                raise IndexError(i)
+            pairs = self.table[self.first[i] : self.first[i + 1]].tolist()
+            row = self._made[i] = tuple([(other, kind) for other, kind in pairs])
+        return row
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +67,7 @@ class Columns:
     part_hi: I64
     births: I64
     """Shape (k,): the step at which each column of squeezed time begins."""
-    odd: tuple[tuple[tuple[int, int], ...], ...] | None = None
+    odd: Odd | None = None
     """Per storage, ``(other, NEVER | HANDOFF)``: conflicts that time does not tell. ``None``: there are none."""
     memo: dict[str, Any] = field(default_factory=dict)
 
@@ -82,11 +109,8 @@ class Columns:
         if self.odd is None:
             empty = np.zeros(0, dtype=np.int64)
             return np.zeros(n + 1, dtype=np.int64), empty, empty
-        first = np.zeros(n + 1, dtype=np.int64)
-        first[1:] = np.cumsum([len(row) for row in self.odd])
-        flat = [pair for row in self.odd for pair in row]
-        table = np.asarray(flat, dtype=np.int64).reshape(-1, 2)
-        return first, np.ascontiguousarray(table[:, 0]), np.ascontiguousarray(table[:, 1])
+        table = self.odd.table
+        return self.odd.first, np.ascontiguousarray(table[:, 0]), np.ascontiguousarray(table[:, 1])
 
     def live_bytes(self) -> list[int]:
         """Σ size of the storages alive at each column of squeezed time, as plain integers."""
@@ -96,7 +120,8 @@ class Columns:
             part_size = self.sizes[self.storage_of_part]
             np.add.at(delta, self.part_lo, part_size)
             np.subtract.at(delta, self.part_hi, part_size)
-            return [int(x) for x in np.cumsum(delta)[:k]]
+            live_of: list[int] = np.cumsum(delta)[:k].tolist()
+            return live_of
         change = [0] * (k + 1)
         for row, i in enumerate(self.storage_of_part):
             change[self.part_lo[row]] += self.size[i]
@@ -116,7 +141,7 @@ class Columns:
 def columns(problem: Problem) -> Columns:
     """Squeeze a problem. Raises AlignmentViolation or InvalidIrShapes where given offsets cannot be kept."""
     n = len(problem)
-    size = tuple(max(s, 1) for s in problem.size.tolist())
+    size = tuple(np.maximum(problem.size, np.uint64(1)).tolist())
     align = tuple(problem.alignment.tolist())
     fixed = tuple(problem.fixed.tolist()) if problem.fixed is not None else (-1,) * n
     first, lo, hi = _live_parts(problem)
@@ -156,27 +181,34 @@ def _live_parts(problem: Problem) -> tuple[I64, I64, I64]:
     return tuple(np.asarray(column, dtype=np.int64) for column in (first, lo, hi))  # type: ignore[return-value]
 
 
-def _odd_conflicts(problem: Problem) -> tuple[tuple[tuple[int, int], ...], ...] | None:
+def _odd_conflicts(problem: Problem) -> Odd | None:
     """Pairs that time does not tell, both ways round; ``NEVER`` wins over ``HANDOFF``."""
-    kind: dict[tuple[int, int], int] = {}
+    pairs: list[I64] = []
     if problem.handoff_from is not None:
-        for j, i in enumerate(problem.handoff_from.tolist()):
-            if i >= 0 and i != j:
-                kind[(i, j)] = kind[(j, i)] = HANDOFF
+        takers = np.flatnonzero(problem.handoff_from >= 0)
+        pairs.append(_both_ways(np.stack([problem.handoff_from[takers], takers], axis=1), HANDOFF))
     if problem.must_not_alias is not None:
-        for i, j in problem.must_not_alias.tolist():
-            if i != j:
-                kind[(i, j)] = kind[(j, i)] = NEVER
-    if not kind:
+        pairs.append(_both_ways(problem.must_not_alias.reshape(-1, 2), NEVER))
+    if not sum(map(len, pairs)):
         return None
-    rows: list[list[tuple[int, int]]] = [[] for _ in range(len(problem))]
-    for (i, j), what in sorted(kind.items()):
-        rows[i].append((j, what))
-    return tuple(tuple(row) for row in rows)
+    table = np.concatenate(pairs)
+    table = table[np.lexsort((table[:, 2], table[:, 1], table[:, 0]))]
+    first = np.ones(len(table), np.bool_)  # of equal pairs NEVER, which is the lower kind
+    first[1:] = (table[1:, :2] != table[:-1, :2]).any(axis=1)
+    return Odd(np.searchsorted(table[first, 0], np.arange(len(problem) + 1)), table[first, 1:])
+
+
+def _both_ways(pairs: I64, kind: int) -> I64:
+    """Rows (one, other, kind), a pair of a storage with itself left out."""
+    pairs = pairs[pairs[:, 0] != pairs[:, 1]].astype(np.int64)
+    both = np.concatenate([pairs, pairs[:, ::-1]])
+    return np.concatenate([both, np.full((len(both), 1), kind, np.int64)], axis=1)
 
 
 def _check_fixed(cols: Columns) -> None:
     """Given offsets must lie on their grid and must not collide with each other: no packing could mend that."""
+    if cols.problem.fixed is None:
+        return
     given = [i for i, offset in enumerate(cols.fixed) if offset >= 0]
     ids, arena = cols.problem.ids, cols.problem.arena
     for i in given:

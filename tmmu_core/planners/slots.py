@@ -15,7 +15,7 @@ slot wastes the rest of it, which the waste ledger calls slot rounding.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from heapq import heappop, heappush
+from heapq import heappop, heappush, heappushpop
 from typing import Any
 
 import numpy as np
@@ -46,10 +46,15 @@ def assign_slots(problem: Problem) -> I64:
     opened = 0
     # Ranges are never empty, so whoever is dead by now was placed before now.
     by_death = np.argsort(problem.death, kind="stable")
-    dying, deaths = by_death.tolist(), problem.death[by_death].tolist()
+    dying = by_death.tolist()
+    dead_by = np.searchsorted(problem.death[by_death], problem.birth, side="right").tolist()
     gone = 0
-    for i, birth in enumerate(problem.birth.tolist()):
-        while deaths[gone] <= birth:
+    for i, dead in enumerate(dead_by):
+        if dead == gone + 1:  # one goes, one comes
+            slot[i] = heappushpop(free, slot[dying[gone]])
+            gone = dead
+            continue
+        while gone < dead:
             heappush(free, slot[dying[gone]])
             gone += 1
         if free:

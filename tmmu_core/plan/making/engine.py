@@ -131,7 +131,8 @@ def _planned(graph: Graph, asked: PlanRequest, ir_hash: bytes | None, progress: 
     assert asked.preset is not None
     planner = planner_named(asked.planner or "")
     config = read_arenas(asked.arenas)
-    timeline = build_timeline(graph, asked.mode, asked.preset, order=asked.order, dims=asked.dims)
+    with many_small_values():
+        timeline = build_timeline(graph, asked.mode, asked.preset, order=asked.order, dims=asked.dims)
     options = planner.checked_options(asked.options)
     own_arenas = isinstance(planner, MemoryPlannerEntry)
     liveness, config, problems, packings = _packed(timeline, config, planner, options, progress)
@@ -147,34 +148,36 @@ def _planned(graph: Graph, asked: PlanRequest, ir_hash: bytes | None, progress: 
         check_capacity(problem, summary)
     check_budget(summaries, asked.budget)
 
+    notes = {problem.arena: dict(p.notes) for problem, p in zip(problems, packings, strict=True) if p.notes}
+    del problems, packings  # their columns are the placement's now
+    known_hash = ir_hash or canonical.ir_hash(graph)
     with many_small_values():
-        columns = plan_columns(liveness, placement, summaries, own_arenas=own_arenas)
-    identity = canonical.Identity(
-        ir_hash=ir_hash or canonical.ir_hash(graph),
-        mode=asked.mode,
-        arena_config_hash=canonical.arena_config_hash(as_given(asked.arenas)),
-        execution_order_hash=canonical.execution_order_hash(timeline.order),
-        rank=asked.rank,
-        world_size=asked.world_size or 1,
-        shard_spec_hash=canonical.shard_spec_hash(asked.shard_spec),
-    )
-    plan = assemble(
-        columns,
-        summaries,
-        identity,
-        Use(placement.peak(timeline.steps), metrics.activation_retention(liveness), started),
-        planner=planner.name,
-        planner_options=dict(asked.options),
-        ir_name=graph.name,
-        preset=asked.preset,
-        places="slots" if isinstance(planner, ArenaPlannerEntry) and planner.has_slots else "bytes",
-        own_arenas=own_arenas,
-        replay_token=asked.replay_token,
-        steps=timeline.steps,
-        has_inputs_step=timeline.has_inputs_step,
-        execution_order=timeline.order,
-        notes={problem.arena: dict(p.notes) for problem, p in zip(problems, packings, strict=True) if p.notes},
-    )
+        identity = canonical.Identity(
+            ir_hash=known_hash,
+            mode=asked.mode,
+            arena_config_hash=canonical.arena_config_hash(as_given(asked.arenas)),
+            execution_order_hash=canonical.execution_order_hash(timeline.order),
+            rank=asked.rank,
+            world_size=asked.world_size or 1,
+            shard_spec_hash=canonical.shard_spec_hash(asked.shard_spec),
+        )
+        plan = assemble(
+            plan_columns(liveness, placement, summaries, own_arenas=own_arenas),
+            summaries,
+            identity,
+            Use(placement.peak(timeline.steps), metrics.activation_retention(liveness), started),
+            planner=planner.name,
+            planner_options=dict(asked.options),
+            ir_name=graph.name,
+            preset=asked.preset,
+            places="slots" if isinstance(planner, ArenaPlannerEntry) and planner.has_slots else "bytes",
+            own_arenas=own_arenas,
+            replay_token=asked.replay_token,
+            steps=timeline.steps,
+            has_inputs_step=timeline.has_inputs_step,
+            execution_order=timeline.order,
+            notes=notes,
+        )
     return Solution(graph, placement.liveness, plan)
 
 
@@ -189,8 +192,9 @@ def _packed(
     if isinstance(planner, MemoryPlannerEntry):
         spread = spread_over_memories(timeline, options, config)
         return spread.liveness, spread.config, spread.problems, spread.packings
-    liveness = analyse(timeline, config)
-    problems = arena_problems(liveness, config)
+    with many_small_values():
+        liveness = analyse(timeline, config)
+        problems = arena_problems(liveness, config)
     return liveness, config, problems, [planner.pack(problem, options, progress) for problem in problems]
 
 

@@ -6,22 +6,24 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from tmmu_core.graph.model import Arena
-from tmmu_core.liveness.model import Liveness
+from tmmu_core.graph.model import ROLES, Arena
+from tmmu_core.graph.index import named
+from tmmu_core.liveness.model import I64, Liveness
 from tmmu_core.planners.problem import Problem
 
 
 def arena_problems(liveness: Liveness, config: Mapping[str, Arena]) -> list[Problem]:
     """One :class:`Problem` per arena of ``liveness.arenas``, storages in the normative order, by the same names."""
     storages = liveness.storages
-    tensors, ids = liveness.timeline.graph.tensors, liveness.timeline.index.tensor_ids
+    index = liveness.timeline.index
+    ids, role = index.tensor_ids, index.role
     place = np.full(len(storages), -1, np.int64)
     problems = []
     for number, name in enumerate(liveness.arenas):
         arena = config.get(name, Arena())
         rows = np.flatnonzero(storages.arena == number)
         place[rows] = np.arange(len(rows))
-        heads = storages.head[rows].tolist()
+        heads = storages.head[rows]
         source = storages.handoff_from[rows]
         # A hand-off stays inside its arena (contract §1), so the giver's place is known by now or soon.
         handoff = np.where(source >= 0, place[source], -1)
@@ -30,7 +32,7 @@ def arena_problems(liveness: Liveness, config: Mapping[str, Arena]) -> list[Prob
         problems.append(
             Problem(
                 arena=name,
-                ids=tuple([ids[head] for head in heads]),
+                ids=_taken(ids, heads),
                 birth=storages.birth[rows],
                 death=storages.death[rows],
                 size=storages.size[rows],
@@ -39,7 +41,14 @@ def arena_problems(liveness: Liveness, config: Mapping[str, Arena]) -> list[Prob
                 arena_alignment=arena.alignment_bytes,
                 handoff_from=handoff if (handoff >= 0).any() else None,
                 must_not_alias=place[pairs[inside]] if inside.any() else None,
-                roles=tuple([tensors[head].role for head in heads]),
+                roles=named(ROLES, role[heads]),
             )
         )
     return problems
+
+
+def _taken(ids: tuple[str, ...], numbers: I64) -> tuple[str, ...]:
+    """The ids of ``numbers``; where those are all there are, in order, the same tuple."""
+    if len(numbers) == len(ids) and (numbers[1:] > numbers[:-1]).all():
+        return ids
+    return tuple(map(ids.__getitem__, numbers.tolist()))

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from itertools import chain
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tmmu_core.graph.dtypes import itemsize
+from tmmu_core.graph.index import named
+from tmmu_core.graph.model import ROLES, Graph
 from tmmu_core.liveness.analyse import row_bytes
 from tmmu_core.liveness.model import I32, I64, U64, Liveness
 from tmmu_core.plan.metrics import peak_together
-from tmmu_core.plan.model import ArenaSummary
+from tmmu_core.plan.model import ArenaSummary, Handoff, Handoffs
 from tmmu_core.planners.problem import Packing, Problem
 from tmmu_core.planners.slots import slot_sizes
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,7 +136,7 @@ class PlanColumns(NamedTuple):
     shapes: tuple[tuple[int, ...], ...]
     alias_group_ids: tuple[str | None, ...]
     base_tensor_uids: tuple[str | None, ...]
-    handoffs: tuple[tuple[int, str, str], ...]
+    handoffs: Sequence[Handoff]
     taken: tuple[bool, ...]
 
 
@@ -145,12 +152,11 @@ def plan_columns(
     ids = index.tensor_ids
     planned = np.flatnonzero(liveness.birth >= 0)
     rows = planned[np.argsort(index.id_rank[planned])]
-    chosen = rows.tolist()
-    tensors = [graph.tensors[i] for i in chosen]
+    aliases, bases = _shared(graph, index.marked, rows)
     storage = liveness.storage_of[rows]
     number, generation = storage_numbers(storages.arena, placement.slot, storages.birth)
     return PlanColumns(
-        tensor_ids=tuple([ids[i] for i in chosen]),
+        tensor_ids=_at(ids, rows),
         arena=storages.arena[storage],
         logical_slot=placement.slot[storage],
         offset=placement.offset[storage] + liveness.offset_in_storage[rows],
@@ -160,25 +166,61 @@ def plan_columns(
         death=liveness.death[rows],
         generation=generation[storage],
         storage=number[storage],
-        roles=tuple([tensor.role for tensor in tensors]),
-        dtypes=tuple([tensor.dtype for tensor in tensors]),
-        shapes=tuple([index.shapes[i] for i in chosen]),
-        alias_group_ids=tuple([tensor.alias_group_id for tensor in tensors]),
-        base_tensor_uids=tuple([tensor.view.base_tensor_uid if tensor.view else None for tensor in tensors]),
-        handoffs=tuple([(k, ids[x], ids[y]) for k, x, y in liveness.handoffs.tolist()]),
+        roles=named(ROLES, index.role[rows]),
+        dtypes=named(index.dtype_names, index.dtype[rows]),
+        shapes=_at(index.shapes, rows),
+        alias_group_ids=aliases,
+        base_tensor_uids=bases,
+        handoffs=Handoffs(ids, liveness.handoffs),
         taken=tuple(liveness.taken.tolist()),
     )
 
 
+def _shared(graph: Graph, marked: I64, rows: I64) -> tuple[tuple[str | None, ...], tuple[str | None, ...]]:
+    """Alias groups and bases of the tensors ``rows``; none but those ``marked`` have any."""
+    alias: list[str | None] = [None] * len(rows)
+    base: list[str | None] = [None] * len(rows)
+    for row in _among(rows, marked, len(graph.tensors)):
+        tensor = graph.tensors[rows[row]]
+        alias[row] = tensor.alias_group_id
+        base[row] = None if tensor.view is None else tensor.view.base_tensor_uid
+    return tuple(alias), tuple(base)
+
+
+def _among(rows: I64, marked: I64, tensors: int) -> list[int]:
+    """Places in ``rows`` of the tensors ``marked``."""
+    says = np.zeros(tensors, np.bool_)
+    says[marked] = True
+    places: list[int] = np.flatnonzero(says[rows]).tolist()
+    return places
+
+
+def _at(values: Sequence[T], numbers: I64) -> tuple[T, ...]:
+    """``values[numbers[i]]`` for every i; some at a time, for a million numbers as objects weigh 40 MB."""
+    some = (numbers[start : start + 65536].tolist() for start in range(0, len(numbers), 65536))
+    return tuple(map(values.__getitem__, chain.from_iterable(some)))
+
+
 def storage_numbers(arena: I32, slot: I64, birth: I64) -> tuple[I64, I64]:
     """Storage numbers dense by (arena, slot, birth), and the how-manieth tenant of its slot each storage is."""
-    order = np.lexsort((birth, slot, arena))
+    if (birth[1:] >= birth[:-1]).all() and 0 <= slot.min(initial=0) and slot.max(initial=0) < 1 << 31:
+        order = np.argsort(_dense(arena, slot), kind="stable")
+    else:
+        order = np.lexsort((birth, slot, arena))
     number = np.empty(len(order), np.int64)
     number[order] = np.arange(len(order))
     first = np.ones(len(order), np.bool_)
-    first[1:] = (slot[order][1:] != slot[order][:-1]) | (arena[order][1:] != arena[order][:-1])
+    slot, arena = slot[order], arena[order]
+    first[1:] = (slot[1:] != slot[:-1]) | (arena[1:] != arena[:-1])
     start = np.maximum.accumulate(np.where(first, np.arange(len(order)), 0))
     return number, number - start[number] if len(order) else number
+
+
+def _dense(arena: I32, slot: I64) -> NDArray[np.integer[Any]]:
+    """One number per (arena, slot), in that order; in 16 bits where they are few, which numpy sorts by counting."""
+    slots = int(slot.max(initial=0)) + 1
+    dense = arena.astype(np.int64) * slots + slot
+    return dense.astype(np.uint16) if int(dense.max(initial=0)) < 1 << 16 else dense
 
 
 def _alignments(liveness: Liveness, rows: I64, arenas: Sequence[ArenaSummary], own_arenas: bool) -> U64:
@@ -186,17 +228,18 @@ def _alignments(liveness: Liveness, rows: I64, arenas: Sequence[ArenaSummary], o
 
     Inside a storage no more is promised than its start keeps to.
     """
-    tensors = liveness.timeline.graph.tensors
+    tensors, index = liveness.timeline.graph.tensors, liveness.timeline.index
     floor = np.array([arena.alignment_bytes for arena in arenas] or [1], np.uint64)
     storage = liveness.storage_of[rows]
     alignment = floor[liveness.storages.arena[storage]]
     if own_arenas:  # no configuration says what its storages keep to: they do
         alignment = np.maximum(alignment, liveness.storages.alignment[storage])
     of_start = np.maximum(alignment, liveness.storages.alignment[storage])
-    inside = (liveness.timeline.index.base[rows] >= 0) | (liveness.offset_in_storage[rows] > 0)
+    inside = (index.base[rows] >= 0) | (liveness.offset_in_storage[rows] > 0)
     for at in np.flatnonzero(inside).tolist():
         alignment[at] = min(itemsize(tensors[rows[at]].dtype), int(of_start[at]))
-    for at, declared in enumerate([tensors[i].alignment for i in rows.tolist()]):
+    for at in _among(rows, index.marked, len(tensors)):
+        declared = tensors[rows[at]].alignment
         if declared is not None:
             alignment[at] = max(declared, int(alignment[at]))
     return alignment

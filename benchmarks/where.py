@@ -1,0 +1,90 @@
+"""Where planning with ``slots`` spends its time: ``python -m benchmarks.where 1000000``.
+
+The graph is made first. Then a signal looks, every 2 ms of CPU time, which function of the core is at work, and puts
+down the CPU seconds since it last looked: long calls into numpy count in full. Stages are what the engine calls itself.
+"""
+
+from __future__ import annotations
+
+import resource
+import signal
+import sys
+import time
+from collections import Counter
+from types import FrameType
+from typing import Any
+
+from benchmarks.generated import layered
+from tmmu_core.plan.making.engine import plan_graph
+
+EVERY = 0.002
+"""Seconds of CPU time."""
+ENGINE = "_planned"
+FUNCTIONS = 14
+"""How many functions are listed."""
+
+
+def measured(size: int) -> dict[str, Any]:
+    """CPU seconds in all, by stage and by function, and the process's peak memory in bytes."""
+    plan_graph(layered(100))
+    graph = layered(size)
+    stages: Counter[str] = Counter()
+    functions: Counter[str] = Counter()
+    last = time.process_time()
+
+    def look(signum: int, frame: FrameType | None) -> None:
+        nonlocal last
+        now = time.process_time()
+        names = _stack(frame)
+        if names:
+            functions[names[0]] += now - last
+            stages[_stage(names)] += now - last
+        last = now
+
+    before = signal.signal(signal.SIGPROF, look)
+    begun = last = time.process_time()
+    signal.setitimer(signal.ITIMER_PROF, EVERY, EVERY)
+    try:
+        plan_graph(graph, ir_hash=bytes(32))
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
+    return {
+        "cpu_seconds": time.process_time() - begun,
+        "stages": stages,
+        "functions": functions,
+        "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+    }
+
+
+def _stack(frame: FrameType | None) -> list[str]:
+    """The core's functions at work, innermost first, as ``module.function``; comprehensions belong to who holds them."""
+    names = []
+    while frame is not None:
+        module, name = frame.f_globals.get("__name__", ""), frame.f_code.co_name
+        if module.startswith("tmmu_core") and not name.startswith("<"):
+            names.append(f"{module.rpartition('.')[2]}.{name}")
+        frame = frame.f_back
+    return names
+
+
+def _stage(names: list[str]) -> str:
+    """What the engine called: the frame just inside it."""
+    at = next((k for k, name in enumerate(names) if name.endswith(f".{ENGINE}")), 0)
+    return names[max(0, at - 1)]
+
+
+def main() -> None:
+    """Print two tables."""
+    found = measured(int(sys.argv[1]))
+    whole = found["cpu_seconds"]
+    print(f"{whole:.2f} CPU seconds, peak {found['peak_bytes'] / 2**30:.2f} GiB\n")
+    for what, many in (("stages", None), ("functions", FUNCTIONS)):
+        print(f"| {what} | CPU seconds | share |\n|---|---:|---:|")
+        for name, seconds in found[what].most_common(many):
+            print(f"| `{name}` | {seconds:.3f} | {seconds / whole:.0%} |")
+        print()
+
+
+if __name__ == "__main__":
+    main()
