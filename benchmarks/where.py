@@ -58,7 +58,7 @@ def measured(size: int) -> dict[str, Any]:
 
 
 def _stack(frame: FrameType | None) -> list[str]:
-    """The core's functions at work, innermost first, as ``module.function``; comprehensions belong to who holds them."""
+    """The core's functions at work, innermost first, as ``module.function``, comprehensions left out."""
     names = []
     while frame is not None:
         module, name = frame.f_globals.get("__name__", ""), frame.f_code.co_name

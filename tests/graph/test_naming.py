@@ -1,5 +1,7 @@
 """Many ids at once: the words say what a dictionary says, and where they cannot, the dictionary is asked."""
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,7 +22,7 @@ def _few_are_many(monkeypatch):
 def test_ids_answer_as_a_dictionary_does(texts, asked):
     ids = Ids(texts)
     assert ids.distinct == (len(set(texts)) == len(texts))
-    assert ids.ascending == all(a < b for a, b in zip(texts, texts[1:], strict=False))
+    assert ids.ascending == all(a < b for a, b in pairwise(texts))
     by_bytes = sorted(range(len(texts)), key=lambda i: (texts[i].encode(), i))
     assert ids.by_bytes.tolist() == by_bytes
     assert [ids.rank[i] for i in by_bytes] == list(range(len(texts)))

@@ -249,9 +249,9 @@ def _operands(graph: Graph, tensors: Ids, side: str, guess: I64 | None = None) -
     else:
         ptr = np.zeros(len(names) + 1, np.int64)
         np.cumsum(np.fromiter(map(len, names), np.int64, len(names)), out=ptr[1:])
-    if guess is not None and len(guess) == len(flat):
-        if flat == list(map(tensors.texts.__getitem__, guess.tolist())):
-            return ptr, guess
+    tried = guess is not None and len(guess) == len(flat)
+    if guess is not None and tried and flat == list(map(tensors.texts.__getitem__, guess.tolist())):
+        return ptr, guess
     idx = tensors.numbers_of(flat)
     if (idx < 0).any():
         checks.refuse_unknown_operand(graph, tensors.number, side)

@@ -107,9 +107,7 @@ def _on_a_cycle(by_id: list[int], ordered: list[int], edges: tuple[I64, I64]) ->
     return next(node for node in by_id if node in on_cycles)
 
 
-def given_order(
-    index: GraphIndex, order: Sequence[str], edges: tuple[I64, I64], inside: NDArray[np.bool_]
-) -> I64:
+def given_order(index: GraphIndex, order: Sequence[str], edges: tuple[I64, I64], inside: NDArray[np.bool_]) -> I64:
     """Check that ``order`` is a permutation of the timeline's nodes that respects every dependency.
 
     Nodes of the graph outside this mode's timeline are passed over, so that one order serves all modes.

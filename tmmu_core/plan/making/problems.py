@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from tmmu_core.graph.model import ROLES, Arena
 from tmmu_core.graph.index import named
+from tmmu_core.graph.model import ROLES, Arena
 from tmmu_core.liveness.model import I64, Liveness
 from tmmu_core.planners.problem import Problem
 

@@ -20,7 +20,6 @@ from tmmu_core.plan.model import ArenaSummary, Handoff, Handoffs
 from tmmu_core.planners.problem import Packing, Problem
 from tmmu_core.planners.slots import slot_sizes
 
-
 T = TypeVar("T")
 
 
@@ -203,7 +202,7 @@ def _at(values: Sequence[T], numbers: I64) -> tuple[T, ...]:
 
 def storage_numbers(arena: I32, slot: I64, birth: I64) -> tuple[I64, I64]:
     """Storage numbers dense by (arena, slot, birth), and the how-manieth tenant of its slot each storage is."""
-    if (birth[1:] >= birth[:-1]).all() and 0 <= slot.min(initial=0) and slot.max(initial=0) < 1 << 31:
+    if (birth[1:] >= birth[:-1]).all() and slot.min(initial=0) >= 0 and slot.max(initial=0) < 1 << 31:
         order = np.argsort(_dense(arena, slot), kind="stable")
     else:
         order = np.lexsort((birth, slot, arena))
