@@ -6,7 +6,7 @@ import streamlit as st
 
 from app.parts import certificate, focus, placing
 from app.say import details, markup, words
-from app.session import placed, state
+from app.session import placed, state, walked
 from app.session.planning import Shown
 from tmmu_core.names import for_markdown
 
@@ -43,6 +43,19 @@ def panel(shown: Shown) -> None:
                 kwargs={"selected": target or name},
             )
         st.button("Let go", key="let-go", type="tertiary", on_click=state.choose, kwargs={"selected": ""})
+    _elsewhere(shown)
     placing.panel(shown, name)
     placing.replay_button(shown)
     certificate.panel(shown)
+
+
+def _elsewhere(shown: Shown) -> None:
+    """From a box on the plan to its node in the graph, and back."""
+    with st.container(horizontal=True, gap="small", key="elsewhere"):
+        if st.button("On the plan", key="to-plan", type="tertiary", icon=":material/grid_view:"):
+            st.switch_page("views/plan.py")
+        if shown.solution is not None and st.button(
+            "In the graph", key="to-graph", type="tertiary", icon=":material/account_tree:"
+        ):
+            state.choose(walk=walked.AROUND)
+            st.switch_page("views/graph.py")

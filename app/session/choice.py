@@ -57,6 +57,14 @@ class Choice(PlanRequest):
     zoom: str = ""
     """The part of the drawing that is looked at, as ``t0~t1~v0~v1`` in steps and in what stands across them (bytes,
     slots or rows); empty for all of it."""
+    walk: str = ""
+    """How Graph is walked: ``model``, the whole of it by levels, or ``around`` the selection; empty for what suits."""
+    radius: int | None = None
+    """Edges between the selection and what is seen around it."""
+    opened: str = ""
+    """Levels opened there by hand, with commas, their names quoted and with slashes."""
+    closed: str = ""
+    """Levels closed there by hand."""
     arena: str = ""
     """The arena looked at; ``*`` for all at once where they are drawn; empty for the one in which most is planned."""
     shard: str = ""
@@ -96,7 +104,7 @@ LANDING = Choice(capacities={"activations": 8 << 20}, colour="operator")
 """What a bare address shows: a network that does not fit the accelerator's memory as it is planned, and can."""
 
 _VIEWED = tuple(field for field in fields(Choice) if field.name not in SAID)
-_NUMBERS = ("step", "look", "turn")
+_NUMBERS = ("step", "look", "turn", "radius")
 NAMES = {"source": "graph", "selected": "tensor", "search": "q"} | {
     name: said.link for name, said in SAID.items() if said.link
 }
@@ -104,6 +112,7 @@ NAMES = {"source": "graph", "selected": "tensor", "search": "q"} | {
 
 POLICIES = ("ABORT", "REPLAN_AT_SAFEPOINT")
 PLAN_AT = ("upper", "point")
+WALKS = ("model", "around")
 _ALLOWED: dict[str, tuple[str, ...]] = {
     "mode": MODES,
     "preset": PRESETS,
@@ -111,6 +120,7 @@ _ALLOWED: dict[str, tuple[str, ...]] = {
     "colour": COLOURS,
     "policy": POLICIES,
     "plan_at": PLAN_AT,
+    "walk": WALKS,
 }
 
 

@@ -97,23 +97,6 @@ def bands(shown: Shown) -> tuple[tuple[str, int, int], ...]:
     return tuple([(s.phase, s.start, s.end) for s in phases(shown)])
 
 
-def place_of(shown: Shown) -> dict[str, str]:
-    """Tensor → ``slot 3 · [4, 14)`` for small drawings of the graph."""
-    return _places(shown.key, shown)
-
-
-@remembered
-def _places(key: str, _shown: Shown) -> dict[str, str]:
-    del key
-    plan = _shown.plan
-    rows = zip(plan.tensor_ids, plan.logical_slot.tolist(), plan.birth.tolist(), plan.death.tolist(), strict=True)
-    slotted = plan.has_slots
-    return {
-        name: (f"slot {slot} · " if slotted else "") + words.live_range(birth, death)
-        for name, slot, birth, death in rows
-    }
-
-
 def storages(shown: Shown) -> PlanStorages:
     """The plan's storages: what is alive as one and lies in one place."""
     return _storages(shown.key, shown)

@@ -1,14 +1,13 @@
-"""Graph: what is planned? Its nodes in the order they run, its dimensions, and the neighbourhood of one node."""
+"""Graph: what is planned? Its nodes, walked and in the order they run, its dimensions, who shares bytes."""
 
 from __future__ import annotations
 
 import pandas as pd
 import streamlit as st
 
-from app.charts.neighbourhood import dot
-from app.parts import focus, frame, remat, selected, sharing, tensors
+from app.parts import frame, remat, selected, sharing, tensors, walking
 from app.say import markup, totals, words
-from app.session import placed, state
+from app.session import state
 from app.session.jobs import remembered
 from app.session.planning import Shown
 from tmmu_core.graph.checks import resolve_dims
@@ -26,8 +25,8 @@ def page() -> None:
         _without(shown)
         return
     st.html(markup.claim(claim(shown)))
-    st.html(facts(shown))
     body(shown)
+    st.html(facts(shown))
     sharing.section(shown)
     remat.section(shown)
 
@@ -120,37 +119,21 @@ def _row(timeline: Timeline, step: int, number: int) -> dict[str, object]:
 def body(shown: Shown) -> None:
     """Follows the selection."""
     assert shown.solution is not None
-    timeline = shown.solution.liveness.timeline
-    table = nodes(shown.key, shown)
-    left, right = st.columns([0.6, 0.4], gap="medium")
+    left, right = st.columns([0.755, 0.245], gap="small")
     chosen = state.choice()
     with left:
+        walking.draw(shown)
+        table = nodes(shown.key, shown)
+        steps = shown.solution.liveness.timeline.steps
         st.html(
             markup.heading(
                 "Nodes, in the order they run",
-                f"{words.of(len(table), timeline.steps, 'step')} listed; a row selects the tensor that it writes",
+                f"{words.of(len(table), steps, 'step')} listed; a row selects the tensor that it writes",
             )
         )
-        tensors.selectable(table, f"nodes.{shown.key}", chosen.selected, height=560)
-    with right:
-        name = chosen.selected
-        index = timeline.index
-        tensor = index.tensor_of.get(name)
-        node = int(index.producer[tensor]) if tensor is not None else -1
-        if tensor is None or (node < 0 and not len(index.readers_of(tensor))):
-            step = focus.peak(shown.plan, shown.key, focus.arena(shown))[0] if focus.arena(shown) else 0
-            node = int(timeline.node_at[step]) if timeline.steps else -1
-            tensor = None
-        if node < 0 and tensor is not None:
-            node = int(index.readers_of(tensor)[0])
-        if node < 0:
-            st.html(markup.empty("No node to draw", "Select a row of the table."))
-        else:
-            why = "around the selection" if tensor is not None else "around the peak; select a row for another"
-            st.html(markup.heading(f"{index.node_ids[node]} and its neighbours", why))
-            st.graphviz_chart(dot(timeline.graph, index, node, name, placed.place_of(shown)), width="content")
-        if chosen.selected:
-            selected.panel(shown)
+        tensors.selectable(table, f"nodes.{shown.key}", chosen.selected, height=420)
+    with right, st.container(key="beside"):
+        selected.panel(shown)
     state.write_link()
 
 

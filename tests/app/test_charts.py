@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from app.charts import alive, compare, live, neighbourhood, waste
+from app.charts import alive, compare, live, waste
 from app.charts.base import ROLE_COLOURS, bytes_axis, clicked_step, ticks
 from tests.app.small import chain
 from tmmu_core.graph.model import Graph, Node, Tensor
@@ -135,14 +135,6 @@ def test_two_curves_say_which_is_the_baseline() -> None:
         "baseline, live",
         "baseline, extent 388 B",
     ]
-
-
-def test_a_name_cannot_leave_its_quotes_in_a_drawing() -> None:
-    assert neighbourhood._label('a"] b [x="\\') == '"a\\"] b [x=\\"\\\\"'
-
-
-def test_a_name_is_drawn_as_it_stands_and_lines_are_ours_alone() -> None:
-    assert neighbourhood._label("C:\\new", "&lt;b&gt;", "x\ny") == '"C:\\\\new\\n&amp;lt;b&amp;gt;\\nx\\\\x0ay"'
 
 
 @pytest.mark.parametrize("top", [0, 1, 97, 1024, 1025, 5_000, 2**20 - 1, 2**20, 9_633_792, 2**40, 2**64 - 1])

@@ -74,5 +74,14 @@ def test_the_canvas_has_the_very_same_colours() -> None:
     }
 
 
+@pytest.mark.parametrize("sight", SIGHT)
+@pytest.mark.parametrize("ground", ["#ffffff", "#12161c"])
+def test_what_a_walked_graph_marks_is_told_apart_from_each_other_and_from_the_ground(sight: str, ground: str) -> None:
+    shades = re.findall(r'(?:held|peak): "(#[0-9A-F]{6})"', sources()["walkpen.js"])
+    assert len(shades) == 2
+    seen = [oklab(SIGHT[sight] @ linear(colour)) for colour in (*shades, ground)]
+    assert min(np.linalg.norm(a - b) for a, b in itertools.combinations(seen, 2)) >= CLEARLY
+
+
 def test_accounts_have_colours_of_their_own() -> None:
     assert len(set(ACCOUNT_COLOURS.values())) == len(ACCOUNT_COLOURS)

@@ -71,7 +71,7 @@ class Modules:
         found: dict[str, set[Path]] = {}
         for block in self._blocks:
             if block:
-                found.setdefault(".".join([*block[:-1], _starred(block[-1])]), set()).add(block)
+                found.setdefault(".".join([*block[:-1], starred(block[-1])]), set()).add(block)
         return tuple(sorted((name, len(blocks)) for name, blocks in found.items()))
 
 
@@ -84,16 +84,17 @@ def families_of(paths: Iterable[Path]) -> Families:
     for path in paths:
         for k, part in enumerate(path):
             if _NUMBERED.search(part):
-                found.setdefault((path[:k], _starred(part)), set()).add(part)
+                found.setdefault((path[:k], starred(part)), set()).add(part)
     return frozenset(family for family, members in found.items() if len(members) > 1)
 
 
 def block_of(path: Path, families: Families) -> Path:
     """The path down to the first part that is one of several: ``h.0`` of ``h.0.mlp``; ``()`` for none."""
-    return next((path[: k + 1] for k, part in enumerate(path) if (path[:k], _starred(part)) in families), ())
+    return next((path[: k + 1] for k, part in enumerate(path) if (path[:k], starred(part)) in families), ())
 
 
-def _starred(part: str) -> str:
+def starred(part: str) -> str:
+    """A name with its number as a star: ``block*`` of ``block3``."""
     return _NUMBERED.sub("*", part)
 
 

@@ -1,0 +1,91 @@
+"""The walked graph as Python tells it to the browser, and what comes back."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from app.session.walked import path_text, paths_of, with_, without
+from tests.app.test_pages import html, opened
+
+
+def told(at: AppTest) -> dict[str, Any]:
+    states = [json.loads(element.proto.json) for element in at.get("bidi_component") if element.proto.json]
+    found: dict[str, Any] = next(state for state in states if "vertices" in state)
+    return found
+
+
+def names(at: AppTest) -> list[str]:
+    return [vertex["name"] for vertex in told(at)["vertices"]]
+
+
+def test_the_whole_model_is_seen_by_its_levels_with_the_peak_and_the_selection_marked() -> None:
+    at = opened("graph", tensor="r12")
+    drawing = told(at)
+    assert {"res2_0", "inputs"} <= set(names(at))
+    assert names(at)[drawing["marks"]["selected"]] == "res2_0"
+    peak = drawing["vertices"][drawing["marks"]["peak"]]
+    assert peak["kind"] == "level"
+    assert 0 < peak["held"] <= 1
+    assert sum(vertex["held"] for vertex in drawing["vertices"]) <= 1
+
+
+def test_the_way_down_to_the_selection_is_a_button() -> None:
+    at = opened("graph", tensor="r12")
+    at.button(key="walk-down").click().run()
+    drawing = told(at)
+    assert names(at)[drawing["marks"]["selected"]] == "n12"
+    assert drawing["marks"]["carrying"]
+    assert "opened" in at.query_params
+    assert at.button(key="walk-down").disabled
+    at.button(key="walk-reset").click().run()
+    assert "opened" not in at.query_params
+
+
+def test_around_the_selection_nodes_stand_by_name_as_far_as_is_wished() -> None:
+    at = opened("graph", tensor="r12", walk="around", radius="1")
+    assert names(at) == ["n11", "n12", "n13"]
+    at.number_input(key="w.radius").set_value(2).run()
+    assert names(at) == ["n10", "n11", "n12", "n13", "n14"]
+    at.segmented_control(key="w.walk").set_value("model").run()
+    assert "res2_1" in names(at)
+
+
+def test_a_parameter_is_seen_with_who_reads_it() -> None:
+    at = opened("graph", graph="sample:gpt2_small_train_b1_s1024", tensor="transformer.h.3.ln_1.weight", walk="around")
+    drawing = told(at)
+    assert drawing["vertices"][drawing["marks"]["selected"]]["kind"] == "tensor"
+    assert len(drawing["vertices"]) > 1
+
+
+def test_a_view_carries_the_storage_of_its_base_on() -> None:
+    at = opened("graph", graph="sample:gpt2_small_train_b1_s1024", tensor="_softmax_3", walk="around")
+    drawing = told(at)
+    called = names(at)
+    carried = {
+        (called[e[0]], called[e[1]]) for k, e in enumerate(drawing["edges"]) if k in drawing["marks"]["carrying"]
+    }
+    assert {("_softmax_3", "detach_6"), ("detach_6", "detach_43")} <= carried
+
+
+@pytest.mark.parametrize("sample", ["llama3_405b_train_b1_s2048", "resnet50_train_b32_224"])
+def test_large_graphs_begin_collapsed(sample: str) -> None:
+    drawing = told(opened("graph", graph=f"sample:{sample}"))
+    assert len(drawing["vertices"]) <= 61
+    assert sum(v["kind"] == "level" for v in drawing["vertices"]) > 1
+
+
+def test_a_link_that_says_nonsense_of_levels_opens_nothing() -> None:
+    at = opened("graph", opened="no/such,,%2F", closed="%%")
+    assert "res2_0" in names(at)
+    assert "was left out" not in html(at)
+
+
+def test_levels_are_written_so_that_no_name_can_separate_them() -> None:
+    path = ("a/b", "c,d", "…nodes 1–2", "%2F")
+    text = with_(path_text(("x",)), path_text(path))
+    assert paths_of(text) == {("x",), path}
+    assert paths_of(without(text, path_text(path))) == {("x",)}

@@ -1,0 +1,165 @@
+"""The graph is walked: clicked, opened and closed, panned and zoomed, and left for the plan and back."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from urllib.parse import urlencode
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from app.session.walked import path_text
+from tests.browser.conftest import Visit, open_files, pixel_of, rest
+from tests.build import chain
+from tests.hostile import hostile_graph, hostile_names
+from tmmu_core.graph import native
+
+pytestmark = pytest.mark.browser
+
+
+def drawing(page: Page) -> Locator:
+    walk = page.locator(".walk[data-drawn]")
+    expect(walk).to_be_visible()
+    rest(page)
+    return walk
+
+
+def place(page: Page, name: str) -> tuple[float, float]:
+    """Where a box, or an open level's title, is on the page, once it rests there."""
+    walk, before, at = drawing(page), None, None
+    for _ in range(60):
+        before, at = at, walk.evaluate("(root, name) => root.tmmuPixelOf(name)", name)
+        if at is not None and at == before:
+            break
+        page.wait_for_timeout(150)
+    assert at is not None, f"{name} is not drawn"
+    return at["x"], at["y"]
+
+
+def seen(page: Page) -> tuple[float, float, float]:
+    x, y, scale = (float(n) for n in (drawing(page).get_attribute("data-view") or "").split(","))
+    return x, y, scale
+
+
+def test_a_click_on_a_node_selects_what_it_writes_and_shows_its_card(visit: Visit) -> None:
+    page = visit("graph", graph="sample:linear_chain")
+    page.mouse.click(*place(page, "relu3"))
+    card = page.locator(".tm-card[data-tensor]")
+    expect(card).to_be_visible()
+    expect(drawing(page)).to_have_attribute("data-selected", "relu3")
+    expect(page).to_have_url(re.compile("tensor="))
+    page.go_back()
+    expect(drawing(page)).to_have_attribute("data-selected", "")
+
+
+def test_modules_open_and_close_where_they_are_and_back_undoes_it(visit: Visit) -> None:
+    page = visit("graph", graph="sample:resnet50")
+    count = int(drawing(page).get_attribute("data-vertices") or "0")
+    x, y = place(page, "res2_1")
+    page.mouse.move(x, y)
+    page.mouse.wheel(0, -120)
+    _, _, scale = seen(page)
+    x, y = place(page, "res2_1")
+    page.mouse.click(x, y)
+    expect(page).to_have_url(re.compile("opened="))
+    expect(drawing(page)).not_to_have_attribute("data-vertices", str(count))
+    frame_x, frame_y = place(page, "res2_1")
+    assert abs(frame_x - x) < 4  # what was opened stays under the pointer
+    assert abs(frame_y - y) < 40
+    assert seen(page)[2] == pytest.approx(scale)
+    page.mouse.click(frame_x, frame_y)
+    expect(drawing(page)).to_have_attribute("data-vertices", str(count))
+    expect(page).to_have_url(re.compile("closed="))
+    rest(page)
+    page.go_back()
+    expect(drawing(page)).not_to_have_attribute("data-vertices", str(count))
+    rest(page)
+    page.go_back()
+    expect(drawing(page)).to_have_attribute("data-vertices", str(count))
+
+
+def test_a_drag_pans_the_wheel_zooms_and_a_selection_keeps_both(visit: Visit) -> None:
+    page = visit("graph", graph="sample:linear_chain")
+    x, y = place(page, "relu1")
+    page.mouse.move(x + 150, y)
+    page.mouse.wheel(0, -200)
+    page.mouse.down()
+    page.mouse.move(x + 190, y + 25, steps=4)
+    page.mouse.up()
+    before = seen(page)
+    assert before[2] > 1.2
+    expect(page.locator(".tm-card[data-tensor]")).to_have_count(0)  # a drag is no click
+    page.mouse.click(*place(page, "relu1"))
+    expect(page.locator(".tm-card[data-tensor]")).to_be_visible()
+    assert seen(page) == before
+    page.get_by_role("button", name="show everything").click()
+    page.wait_for_function("(x) => !x.dataset.view.endsWith(',1.788')", arg=drawing(page).element_handle())
+    assert seen(page)[2] <= 1.2
+
+
+def test_from_a_box_on_the_plan_to_its_node_and_back(visit: Visit) -> None:
+    page = visit(graph="sample:resnet50")
+    page.mouse.click(*pixel_of(page, "r12"))
+    page.get_by_role("button", name="In the graph").click()
+    expect(page).to_have_url(re.compile("/graph.*tensor=r12.*walk=around|/graph.*walk=around.*tensor=r12"))
+    expect(drawing(page)).to_have_attribute("data-selected", "n12")
+    page.mouse.click(*place(page, "n13"))
+    expect(drawing(page)).to_have_attribute("data-selected", "n13")
+    expect(page.locator('.tm-card[data-tensor="r13"]')).to_be_visible()
+    rest(page)
+    page.get_by_role("button", name="On the plan").click()
+    expect(page.locator(".tmmu-canvas[data-paintings]").first).to_have_attribute("data-selected", "r13")
+
+
+def test_the_keyboard_follows_edges_opens_and_closes(visit: Visit) -> None:
+    page = visit("graph", graph="sample:linear_chain")
+    place(page, "relu1")
+    stage = page.get_by_role("application")
+    stage.focus()
+    walk = drawing(page)
+    said = walk.locator("[aria-live]")
+    stage.press("ArrowDown")
+    first = said.inner_text()
+    stage.press("ArrowDown")
+    expect(said).not_to_have_text(first)
+    stage.press("Enter")
+    expect(page.locator(".tm-card[data-tensor]")).to_be_visible()
+
+
+def test_a_thousand_nodes_without_modules_are_laid_out_beside_the_page(visit: Visit, tmp_path: Path) -> None:
+    file = tmp_path / "thousand.tmmu.json"
+    file.write_bytes(native.encode_json(chain(1000)))
+    page = visit()
+    open_files(page, file)
+    expect(page.locator(".tm-claim h1")).to_contain_text("thousand")
+    rest(page)
+    page.get_by_role("link", name="Graph", exact=True).click()
+    walk = drawing(page)  # around the peak: the names tell no modules
+    assert int(walk.get_attribute("data-vertices") or "0") < 20
+    stretches = [path_text((f"…nodes {k:,}–{min(k + 31, 1000):,}",)) for k in range(1, 1000, 32)]
+    page.goto(f"{page.url}&{urlencode({'walk': 'model', 'opened': ','.join(stretches)})}")
+    expect(page.locator('.walk[data-vertices="1001"][data-drawn]')).to_be_visible()
+    began = page.evaluate("performance.now()")
+    x, y = place(page, "n000")
+    page.mouse.move(x, y)
+    for _ in range(5):
+        page.mouse.wheel(0, 60)
+    assert page.evaluate("performance.now()") - began < 20_000
+    assert page.locator(".walk").evaluate("(root) => Number(root.dataset.took)") < 20_000
+
+
+def test_names_of_others_are_text(visit: Visit, tmp_path: Path) -> None:
+    names = hostile_names("http://127.0.0.1:9")
+    file = tmp_path / "hostile.tmmu.json"
+    file.write_bytes(native.encode_json(hostile_graph(names)))
+    page = visit()
+    open_files(page, file)
+    page.get_by_role("button", name="Declare the arenas").click()
+    expect(page.locator(".tm-claim h1")).to_contain_text("image.png")
+    rest(page)
+    page.get_by_role("link", name="Graph", exact=True).click()
+    walk = drawing(page)
+    called = walk.evaluate("(root) => root.dataset.vertices")
+    assert int(called) > 1
+    assert page.locator(".walk :is(img, a[href], script)").count() == 0

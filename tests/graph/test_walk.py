@@ -1,0 +1,204 @@
+"""A graph is collapsed by its levels, or seen around one tensor; nothing that is not seen is lost."""
+
+from __future__ import annotations
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.build import chain, graph, node, tensor, view
+from tests.graph.test_modules import two_blocks
+from tmmu_core.graph.collapsed import Asked, Collapsed, collapse, writer_of
+from tmmu_core.graph.index import GraphIndex, index_graph
+from tmmu_core.graph.model import Graph
+from tmmu_core.graph.modules import modules_of
+from tmmu_core.graph.tree import A_STRETCH, MOST_BESIDE, Tree, tree_of
+from tmmu_core.graph.walk import MOST_DRAWN, MOST_NEAR, Wish, walk
+
+
+def grown(which: Graph) -> tuple[GraphIndex, Tree]:
+    index = index_graph(which)
+    order = range(len(index.node_ids))
+    return index, tree_of(index, modules_of(index, order), order)
+
+
+def names(index: GraphIndex, tree: Tree, found: Collapsed) -> list[str]:
+    said = {"node": lambda i: index.node_ids[i], "level": tree.label, "inputs": lambda _: "@", "tensor": str}
+    return [said[v.kind](v.item) for v in found.vertices]
+
+
+def arrows(index: GraphIndex, tree: Tree, found: Collapsed) -> set[str]:
+    called = names(index, tree, found)
+    return {f"{called[e.source]}→{called[e.target]}" for e in found.edges}
+
+
+def test_blocks_are_levels_and_a_closed_one_is_a_vertex_that_counts_what_it_holds() -> None:
+    index, tree = grown(two_blocks())
+    levels = [(tree.label(k), int(tree.members[k])) for k in range(1, len(tree.paths)) if not tree.parent[k]]
+    assert levels == [("h.0", 4), ("h.1", 4)]
+    found = collapse(index, tree, Asked())
+    assert names(index, tree, found) == ["@", "h.0", "h.1"]
+    assert arrows(index, tree, found) == {"@→h.0", "h.0→h.1"}
+    assert [(v.members, v.inside) for v in found.vertices] == [(0, 0), (4, 3), (4, 3)]
+    assert [index.tensor_ids[t] for t in found.edges[1].tensors] == ["s0"]
+    assert found.edges[1].nbytes == 16
+
+
+def test_an_open_level_shows_its_nodes_and_is_a_frame() -> None:
+    index, tree = grown(two_blocks())
+    found = collapse(index, tree, Asked([("h", "1")]))
+    assert names(index, tree, found) == ["@", "h.0", "mm_a1", "gelu1", "mm_d1", "add1"]
+    assert [tree.paths[k] for k in found.levels] == [("h", "1")]
+    assert "h.0→add1" in arrows(index, tree, found)
+    assert tree.above(index.node_of["gelu1"]) == (("h", "1"),)
+
+
+def test_levels_that_feed_each_other_stay_a_circle() -> None:
+    tensors = [tensor("x", role="input"), *(tensor(f"{m}/{k}/t") for m in "ab" for k in (0, 1))]
+    nodes = [
+        node("a/0/n", "x", "a/0/t"),
+        node("b/0/n", "a/0/t", "b/0/t"),
+        node("a/1/n", "b/0/t", "a/1/t"),
+        node("b/1/n", "a/1/t", "b/1/t"),
+    ]
+    index, tree = grown(graph(tensors, nodes, "x", "b/1/t"))
+    found = collapse(index, tree, Asked())
+    assert {"a→b", "b→a"} <= arrows(index, tree, found)
+
+
+def test_phases_stand_apart() -> None:
+    tensors = [tensor("x", role="input"), tensor("m/a/t"), tensor("m/b/t"), tensor("m/b/g"), tensor("m/a/g")]
+    nodes = [
+        node("m/a/f", "x", "m/a/t"),
+        node("m/b/f", "m/a/t", "m/b/t"),
+        node("m/b/r", "m/b/t", "m/b/g", phase="backward"),
+        node("m/a/r", "m/b/g", "m/a/g", phase="backward"),
+    ]
+    index, tree = grown(graph(tensors, nodes, "x", "m/a/g"))
+    assert arrows(index, tree, collapse(index, tree, Asked())) == {"@→forward", "forward→backward"}
+
+
+def test_a_tensor_that_nobody_writes_is_seen_when_it_is_asked_for() -> None:
+    index, tree = grown(two_blocks())
+    weight = index.tensor_of["h.1.up.weight"]
+    found = collapse(index, tree, Asked(tree.paths, tensor=weight, radius=1))
+    assert [v.kind for v in found.vertices] == ["tensor", "node"]
+    assert (found.middle, found.carrying(weight)) == (0, (0,))
+    assert found.vertices[1].hidden == 2  # what else reads or is read there
+
+
+def test_views_that_nobody_writes_lead_to_who_writes_their_base() -> None:
+    which = graph(
+        [tensor("x", role="input"), tensor("b"), view("v", "b", 2), tensor("y")],
+        [node("n", "x", "b"), node("m", "v", "y")],
+        "x",
+        "y",
+    )
+    index, tree = grown(which)
+    assert writer_of(index, index.tensor_of["v"]) == 0
+    assert arrows(index, tree, collapse(index, tree, Asked())) == {"@→n", "n→m"}
+
+
+def test_too_many_nodes_side_by_side_are_gathered_in_the_order_they_run() -> None:
+    count = A_STRETCH * A_STRETCH + 1
+    index, tree = grown(chain(count))
+    assert len(collapse(index, tree, Asked()).vertices) == 3  # inputs and two stretches of stretches
+    whole = collapse(index, tree, Asked(tree.paths))
+    assert len(whole.vertices) == count + 1
+    below = np.bincount(tree.parent[1:]) + np.bincount(tree.of_node, minlength=len(tree.paths))[: max(tree.parent) + 1]
+    assert below.max() <= MOST_BESIDE
+    assert tree.label(1) == f"nodes 1–{A_STRETCH * A_STRETCH:,}"
+
+
+def test_a_neighbourhood_shows_nodes_and_no_stretches() -> None:
+    index, tree = grown(chain(200))
+    found = walk(index, tree, Wish(tensor=index.tensor_of["t100"], radius=3))
+    assert names(index, tree, found.collapsed) == [f"n{k:03}" for k in range(96, 103)]
+    assert (found.by_level, found.too_many, found.collapsed.levels) == (False, 0, ())
+    assert [v.hidden for v in found.collapsed.vertices] == [1, 0, 0, 0, 0, 0, 1]
+
+
+def test_what_is_too_much_to_be_seen_is_said() -> None:
+    fan = [tensor("x", role="input"), tensor("t"), *(tensor(f"y{k}") for k in range(MOST_DRAWN))]
+    nodes = [node("n", "x", "t"), *(node(f"m{k}", "t", f"y{k}") for k in range(MOST_DRAWN))]
+    index, tree = grown(graph(fan, nodes, "x", "y0"))
+    near = walk(index, tree, Wish(tensor=index.tensor_of["t"], radius=1))
+    assert (near.radius, near.too_many, len(near.collapsed.vertices)) == (0, MOST_DRAWN + 2, 1)
+    all_ = walk(index, tree, Wish(opened=tree.paths))
+    assert all_.too_many == MOST_DRAWN + 2
+    assert len(all_.collapsed.vertices) <= MOST_NEAR
+
+
+@st.composite
+def scoped(draw: st.DrawFn) -> Graph:
+    """Random graphs whose node names tell where they stand, some of them in families of blocks."""
+    parts = st.sampled_from(["a", "b", "h0", "h1", "h2", "mlp"])
+    count = draw(st.integers(1, 30))
+    tensors, nodes = [tensor("x", role="input")], []
+    for k in range(count):
+        scope = "/".join(draw(st.lists(parts, max_size=3)))
+        reads = draw(st.lists(st.sampled_from([t.id for t in tensors]), min_size=1, max_size=3, unique=True))
+        tensors.append(tensor(f"t{k}"))
+        phase = draw(st.sampled_from(["forward", "backward"]))
+        nodes.append(node(f"{scope}/n{k}" if scope else f"n{k}", " ".join(reads), f"t{k}", phase=phase))
+    return graph(tensors, nodes, "x", f"t{count - 1}")
+
+
+@given(scoped(), st.data())
+def test_collapsing_loses_nobody_and_keeps_who_reaches_whom(which: Graph, data: st.DataObject) -> None:
+    index, tree = grown(which)
+    opened = data.draw(st.sets(st.sampled_from(tree.paths)))
+    found = collapse(index, tree, Asked(opened))
+    assert sum(v.members for v in found.vertices) == len(index.node_ids)
+    assert int(tree.members[0]) == len(index.node_ids)
+    for k, v in enumerate(found.vertices):
+        assert v.members == int((found.of_node == k).sum())
+        assert v.kind != "level" or v.members == int(tree.members[v.item])
+    plain = nx.DiGraph()
+    plain.add_nodes_from(range(len(index.node_ids)))
+    for reader in range(len(index.node_ids)):
+        for t in index.inputs_of(reader).tolist():
+            if index.producer[t] >= 0:
+                plain.add_edge(int(index.producer[t]), reader)
+    quotient = nx.DiGraph()
+    quotient.add_nodes_from(range(len(found.vertices)))
+    quotient.add_edges_from((e.source, e.target) for e in found.edges)
+    of = found.of_node.tolist()
+    for a, below in nx.all_pairs_shortest_path_length(plain):
+        reached = nx.descendants(quotient, of[a]) | {of[a]}
+        assert {of[b] for b in below} <= reached
+    # and no edge is invented: each tensor of an edge goes from one of its source's nodes to one of its target's
+    for e in found.edges:
+        for t in e.tensors:
+            maker = int(index.producer[t])
+            assert maker < 0 or of[maker] == e.source
+            assert e.target in {of[r] for r in index.readers_of(t).tolist()}
+    outer = {t for e in found.edges for t in e.tensors}
+    inside = {t for t in range(len(index.tensor_ids)) if index.producer[t] >= 0 and len(index.readers_of(t))} - outer
+    assert sum(v.inside for v in found.vertices) == len(inside)
+
+
+@given(scoped(), st.data())
+def test_a_neighbourhood_is_all_that_is_so_near_and_nothing_else(which: Graph, data: st.DataObject) -> None:
+    index, tree = grown(which)
+    opened = data.draw(st.sets(st.sampled_from(tree.paths)))
+    opened |= tree.stretches
+    middle, radius = data.draw(st.integers(0, len(index.node_ids) - 1)), data.draw(st.integers(0, 3))
+    whole = collapse(index, tree, Asked(opened))
+    part = collapse(index, tree, Asked(opened, node=middle, radius=radius))
+    both = nx.Graph()
+    both.add_nodes_from(range(len(whole.vertices)))
+    both.add_edges_from((e.source, e.target) for e in whole.edges)
+    near = nx.single_source_shortest_path_length(both, int(whole.of_node[middle]), cutoff=radius)
+    kept = [(whole.vertices[k].kind, whole.vertices[k].item) for k in sorted(near)]
+    assert [(v.kind, v.item) for v in part.vertices] == kept
+    assert [v.hidden for v in part.vertices] == [len(set(both[k]) - set(near)) for k in sorted(near)]
+
+
+@pytest.mark.parametrize("most", [1, 3, 12, 100])
+def test_what_is_open_at_first_is_no_more_than_wished(most: int) -> None:
+    index, tree = grown(two_blocks())
+    found = collapse(index, tree, Asked(tree.opened(most)))
+    assert len(found.vertices) - 1 <= max(most, 2)
