@@ -47,9 +47,9 @@ def test_the_way_down_to_the_selection_is_a_button() -> None:
 
 def test_around_the_selection_nodes_stand_by_name_as_far_as_is_wished() -> None:
     at = opened("graph", tensor="r12", walk="around", radius="1")
-    assert names(at) == ["n11", "n12", "n13"]
+    assert names(at) == ["n3", "n12", "n13"]
     at.number_input(key="w.radius").set_value(2).run()
-    assert names(at) == ["n10", "n11", "n12", "n13", "n14"]
+    assert {"n2", "n3", "n4", "n12", "n13"} <= set(names(at))
     at.segmented_control(key="w.walk").set_value("model").run()
     assert "res2_1" in names(at)
 
