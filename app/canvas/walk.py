@@ -12,6 +12,7 @@ import streamlit as st
 
 from app.canvas.script import WALK_ENTRY, walk_script
 from app.session import state
+from tmmu_core.names import visible
 
 
 @dataclass(frozen=True)
@@ -75,8 +76,8 @@ class Drawing:
 
 def walk_canvas(drawing: Drawing, *, key: str, height: int, on: Mapping[str, Callable[[str], None]]) -> None:
     """Draw it. ``on`` says who is told of ``select`` (a tensor's id), ``open`` and ``close`` (a level's path)."""
-    frames = [[frame.number, frame.parent, frame.name, frame.path, frame.count] for frame in drawing.frames]
-    edges = [[a.source, a.target, a.pick, list(a.tip), a.width] for a in drawing.arrows]
+    frames = [[frame.number, frame.parent, visible(frame.name), frame.path, frame.count] for frame in drawing.frames]
+    edges = [[a.source, a.target, a.pick, _told(a.tip), a.width] for a in drawing.arrows]
     shape = [[(box.key, box.name, box.under, box.level) for box in drawing.boxes], frames, [e[:2] for e in edges]]
     data = {
         "shape": hashlib.sha256(json.dumps(shape).encode()).hexdigest()[:16],
@@ -95,16 +96,20 @@ def walk_canvas(drawing: Drawing, *, key: str, height: int, on: Mapping[str, Cal
 def _box(box: Box) -> dict[str, Any]:
     return {
         "key": box.key,
-        "name": box.name,
-        "under": box.under,
+        "name": visible(box.name),
+        "under": visible(box.under),
         "kind": box.kind,
         "level": box.level,
         "path": box.path,
         "pick": box.pick,
-        "tip": list(box.tip),
+        "tip": _told(box.tip),
         "hidden": box.hidden,
         "held": box.held,
     }
+
+
+def _told(tip: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    return [(head, visible(text)) for head, text in tip]
 
 
 def _callback(key: str, event: str, tell: Callable[[str], None]) -> Callable[[], None]:
