@@ -11,10 +11,10 @@ from pathlib import Path
 from urllib.parse import parse_qs, urlparse
 
 import pytest
+from app.charts.neighbourhood import dot
 from markdown_it import MarkdownIt
 from playwright.sync_api import Browser, expect
 
-from app.charts.neighbourhood import dot
 from app.report import pdf, takeaway
 from app.report.build import build_report
 from app.session import opening, planning, repeat
