@@ -77,7 +77,7 @@ class Drawing:
 def walk_canvas(drawing: Drawing, *, key: str, height: int, on: Mapping[str, Callable[[str], None]]) -> None:
     """Draw it. ``on`` says who is told of ``select`` (a tensor's id), ``open`` and ``close`` (a level's path)."""
     frames = [[frame.number, frame.parent, visible(frame.name), frame.path, frame.count] for frame in drawing.frames]
-    edges = [[a.source, a.target, a.pick, _told(a.tip), a.width] for a in drawing.arrows]
+    edges = [[a.source, a.target, a.pick, _tip(a.tip), a.width] for a in drawing.arrows]
     shape = [[(box.key, box.name, box.under, box.level) for box in drawing.boxes], frames, [e[:2] for e in edges]]
     data = {
         "shape": hashlib.sha256(json.dumps(shape).encode()).hexdigest()[:16],
@@ -102,13 +102,13 @@ def _box(box: Box) -> dict[str, Any]:
         "level": box.level,
         "path": box.path,
         "pick": box.pick,
-        "tip": _told(box.tip),
+        "tip": _tip(box.tip),
         "hidden": box.hidden,
         "held": box.held,
     }
 
 
-def _told(tip: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+def _tip(tip: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
     return [(head, visible(text)) for head, text in tip]
 
 

@@ -12,19 +12,19 @@ from app.session.walked import path_text, paths_of, with_, without
 from tests.app.test_pages import html, opened
 
 
-def told(at: AppTest) -> dict[str, Any]:
+def sent(at: AppTest) -> dict[str, Any]:
     states = [json.loads(element.proto.json) for element in at.get("bidi_component") if element.proto.json]
     found: dict[str, Any] = next(state for state in states if "vertices" in state)
     return found
 
 
 def names(at: AppTest) -> list[str]:
-    return [vertex["name"] for vertex in told(at)["vertices"]]
+    return [vertex["name"] for vertex in sent(at)["vertices"]]
 
 
 def test_the_whole_model_is_seen_by_its_levels_with_the_peak_and_the_selection_marked() -> None:
     at = opened("graph", tensor="r12")
-    drawing = told(at)
+    drawing = sent(at)
     assert {"res2_0", "inputs"} <= set(names(at))
     assert names(at)[drawing["marks"]["selected"]] == "res2_0"
     peak = drawing["vertices"][drawing["marks"]["peak"]]
@@ -36,7 +36,7 @@ def test_the_whole_model_is_seen_by_its_levels_with_the_peak_and_the_selection_m
 def test_the_way_down_to_the_selection_is_a_button() -> None:
     at = opened("graph", tensor="r12")
     at.button(key="walk-down").click().run()
-    drawing = told(at)
+    drawing = sent(at)
     assert names(at)[drawing["marks"]["selected"]] == "n12"
     assert drawing["marks"]["carrying"]
     assert "opened" in at.query_params
@@ -56,14 +56,14 @@ def test_around_the_selection_nodes_stand_by_name_as_far_as_is_wished() -> None:
 
 def test_a_parameter_is_seen_with_who_reads_it() -> None:
     at = opened("graph", graph="sample:gpt2_small_train_b1_s1024", tensor="transformer.h.3.ln_1.weight", walk="around")
-    drawing = told(at)
+    drawing = sent(at)
     assert drawing["vertices"][drawing["marks"]["selected"]]["kind"] == "tensor"
     assert len(drawing["vertices"]) > 1
 
 
 def test_a_view_carries_the_storage_of_its_base_on() -> None:
     at = opened("graph", graph="sample:gpt2_small_train_b1_s1024", tensor="_softmax_3", walk="around")
-    drawing = told(at)
+    drawing = sent(at)
     called = names(at)
     carried = {
         (called[e[0]], called[e[1]]) for k, e in enumerate(drawing["edges"]) if k in drawing["marks"]["carrying"]
@@ -73,7 +73,7 @@ def test_a_view_carries_the_storage_of_its_base_on() -> None:
 
 @pytest.mark.parametrize("sample", ["llama3_405b_train_b1_s2048", "resnet50_train_b32_224"])
 def test_large_graphs_begin_collapsed(sample: str) -> None:
-    drawing = told(opened("graph", graph=f"sample:{sample}"))
+    drawing = sent(opened("graph", graph=f"sample:{sample}"))
     assert len(drawing["vertices"]) <= 61
     assert sum(v["kind"] == "level" for v in drawing["vertices"]) > 1
 

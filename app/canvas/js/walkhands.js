@@ -77,7 +77,7 @@ export class Steps {
       walk.under = found;
       tip.hidden = !found;
       stage.style.cursor = found ? "pointer" : "grab";
-      if (found) tip.replaceChildren(...told(walk.data, found));
+      if (found) tip.replaceChildren(...tipOf(walk.data, found));
       walk.paint();
     }
     if (!found) return;
@@ -167,7 +167,7 @@ function nearest(boxes, here, among) {
 const saidOf = ({ vertices }, k) => [vertices[k].name, ...vertices[k].tip.map((pair) => pair.join(" "))].join(", ");
 
 /** Rows of the tip. Names are other people's text, and are only ever set as text. */
-function told({ vertices, edges, levels }, { vertex, edge, frame }) {
+function tipOf({ vertices, edges, levels }, { vertex, edge, frame }) {
   let [title, rows] = frame >= 0 ? [levels[frame][2], [["open", "a click closes it"]]] : [];
   if (vertex >= 0) [title, rows] = [vertices[vertex].name, vertices[vertex].tip];
   if (edge >= 0) [title, rows] = [edges[edge][2], edges[edge][3]];
