@@ -85,6 +85,8 @@ class Picture:
     """Bytes that the map shows at least, so that several small ones stand on one scale."""
     memory: Memory | None = None
     """Arenas that the map shows end to end, under one capacity."""
+    saved: tuple[int, int] | None = None
+    """Width and height in pixels of the PNG that its button saves; ``None``: twice what is seen."""
     ghost: Mapping[str, Any] | None = None
     """A storage tried at another place of the map, ``{id, offset, birth, conflicts, legal, extent}``."""
     link: str = "page"
@@ -175,6 +177,7 @@ def plan_canvas(plan: PlanHandle, picture: Picture, listeners: Listeners = NOBOD
         "heading": picture.heading,
         "reach": picture.reach,
         "memory": None if memory is None else {"capacity": memory.capacity, "arenas": list(memory.arenas)},
+        "picture": None if picture.saved is None else list(picture.saved),
         "zoom": None if picture.zoom is None else list(picture.zoom),
         "ghost": None if picture.ghost is None else dict(picture.ghost),
         "link": picture.link,

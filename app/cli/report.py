@@ -19,6 +19,7 @@ Against = Annotated[
     typer.Option(metavar="FILE", help="A plan, trace, graph or store:MODEL@COMMIT to tell the difference from."),
 ]
 Title = Annotated[str, typer.Option(metavar="TEXT", help="The report's title [the graph's name].")]
+On = Annotated[str, typer.Option("--theme", metavar="light|dark", help="The ground on which the report stands.")]
 
 
 @planning
@@ -28,6 +29,7 @@ def command(
     output: To,
     baseline: Against = None,
     title: Title = "",
+    theme: On = "light",
     store: StoreUrl = None,
     json: AsJson = False,
 ) -> int:
@@ -39,10 +41,13 @@ def command(
     Exit code: 0, or 1 for a plan that does not verify; its report says so.
     """
     from app.report.build import Known, build_report
+    from app.report.look import LOOKS
     from app.report.summary import markdown
     from tmmu_core.judge.lint import lint_verdict
     from tmmu_core.judge.verifier import verify_plan
 
+    if theme not in LOOKS:
+        raise UsageFault(f"there is no theme {theme!r}.", f"Choose one of {', '.join(LOOKS)}.")
     found = resolve(plan, request)
     before = None if baseline is None else whole(resolve_side(baseline, request, store, found.plan))
     how: dict[str, Any] = {"dims": request.dims, "cut_from": found.cut_from}
@@ -55,8 +60,8 @@ def command(
             found.solution or whole(found),
             baseline=before,
             title=title,
-            known=Known(verified, lint_verdict(whole(found), found.graph, **how)),
-            given=request.dims,
+            known=Known(verified, lint_verdict(whole(found), found.graph, **how), given=request.dims),
+            theme=theme,
         )
         write_output(output, _printed(data) if ending == ".pdf" else data, "the report")
     if not verified.ok:

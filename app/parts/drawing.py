@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from app.canvas.component import Listeners, Picture, PlanHandle, Selection, plan_canvas, plan_store
 from app.canvas.pack import Origin, packed_once, picture_of
-from app.parts import certificate, focus, placing
+from app.parts import certificate, focus, pictures, placing
 from app.session import state
 from app.session.choice import COLOURS, VIEWS, zoom_of, zoom_text
 from app.session.jobs import remembered
@@ -62,6 +62,7 @@ def canvas(handle: PlanHandle, *, key: str = "map", height: int = 560, **more: A
         step=step,
         ghost=placing.ghost_drawn(handle.plan) if steps is None else None,
         zoom=zoom_of(chosen.zoom),
+        saved=pictures.saved_as(),
         height=height,
     )
     listeners = Listeners(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pandas as pd
 import streamlit as st
 
-from app.charts import base
 from app.charts.ledger import ledger_chart
+from app.parts import pictures
 from app.say import glossary, markup, words
 from app.session.jobs import remembered
 from app.session.planning import Shown
@@ -40,7 +40,7 @@ def section(shown: Shown) -> None:
     )
     left, right = st.columns([0.56, 0.44], gap="medium")
     with left:
-        st.plotly_chart(ledger_chart(plan, found), key=f"resources.{shown.key}", config=base.CONFIG)
+        st.plotly_chart(ledger_chart(plan, found), key=f"resources.{shown.key}", config=pictures.camera())
     with right:
         st.dataframe(
             frame(found, shown),

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import streamlit as st
 
-from app.charts import base
 from app.charts.reality import bars
-from app.parts import frame
+from app.parts import frame, pictures
 from app.say import markup, words
 from app.session import measuring, state
 from app.session.opening import card_of
@@ -52,7 +51,7 @@ def _given(shown: Shown) -> None:
             return
         ours = job.answer()
         st.plotly_chart(
-            bars(arena.extent_bytes, ours, arena.bound_bytes), key=f"reality.{shown.key}", config=base.CONFIG
+            bars(arena.extent_bytes, ours, arena.bound_bytes), key=f"reality.{shown.key}", config=pictures.camera()
         )
         st.caption(_sentence("The file's plan", arena.extent_bytes, ours, arena.bound_bytes))
 
@@ -60,7 +59,7 @@ def _given(shown: Shown) -> None:
 def _measured(found: Measured, key: str) -> None:
     figures = found.planned
     st.plotly_chart(
-        bars(found.theirs, figures.ours, figures.bound, found.runtime), key=f"reality.{key}", config=base.CONFIG
+        bars(found.theirs, figures.ours, figures.bound, found.runtime), key=f"reality.{key}", config=pictures.camera()
     )
     st.caption(_sentence(found.runtime, found.theirs, figures.ours, figures.bound))
     rows = "".join(

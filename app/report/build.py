@@ -19,6 +19,9 @@ from markupsafe import Markup
 from app.canvas.pack import claim, pack_plan
 from app.canvas.script import canvas_script
 from app.report.figures import ACCOUNT_LOOKS, ledger_figure, patterns
+from app.report.figures import HEIGHT as LEDGER_HEIGHT
+from app.report.figures import WIDTH as LEDGER_WIDTH
+from app.report.look import HEIGHT, WIDTH, Sheet, Theme
 from app.report.still import map_figure
 from app.say import glossary, totals, words
 from tmmu_core.graph import document
@@ -39,11 +42,13 @@ ALIVE, LARGEST, HANDOFFS, CHANGED, FINDINGS = 120, 60, 200, 120, 40
 
 
 class Known(NamedTuple):
-    """What whoever asks for a report knows of the plan already: the judge's verdicts, and each row's operator."""
+    """What whoever asks for a report knows of the plan already: verdicts, each row's operator, the sizes asked for."""
 
     verified: Verdict | None = None
     linted: Verdict | None = None
     operators: Sequence[str] | None = None
+    given: Mapping[str, int] | None = None
+    """The sizes of named dimensions that were asked for: what a reader assumed of the others is told."""
 
 
 NOTHING = Known()
@@ -55,14 +60,14 @@ def build_report(
     baseline: Solution | Plan | None = None,
     title: str = "",
     known: Known = NOTHING,
-    given: Mapping[str, int] | None = None,
+    theme: Theme = "light",
 ) -> bytes:
     """One HTML file (UTF-8) that tells of a plan, and of how it differs from ``baseline``.
 
-    What is not ``known`` of it is found here, with its graph where ``source`` is a ``Solution``. ``given`` are the
-    sizes of named dimensions that were asked for: what a reader assumed of the others is told.
+    What is not ``known`` of it is found here, with its graph where ``source`` is a ``Solution``. ``theme``: the ground
+    on which it stands.
     """
-    verified, linted, operators = known
+    verified, linted, operators, given = known
     plan = source.plan if isinstance(source, Solution) else source
     before = baseline.plan if isinstance(baseline, Solution) else baseline
     graph = source.graph if isinstance(source, Solution) else None
@@ -80,7 +85,8 @@ def build_report(
         plan=plan,
         assumed="" if graph is None else in_words(assumed_at(graph, given)),
         words=words,
-        arenas=[_arena(plan, summary) for summary in plan.arenas],
+        theme=theme,
+        arenas=[_arena(plan, summary, theme) for summary in plan.arenas],
         judged=[_judged("verifier", verified), _judged("lint", linted)],
         largest=_rows(plan, _largest(plan)[:LARGEST]),
         handoffs=[
@@ -100,7 +106,9 @@ def build_report(
         token=packed.token,
         packed=base64.b64encode(document.pack(packed.data)).decode("ascii"),
         first_arena=_first_arena(plan),
-        still=map_figure(plan, _first_arena(plan) or plan.arenas[0].name) if plan.arenas and plan.steps else "",
+        still=map_figure(plan, _first_arena(plan) or plan.arenas[0].name, Sheet(WIDTH, HEIGHT, theme))
+        if plan.arenas and plan.steps
+        else "",
     )
     return text.encode("utf-8", "replace")
 
@@ -130,7 +138,7 @@ class _ArenaCard:
     """Whether anything of it varies over the steps."""
 
 
-def _arena(plan: Plan, summary: ArenaSummary) -> _ArenaCard:
+def _arena(plan: Plan, summary: ArenaSummary, theme: Theme) -> _ArenaCard:
     ledger = waste_ledger(plan, summary.name)
     peak = metrics.peak(plan, summary.name) if plan.steps else metrics.Peak(summary.name, 0, 0, ())
     as_many = "slots = max live" if summary.slots == summary.max_live else f"max live {summary.max_live:,}"
@@ -146,7 +154,7 @@ def _arena(plan: Plan, summary: ArenaSummary) -> _ArenaCard:
         if plan.has_slots
         else f"{words.NO_SLOTS} (max live {summary.max_live:,})",
         status=summary.status,
-        figure=ledger_figure(plan, ledger) if plan.steps else Markup(),
+        figure=ledger_figure(plan, ledger, Sheet(LEDGER_WIDTH, LEDGER_HEIGHT, theme)) if plan.steps else Markup(),
         at_peak=_accounts(ledger, peak.step) if plan.steps else [],
         peak_step=peak.step,
         peak_node=plan.node_at(peak.step),

@@ -9,6 +9,7 @@ import numpy as np
 from markupsafe import Markup, escape
 from numpy.typing import NDArray
 
+from app.report.look import Sheet
 from app.say import words
 from tmmu_core.plan.metrics import peak_of
 from tmmu_core.plan.model import Plan
@@ -41,8 +42,10 @@ def drawn_steps(ledger: WasteLedger) -> NDArray[np.int64]:
     return np.array([a + int(np.argmax(ledger.live[a:b])) for a, b in pairwise(edges.tolist())], np.int64)
 
 
-def ledger_figure(plan: Plan, ledger: WasteLedger) -> Markup:
+def ledger_figure(plan: Plan, ledger: WasteLedger, sheet: Sheet | None = None) -> Markup:
     """Where the extent goes at every step, stacked: live at the bottom, then the four kinds of waste."""
+    sheet = sheet or Sheet(WIDTH, HEIGHT)
+    width, height, look = sheet.width, sheet.height, sheet.look
     summary = plan.arena_of[ledger.arena]
     beat, most = peak_of(ledger.live)
     at = int(ledger.steps[beat])
@@ -50,10 +53,10 @@ def ledger_figure(plan: Plan, ledger: WasteLedger) -> Markup:
     top = max(ledger.extent, 1)
     capacity = summary.capacity_bytes if summary.capacity_bytes <= 2 * top else 0
     top = max(top, capacity)
-    high = HEIGHT - _TOP - _BOTTOM
+    high = height - _TOP - _BOTTOM
 
     def x(k: float) -> float:
-        return _LEFT + (WIDTH - _LEFT - _RIGHT) * k / max(1, len(steps))
+        return _LEFT + (width - _LEFT - _RIGHT) * k / max(1, len(steps))
 
     def y(count: int) -> float:
         return _TOP + high - high * count / top
@@ -72,15 +75,15 @@ def ledger_figure(plan: Plan, ledger: WasteLedger) -> Markup:
         if pattern:
             parts.append(f'<path d="{path}" fill="url(#p-{account})"/>')
         base = ceiling
-    parts += [_level(y(ledger.extent), "", 1.6), _level(y(most), "2 3", 1.6)]
+    parts += [_level(y(ledger.extent), "", sheet), _level(y(most), "2 3", sheet)]
     if capacity:
-        parts.append(_level(y(capacity), "7 5", 1.6))
+        parts.append(_level(y(capacity), "7 5", sheet))
     k = int(np.searchsorted(steps, beat))
     mark = x(k + 0.5)
-    anchor = "end" if mark > WIDTH * 0.7 else "start"
+    anchor = "end" if mark > width * 0.7 else "start"
     says = f"peak {words.short_bytes(most)} at {words.step(at, words.shortened(plan.node_at(at), 36))}"
     shift = 8 if anchor == "start" else -8
-    parts.append(f'<path d="M{mark:.1f} {y(most):.1f}l-5 -9h10z" fill="#111"/>')
+    parts.append(f'<path d="M{mark:.1f} {y(most):.1f}l-5 -9h10z" fill="{look.ink}"/>')
     parts.append(f'<text x="{mark + shift:.1f}" y="{_TOP - 6}" text-anchor="{anchor}">{escape(says)}</text>')
     parts += [_label(y(0), "0 B"), _label(y(ledger.extent), words.short_bytes(ledger.extent))]
     if high * (ledger.extent - most) / top > 14 and high * most / top > 14:
@@ -90,15 +93,16 @@ def ledger_figure(plan: Plan, ledger: WasteLedger) -> Markup:
         where, middle = (
             ("start", x(j)) if j == 0 else ("end", x(len(steps))) if j == len(steps) - 1 else ("middle", x(j + 0.5))
         )
-        parts.append(f'<text x="{middle:.1f}" y="{HEIGHT - 16}" text-anchor="{where}">{escape(node)}</text>')
+        parts.append(f'<text x="{middle:.1f}" y="{height - 16}" text-anchor="{where}">{escape(node)}</text>')
     note = (
         "" if len(steps) == len(ledger.live) else f", {len(steps):,} of {words.count(len(ledger.live), 'step')} drawn"
     )
     parts.append(
-        f'<text x="{WIDTH - _RIGHT}" y="{HEIGHT - 2}" text-anchor="end" class="soft">step{escape(note)}</text>'
+        f'<text x="{width - _RIGHT}" y="{height - 2}" text-anchor="end" class="soft">step{escape(note)}</text>'
     )
     title = f"{ledger.arena}: {says}; extent {words.short_bytes(ledger.extent)}"
-    return Markup(f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}">{"".join(parts)}</svg>')
+    shared = str(patterns()) if sheet.whole else ""
+    return Markup(f"{sheet.opened(escape(title))}{shared}{''.join(parts)}</svg>")
 
 
 def patterns() -> Markup:
@@ -135,9 +139,10 @@ def _steps(
     return points[::-1] if back else points
 
 
-def _level(y: float, dash: str, width: float) -> str:
+def _level(y: float, dash: str, sheet: Sheet) -> str:
     dashes = f' stroke-dasharray="{dash}"' if dash else ""
-    return f'<path d="M{_LEFT} {y:.1f}H{WIDTH - _RIGHT}" stroke="#111" stroke-width="{width}"{dashes} fill="none"/>'
+    line = f'stroke="{sheet.look.ink}" stroke-width="1.6"{dashes} fill="none"'
+    return f'<path d="M{_LEFT} {y:.1f}H{sheet.width - _RIGHT}" {line}/>'
 
 
 def _label(y: float, text: str) -> str:

@@ -1,85 +1,167 @@
-"""The arena map as a still picture: SVG of the report's own, so that it prints at once and needs no script. Pure."""
+"""Drawings of a plan as still pictures: SVG of the report's own, so that they print at once and need no script. Pure.
+
+The arena map, the slots and the lifetimes, each as the canvas draws it: steps to the right; bytes or slots upwards,
+tensors by birth downwards.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
 import numpy as np
 from markupsafe import Markup, escape
+from numpy.typing import NDArray
 
-from app.report.figures import WIDTH
+from app.report.look import Sheet
 from app.say import words
 from app.say.markup import PERSISTENT_COLOUR, ROLE_COLOURS
 from app.say.scale import ticks
 from tmmu_core.plan.metrics import arena_number, storages_of
-from tmmu_core.plan.model import Plan
+from tmmu_core.plan.model import ArenaSummary, Plan
 
-HEIGHT = 460
+Kind = Literal["map", "slots", "lifetimes"]
 _LEFT, _RIGHT, _TOP, _BOTTOM = 84, 12, 22, 34
 MOST_BOXES = 4_000
 NAMED = (46.0, 13.0)
 """Width and height from which a box carries its storage's name."""
 LETTER = 6.6
+OVER = "#D55E00"
+"""What lies above a capacity."""
 
 
-def map_figure(plan: Plan, arena: str, *, width: int = WIDTH, height: int = HEIGHT) -> Markup:
-    """Steps to the right, offsets upwards from 0: a box per storage, coloured by its role.
+@dataclass(frozen=True)
+class Drawn:
+    """What a picture shows: rows of the plan, each from ``low`` to ``high`` across the steps, and how it is scaled."""
 
-    Beyond ``MOST_BOXES`` the storages with the most byte-steps are drawn, and that is said. ``width`` and ``height``
-    are the picture's proportions; SVG is sharp at any size.
+    rows: NDArray[np.int64]
+    low: NDArray[np.int64]
+    high: NDArray[np.int64]
+    birth: NDArray[np.int64]
+    death: NDArray[np.int64]
+    top: int
+    falling: bool
+    of: int
+    """How many there are; where more than are drawn, it is said."""
+    noun: str
+
+
+def map_figure(plan: Plan, arena: str, sheet: Sheet | None = None) -> Markup:
+    """The arena map: a box per storage, coloured by its role, in red where it lies above the capacity."""
+    return still(plan, arena, "map", sheet or Sheet())
+
+
+def still(plan: Plan, arena: str, kind: Kind, sheet: Sheet) -> Markup:
+    """A drawing of one arena. ``KeyError`` for an arena that the plan does not have.
+
+    Beyond ``MOST_BOXES`` the boxes of most bytes × steps are drawn, and that is said.
     """
     summary = plan.arena_of[arena]
+    drawn = _drawn(plan, summary, kind)
+    title = escape(_title(summary, kind, drawn))
+    parts = [*_boxes(plan, drawn, sheet, summary.capacity_bytes if kind == "map" else None)]
+    parts += _lines(summary, drawn, sheet) if kind == "map" else []
+    parts += [*_marks(plan, drawn, kind, sheet)]
+    parts.append(f'<text x="{_LEFT}" y="{_TOP - 7}">{title}</text>')
+    return Markup(f"{sheet.opened(title)}{''.join(parts)}</svg>")
+
+
+def _drawn(plan: Plan, summary: ArenaSummary, kind: Kind) -> Drawn:
+    number = arena_number(plan, summary.name)
+    if kind == "lifetimes":
+        rows = np.flatnonzero(plan.arena == number)
+        rows = rows[np.lexsort((rows, plan.birth[rows]))][:MOST_BOXES]
+        low = np.arange(len(rows), dtype=np.int64)
+        there = int(np.count_nonzero(plan.arena == number))
+        birth, death = plan.birth[rows].astype(np.int64), plan.death[rows].astype(np.int64)
+        return Drawn(rows, low, low + 1, birth, death, max(1, len(rows)), True, there, "tensor")
     s = storages_of(plan)
-    mine = np.flatnonzero(s.arena == arena_number(plan, arena))
+    mine = np.flatnonzero(s.arena == number)
     area = s.size[mine].astype(np.float64) * (s.death[mine] - s.birth[mine])
-    drawn = mine[np.lexsort((mine, -area))][:MOST_BOXES]
+    kept = mine[np.lexsort((mine, -area))][:MOST_BOXES]
+    rows = s.head[kept].astype(np.int64)
+    birth, death = s.birth[kept].astype(np.int64), s.death[kept].astype(np.int64)
+    if kind == "slots":
+        low = plan.logical_slot[rows].astype(np.int64)
+        return Drawn(rows, low, low + 1, birth, death, max(1, summary.slots), False, len(mine), "storage")
+    low = s.offset[kept].astype(np.int64)
     top = max(1, summary.extent_bytes)
-    if summary.capacity_bytes <= 2 * top:
-        top = max(top, summary.capacity_bytes)
-    wide, high, steps = width - _LEFT - _RIGHT, height - _TOP - _BOTTOM, max(1, plan.steps)
+    top = max(top, summary.capacity_bytes) if summary.capacity_bytes <= 2 * top else top
+    return Drawn(rows, low, low + s.size[kept].astype(np.int64), birth, death, top, False, len(mine), "storage")
 
-    def x(t: int) -> float:
-        return _LEFT + wide * t / steps
 
-    def y(offset: int) -> float:
-        return _TOP + high - high * offset / top
+def _title(summary: ArenaSummary, kind: Kind, drawn: Drawn) -> str:
+    note = f"{words.of(len(drawn.rows), drawn.of, drawn.noun)} drawn"
+    if kind == "lifetimes":
+        return f"Lifetimes in {summary.name}: by birth, {note}"
+    if kind == "slots":
+        return f"Slots of {summary.name}: {words.count(summary.slots, 'slot')}, {note}"
+    return f"Arena map of {summary.name}: extent {words.short_bytes(summary.extent_bytes)}, {note}"
 
-    parts = [f'<rect x="{_LEFT}" y="{_TOP}" width="{wide}" height="{high}" fill="#f4f6f8"/>']
-    for k in drawn.tolist():
-        head, offset, size = int(s.head[k]), int(s.offset[k]), int(s.size[k])
-        left, ceiling = x(int(s.birth[k])), y(offset + size)
-        w, h = x(int(s.death[k])) - left, y(offset) - ceiling
-        colour, name = ROLE_COLOURS.get(plan.roles[head], PERSISTENT_COLOUR), plan.tensor_ids[head]
-        tip = f"{name}, {words.short_bytes(size)}, {words.live_range(int(s.birth[k]), int(s.death[k]))}"
-        parts.append(
-            f'<rect x="{left:.2f}" y="{ceiling:.2f}" width="{max(0.3, w - 0.5):.2f}" height="{max(0.3, h - 0.5):.2f}" '
-            f'fill="{colour}"><title>{escape(tip)}</title></rect>'
-        )
-        if w >= NAMED[0] and h >= NAMED[1]:
-            label, ink = words.shortened(name, int((w - 8) / LETTER)), _ink(colour)
-            at = f'x="{left + 4:.1f}" y="{ceiling + min(h / 2, 30) + 4:.1f}"'
-            parts.append(f'<text {at} style="fill:{ink}">{escape(label)}</text>')
-    parts.append(_level(y(summary.extent_bytes), width, ""))
-    parts.append(_level(y(summary.bound_bytes), width, "2 3"))
-    if summary.capacity_bytes <= top:
-        parts.append(_level(y(summary.capacity_bytes), width, "7 5"))
-    parts += [
-        f'<text x="{_LEFT - 7}" y="{y(mark) + 4:.1f}" text-anchor="end">{words.short_bytes(mark)}</text>'
-        for mark in ticks(top, 8)
-    ]
-    for t in range(0, plan.steps, max(1, -(-plan.steps // 10))):
+
+def _x(sheet: Sheet, steps: int, t: int) -> float:
+    return _LEFT + (sheet.width - _LEFT - _RIGHT) * t / max(1, steps)
+
+
+def _y(sheet: Sheet, drawn: Drawn, v: int) -> float:
+    high = sheet.height - _TOP - _BOTTOM
+    return _TOP + (high * v / drawn.top if drawn.falling else high - high * v / drawn.top)
+
+
+def _boxes(plan: Plan, drawn: Drawn, sheet: Sheet, capacity: int | None) -> Iterator[str]:
+    wide, high = sheet.width - _LEFT - _RIGHT, sheet.height - _TOP - _BOTTOM
+    yield f'<rect x="{_LEFT}" y="{_TOP}" width="{wide}" height="{high}" fill="{sheet.look.panel}"/>'
+    for k, row in enumerate(drawn.rows.tolist()):
+        birth, death, low, up = (int(each[k]) for each in (drawn.birth, drawn.death, drawn.low, drawn.high))
+        left, right = _x(sheet, plan.steps, birth), _x(sheet, plan.steps, death)
+        colour, name = ROLE_COLOURS.get(plan.roles[row], PERSISTENT_COLOUR), plan.tensor_ids[row]
+        size = words.short_bytes(int(plan.size[row]))
+        tip = f"<title>{escape(f'{name}, {size}, {words.live_range(birth, death)}')}</title>"
+        parts = [(low, up, colour)]
+        if capacity is not None and up > capacity:
+            parts = [(low, capacity, colour)] if low < capacity else []
+            parts.append((max(low, capacity), up, OVER))
+        for a, b, ink in parts:
+            upper, lower = sorted((_y(sheet, drawn, a), _y(sheet, drawn, b)))
+            w, h = max(0.3, right - left - 0.5), max(0.3, lower - upper - 0.5)
+            at = f'x="{left:.2f}" y="{upper:.2f}" width="{w:.2f}" height="{h:.2f}"'
+            yield f'<rect {at} fill="{ink}">{tip}</rect>'
+        upper, lower = sorted((_y(sheet, drawn, low), _y(sheet, drawn, up)))
+        if right - left >= NAMED[0] and lower - upper >= NAMED[1]:
+            label = words.shortened(name, int((right - left - 8) / LETTER))
+            at = f'x="{left + 4:.1f}" y="{upper + min((lower - upper) / 2, 30) + 4:.1f}"'
+            ink = _ink(parts[-1][2] if parts[-1][2] == OVER else colour)
+            yield f'<text {at} style="fill:{ink}">{escape(label)}</text>'
+
+
+def _lines(summary: ArenaSummary, drawn: Drawn, sheet: Sheet) -> list[str]:
+    levels = [(summary.extent_bytes, ""), (summary.bound_bytes, "2 3")]
+    levels += [(summary.capacity_bytes, "7 5")] if summary.capacity_bytes <= drawn.top else []
+    return [_level(_y(sheet, drawn, value), sheet, dash) for value, dash in levels]
+
+
+def _marks(plan: Plan, drawn: Drawn, kind: Kind, sheet: Sheet) -> Iterator[str]:
+    if kind == "map":
+        levels = [(mark, words.short_bytes(mark)) for mark in ticks(drawn.top, 8)]
+    else:
+        every = max(1, -(-drawn.top // max(1, (sheet.height - _TOP - _BOTTOM) // 16)))
+        levels = [(mark, f"{mark:,}") for mark in range(0, drawn.top, every)]
+    for value, text in levels:
+        y = _y(sheet, drawn, value)
+        if kind != "map":
+            y = (y + _y(sheet, drawn, value + 1)) / 2
+        yield f'<text x="{_LEFT - 7}" y="{y + 4:.1f}" text-anchor="end">{text}</text>'
+    most = max(2, (sheet.width - _LEFT - _RIGHT) // 100)
+    for t in range(0, plan.steps, max(1, -(-plan.steps // most))):
         node = escape(words.step(t, words.shortened(plan.node_at(t), 14)))
-        parts.append(f'<text x="{x(t):.1f}" y="{height - 16}">{node}</text>')
-    note = words.of(len(drawn), len(mine), "storage")
-    title = f"Arena map of {arena}: extent {words.short_bytes(summary.extent_bytes)}, {note} drawn"
-    parts.append(f'<text x="{_LEFT}" y="{_TOP - 7}">{escape(title)}</text>')
-    return Markup(
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" '
-        f'aria-label="{escape(title)}" font-family="sans-serif" font-size="12">{"".join(parts)}</svg>'
-    )
+        yield f'<text x="{_x(sheet, plan.steps, t):.1f}" y="{sheet.height - 16}">{node}</text>'
 
 
-def _level(y: float, width: int, dash: str) -> str:
+def _level(y: float, sheet: Sheet, dash: str) -> str:
     dashes = f' stroke-dasharray="{dash}"' if dash else ""
-    return f'<path d="M{_LEFT} {y:.1f}H{width - _RIGHT}" stroke="#111" stroke-width="1.5"{dashes} fill="none"/>'
+    line = f'stroke="{sheet.look.ink}" stroke-width="1.5"{dashes} fill="none"'
+    return f'<path d="M{_LEFT} {y:.1f}H{sheet.width - _RIGHT}" {line}/>'
 
 
 def _ink(colour: str) -> str:

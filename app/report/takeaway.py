@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, cast
 from urllib.parse import quote, urlencode
 
 import msgspec
 
-from app.report.still import map_figure
+from app.report.figures import ledger_figure
+from app.report.look import Sheet
+from app.report.still import Kind, still
 from app.report.summary import markdown
 from app.say import words
 from app.session import repeat
@@ -26,6 +28,7 @@ from tmmu_core.plan.formats.render import RenderIncomplete, RenderMemoryPlan, bu
 from tmmu_core.plan.formats.render_c import c_header, c_prefix, c_source
 from tmmu_core.plan.making.wording import SAID
 from tmmu_core.plan.model import Plan
+from tmmu_core.plan.waste import waste_ledger
 
 ARENAS = repeat.FILES["arenas"]
 
@@ -73,17 +76,9 @@ def entries(shown: Shown, stem: str) -> dict[tuple[str, str], list[Entry]]:
             ("CSV", f"{stem}.plan.csv", "text/csv", "its rows, for spreadsheets", _of(files.to_csv, plan)),
             ("Parquet", f"{stem}.plan.parquet", stream, "its rows, for notebooks", _of(files.to_parquet, plan)),
         ],
-        ("Pictures and words", "for a slide, a page or a pull request"): [
-            (
-                f"Map of {words.shortened(arena.name, 16)}",
-                f"{stem}.{name}.svg",
-                "image/svg+xml",
-                "the arena map, sharp at any size",
-                partial(map_figure, plan, arena.name),
-            )
-            for arena, name in zip(plan.arenas, _file_names([arena.name for arena in plan.arenas]), strict=True)
-        ]
-        + [("Summary", f"{stem}.md", "text/markdown", "the figures as Markdown", lambda: _summary(shown))],
+        ("In words", "for a pull request"): [
+            ("Summary", f"{stem}.md", "text/markdown", "the figures as Markdown", lambda: _summary(shown))
+        ],
         ("The record", "what a run leaves behind"): kept,
         ("For a code generator", "the render plan: regions by role and memory"): [
             (
@@ -157,6 +152,17 @@ def entries(shown: Shown, stem: str) -> dict[tuple[str, str], list[Entry]]:
     if shown.opened.plan is None:
         found["To plan it again", "what the command line reads"] = again
     return found
+
+
+PICTURES = {"map": "arena map", "slots": "slots", "lifetimes": "lifetimes", "ledger": "live bytes and waste"}
+"""Drawing → what it is called."""
+
+
+def picture(plan: Plan, kind: str, arena: str, sheet: Sheet) -> str:
+    """A drawing of an arena as SVG. ``KeyError`` for an arena that the plan does not have."""
+    if kind == "ledger":
+        return str(ledger_figure(plan, waste_ledger(plan, arena), sheet))
+    return str(still(plan, arena, cast(Kind, kind), sheet))
 
 
 def _file_names(arenas: list[str]) -> list[str]:

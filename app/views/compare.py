@@ -9,7 +9,7 @@ import streamlit as st
 
 from app.charts import base
 from app.charts.compare import curves
-from app.parts import drawing, focus, frame, selected, tensors
+from app.parts import drawing, focus, frame, pictures, selected, tensors
 from app.say import markup, placing, totals, words
 from app.session import opening, placed, planning, state
 from app.session.planning import Shown
@@ -276,7 +276,7 @@ def body(left: Shown, right: Shown, found: Comparison, handle: Any) -> None:
         st.plotly_chart(
             base.phase_bands(curves(left.plan, right.plan, arena), placed.bands(right)),
             key=f"curves.{left.key}.{right.key}.{arena}",
-            config=base.CONFIG,
+            config=pictures.camera(),
         )
     changes(found, left, right)
     state.write_link()

@@ -7,7 +7,7 @@ import streamlit as st
 from app.canvas.component import Memory, PlanHandle
 from app.charts import base
 from app.charts.device import COLOURS, laid_out, stacked, together
-from app.parts import drawing, frame, selected, verdict
+from app.parts import drawing, frame, pictures, selected, verdict
 from app.say import markup, totals, words
 from app.session import placed, state
 from app.session.planning import Shown
@@ -28,7 +28,7 @@ def page() -> None:
     st.html(bar(shown, device))
     st.html(markup.heading("Live bytes of all arenas, one on top of the other", f"peak at {totals.peak_at(plan)}"))
     figure = base.phase_bands(together(plan, device), placed.bands(shown))
-    st.plotly_chart(figure, key=f"device.{shown.key}.{device}", config=base.CONFIG)
+    st.plotly_chart(figure, key=f"device.{shown.key}.{device}", config=pictures.camera())
     body(shown, handle)
 
 

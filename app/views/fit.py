@@ -8,10 +8,9 @@ import streamlit as st
 
 from app.canvas.component import Listeners, Memory, Picture, Selection, plan_canvas, plan_store
 from app.canvas.pack import packed_once
-from app.charts import base
 from app.charts import fit as charts
 from app.charts.device import laid_out
-from app.parts import frame, moves, verdict
+from app.parts import frame, moves, pictures, verdict
 from app.say import markup, words
 from app.session import fitting, planning, state
 from app.session.fitting import Search
@@ -180,7 +179,7 @@ def body(shown: Shown, fitted: Fitted, capacity: Capacity) -> None:
         st.plotly_chart(
             charts.trade(points, fitted.flops, capacity, _index(points, best)),
             key=key,
-            config=base.CONFIG,
+            config=pictures.camera(),
             on_select=lambda: _pick(key),
             selection_mode="points",
         )
@@ -252,7 +251,7 @@ def _drawn(shown: Shown, best: Candidate | None, capacity: Capacity) -> None:
         title += f" today, {words.short_bytes(int(after.max(initial=0)))} after the moves"
     st.html(markup.heading(title))
     figure = charts.memory(today, after, capacity.limit_bytes)
-    st.plotly_chart(figure, key=f"fit-memory.{shown.key}.{capacity.key}", config=base.CONFIG)
+    st.plotly_chart(figure, key=f"fit-memory.{shown.key}.{capacity.key}", config=pictures.camera())
     _map(shown.plan, plan, capacity)
 
 

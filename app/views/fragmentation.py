@@ -6,7 +6,7 @@ import pandas as pd
 import streamlit as st
 
 from app.charts import base, waste
-from app.parts import focus, frame, selected, tensors, verdict
+from app.parts import focus, frame, pictures, selected, tensors, verdict
 from app.parts import ledger as resources
 from app.say import glossary, markup, words
 from app.session import placed, state
@@ -56,14 +56,14 @@ def body(shown: Shown) -> None:
         base.phase_bands(figure, placed.bands(shown))
         base.clickable(figure, [summary.extent_bytes] * len(accounts.steps), accounts.steps.tolist())
         figure.update_layout(hovermode="x unified")
-        key = f"ledger.{shown.key}.{arena}.{step}"
-        st.plotly_chart(figure, key=key, config=base.CONFIG, on_select=lambda: _picked(key), selection_mode="points")
+        key, camera = f"ledger.{shown.key}.{arena}.{step}", pictures.camera()
+        st.plotly_chart(figure, key=key, config=camera, on_select=lambda: _picked(key), selection_mode="points")
     with right:
         st.html(markup.heading(f"At {words.step(step, plan.node_at(step))}", "from what is alive up to the extent"))
         st.plotly_chart(
             waste.waterfall(now, summary.extent_bytes, height=340),
             key=f"waterfall.{shown.key}.{arena}.{step}",
-            config={"displayModeBar": False},
+            config=pictures.camera(alone=True),
         )
     st.html(_accounts(now, summary.extent_bytes))
     slots(shown, arena)
@@ -118,8 +118,8 @@ def slots(shown: Shown, arena: str) -> None:
         )
         figure = waste.slots_against_tenants(found)
         figure.update_layout(clickmode="event+select")
-        key = f"slots.{shown.key}.{arena}"
-        st.plotly_chart(figure, key=key, config=base.CONFIG, on_select=lambda: _tenant(key), selection_mode="points")
+        key, camera = f"slots.{shown.key}.{arena}", pictures.camera()
+        st.plotly_chart(figure, key=key, config=camera, on_select=lambda: _tenant(key), selection_mode="points")
     with right:
         st.html(
             markup.heading("Slot by slot", "byte-steps: unused bytes × steps alive; a click selects the largest tenant")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from app.charts import base
+from app.parts import pictures
 from app.say import markup, words
 from app.session import history, state
 from tmmu_core.errors import TmmuError
@@ -121,7 +121,7 @@ def _drawn(runs: tuple[Run, ...]) -> None:
     st.plotly_chart(
         over_commits(runs, picked),
         key=key,
-        config=base.CONFIG,
+        config=pictures.camera(),
         on_select=lambda: _click(key, runs),
         selection_mode="points",
     )

@@ -10,7 +10,7 @@ from app.charts import base
 from app.charts.alive import areas
 from app.charts.flames import flames
 from app.charts.live import live_curve
-from app.parts import focus, frame, selected, tensors, verdict
+from app.parts import focus, frame, pictures, selected, tensors, verdict
 from app.say import markup, words
 from app.session import placed, state
 from app.session.planning import Shown
@@ -42,7 +42,7 @@ def body(shown: Shown) -> None:
     st.html(markup.heading(f"Live bytes of {arena}", "click the curve to choose a step"))
     curve = base.phase_bands(live_curve(plan, arena, step=step, height=190), placed.bands(shown))
     key = f"peak-curve.{shown.key}.{arena}.{step}"
-    st.plotly_chart(curve, key=key, config=base.CONFIG, on_select=lambda: _picked(key), selection_mode="points")
+    st.plotly_chart(curve, key=key, config=pictures.camera(), on_select=lambda: _picked(key), selection_mode="points")
     left, right = st.columns([0.58, 0.42], gap="medium")
     with left:
         group = _group(shown)
@@ -57,7 +57,7 @@ def body(shown: Shown) -> None:
         st.plotly_chart(
             boxes,
             key=area_key,
-            config={"displayModeBar": False},
+            config=pictures.camera(alone=True),
             on_select=lambda: _box(area_key),
             selection_mode="points",
         )
@@ -124,7 +124,7 @@ def _flames(shown: Shown, own: list[tuple[int, int]], step: int) -> None:
     assert known is not None
     st.html(markup.heading("Down the module tree", "width: bytes alive; a click looks into a module"))
     figure = flames(own, lambda row: known.module[row].split(".") if known.module[row] else [])
-    st.plotly_chart(figure, key=f"flames.{shown.key}.{step}", config={"displayModeBar": False})
+    st.plotly_chart(figure, key=f"flames.{shown.key}.{step}", config=pictures.camera(alone=True))
 
 
 def _list(shown: Shown, rows: np.ndarray) -> None:

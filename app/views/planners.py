@@ -8,7 +8,7 @@ from app.canvas.component import Listeners, Picture, plan_canvas, plan_store
 from app.canvas.pack import packed_once
 from app.charts.compare import Run, field
 from app.charts.course import falling
-from app.parts import focus, frame
+from app.parts import focus, frame, pictures
 from app.say import details, markup, totals, words
 from app.session import placed, planning, state
 from app.session.jobs import desk
@@ -52,7 +52,7 @@ def page() -> None:
         st.html(
             markup.heading(f"Extent of {arena} over its lower bound, against time", "lower is smaller, left is faster")
         )
-        st.plotly_chart(field(runs), key=f"field.{shown.key}.{arena}.{len(runs)}", config={"displayModeBar": False})
+        st.plotly_chart(field(runs), key=f"field.{shown.key}.{arena}.{len(runs)}", config=pictures.camera(alone=True))
         _courses(answers, arena)
     with right:
         st.html(markup.heading("Every planner on this problem", "times are single runs on this machine"))
@@ -157,7 +157,7 @@ def _courses(answers: dict[str, Shown], arena: str) -> None:
         left = "nothing is left open" if last.bound == last.extent else "what lies between is open"
         st.html(markup.heading(f"{name}: extent and proven bound of {arena}, over nodes", left))
         fig = falling(points, nodes if isinstance(nodes, int) else 0)
-        st.plotly_chart(fig, key=f"course.{name}.{arena}.{answer.key}", config={"displayModeBar": False})
+        st.plotly_chart(fig, key=f"course.{name}.{arena}.{answer.key}", config=pictures.camera(alone=True))
 
 
 def _use(shown: Shown, names: list[str]) -> None:

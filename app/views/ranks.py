@@ -7,7 +7,7 @@ import streamlit as st
 from app.canvas.component import Listeners, Picture, PlanHandle, plan_canvas, plan_store
 from app.canvas.pack import packed_once
 from app.charts import ranks as charts
-from app.parts import focus, frame, selected, verdict
+from app.parts import focus, frame, pictures, selected, verdict
 from app.say import glossary, markup, words
 from app.session import opening, placed, planning, scenarios, state, worlds
 from app.session.choice import Choice
@@ -155,7 +155,7 @@ def heat(asked: Choice, found: RankPlans) -> None:
     st.plotly_chart(
         charts.heat_map(found, places, look=look, relative=relative),
         key=key,
-        config={"displayModeBar": False},
+        config=pictures.camera(alone=True),
         on_select=lambda: _picked(key),
         selection_mode="points",
     )
@@ -309,7 +309,7 @@ def body(asked: Choice, mine: Shown, handle: PlanHandle) -> None:
                 if arena.name in whole
             ]
             st.plotly_chart(
-                charts.shares(rows), key=f"shares.{mine.key}.{mine.plan.rank}", config={"displayModeBar": False}
+                charts.shares(rows), key=f"shares.{mine.key}.{mine.plan.rank}", config=pictures.camera(alone=True)
             )
             st.html(_shares(rows))
         if chosen.selected:

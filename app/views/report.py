@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 import streamlit as st
 
-from app.parts import frame
+from app.parts import frame, pictures
 from app.report import takeaway
 from app.report.build import Known, build_report
+from app.report.look import Theme
 from app.say import markup, words
 from app.session import placed, planning, repeat, state
 from app.session.choice import to_query
@@ -29,6 +30,7 @@ def page() -> None:
     left, right = st.columns([0.5, 0.5], gap="large")
     with left:
         report(shown, stem)
+        pictures.section(shown)
         st.html(markup.heading("The same from the command line", "what repeats this plan, to the byte"))
         st.code(repeat.command(shown), language="bash", wrap_lines=True)
         link(shown)
@@ -55,16 +57,17 @@ def report(shown: Shown, stem: str) -> None:
         disabled=baseline is None,
         help=None if baseline else "Choose a baseline on the page Compare first.",
     )
+    dark = st.checkbox("On dark ground", key="w.report-dark")
     _download(
         "Download the report",
         f"{stem}.report.html",
         "text/html",
-        lambda: _report(shown, baseline if against else None),
+        lambda: _report(shown, baseline if against else None, "dark" if dark else "light"),
         primary=True,
     )
 
 
-def _report(shown: Shown, baseline: Shown | None) -> bytes:
+def _report(shown: Shown, baseline: Shown | None, theme: Theme) -> bytes:
     job = planning.judgement(shown)
     judged = job.answer() if job.wait(60) else None
     return build_report(
@@ -72,9 +75,12 @@ def _report(shown: Shown, baseline: Shown | None) -> bytes:
         baseline=(baseline.solution or baseline.plan) if baseline else None,
         title=shown.opened.name,
         known=Known(
-            judged.verified if judged else None, judged.lint if judged else None, placed.operators(shown.key, shown)
+            judged.verified if judged else None,
+            judged.lint if judged else None,
+            placed.operators(shown.key, shown),
+            shown.choice.dims,
         ),
-        given=shown.choice.dims,
+        theme=theme,
     )
 
 

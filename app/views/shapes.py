@@ -8,7 +8,7 @@ import pandas as pd
 import streamlit as st
 
 from app.charts import shapes as charts
-from app.parts import focus, frame, verdict
+from app.parts import focus, frame, pictures, verdict
 from app.say import markup, words
 from app.session import envelopes, opening, planning, scenarios, state
 from app.session.choice import POLICIES
@@ -118,7 +118,7 @@ def envelope(shown: Shown, graph: Graph, dim: str, curve: DimCurve) -> None:
             st.plotly_chart(
                 charts.dim_curve(curve, name, now=now, capacity=capacity, whole=every),
                 key=key,
-                config={"displayModeBar": False},
+                config=pictures.camera(alone=True),
                 on_select=lambda key=key: _picked(key, graph, dim),
                 selection_mode="points",
             )
@@ -306,7 +306,7 @@ def log_line(shown: Shown, log: ReplanLog, dim: str, wanted: int) -> None:
         st.plotly_chart(
             charts.session_chart(log, arena, dim),
             key=f"session.{arena}.{len(log.iterations)}.{log.iterations[-1].solution.plan.tmmu_plan_hash.hex()}",
-            config={"displayModeBar": False},
+            config=pictures.camera(alone=True),
         )
     with right:
         st.dataframe(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import zipfile
@@ -11,6 +12,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 import streamlit as st
+from streamlit.testing.v1 import AppTest
 
 from app.cli.export import EXPORTERS
 from app.report import takeaway
@@ -130,3 +132,29 @@ def test_the_c_project_is_one_archive_with_the_constants_of_the_file_that_was_op
         residency = json.loads(archive.read("residency.json"))
         assert any(member.endswith("_blobs.c") for member in archive.namelist())
     assert [arena["blob_sha256"] is not None for arena in residency["arenas"] if arena["role"] == "constant"] == [True]
+
+
+def test_a_picture_is_shown_and_every_camera_saves_as_it_is_chosen() -> None:
+    at = opened("report", graph="sample:mixed_sizes")
+    assert 'aria-label="Arena map of activations' in drawing(at)
+    at.selectbox(key="w.picture.kind").select("lifetimes").run()
+    at.number_input(key="w.picture.width").set_value(800).run()
+    assert 'width="800" height="460"' in drawing(at)
+    assert "Lifetimes in activations" in drawing(at)
+    at.selectbox(key="w.picture.format").select("png").run()
+    at.switch_page("views/peak.py").run()
+    configs = [json.loads(chart.proto.config) for chart in at.get("plotly_chart")]
+    assert configs
+    for config in configs:
+        assert config["toImageButtonOptions"] | {"filename": ""} == {
+            "filename": "",
+            "format": "png",
+            "width": 800,
+            "height": 460,
+        }
+
+
+def drawing(at: AppTest) -> str:
+    """The SVG that the page shows."""
+    (shown,) = at.get("image")
+    return base64.b64decode(shown.proto.imgs[0].url.partition("base64,")[2]).decode()

@@ -214,7 +214,8 @@ class Plan(model.Plan):
         """The figures, and the map of the arena where most moves, as SVG: no script, no network."""
         escape = face("say.markup").esc
         busiest = max(self.arenas, key=lambda a: (a.max_live < a.storages, a.extent_bytes, a.name), default=None)
-        drawn = "" if busiest is None else str(face("report.still").map_figure(self, busiest.name, height=DRAWN))
+        sheet = face("report.look").Sheet(height=DRAWN)
+        drawn = "" if busiest is None else str(face("report.still").map_figure(self, busiest.name, sheet))
         return f'<div style="max-width:1100px"><code>{escape(repr(self))}</code>{drawn}</div>'
 
 

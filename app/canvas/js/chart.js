@@ -45,6 +45,7 @@ const DEFAULTS = {
   window: null,
   reach: 0,
   memory: null,
+  picture: null,
   zoom: null,
   ghost: null,
   report_window: false,
@@ -410,22 +411,22 @@ export class Chart {
     return { ...drawn, outlined };
   }
 
-  /** The picture as it is seen, on its ground, at twice its size: a PNG to take away. */
+  /** The picture as it is seen, on its ground, as a PNG: at the size that the page asks for, or at twice its own. */
   save() {
     if (!this.plan || !this.win) return;
-    const sheet = document.createElement("canvas"), ratio = this.ratio;
-    Object.assign(sheet, { width: 2 * this.width, height: 2 * this.height });
-    const pen = sheet.getContext("2d");
-    this.ratio = 2;
-    this.look = null; // hatches are made for a ratio
+    const [w, h] = this.state.picture ?? [2 * this.width, 2 * this.height], ratio = w / this.width;
+    const { width, height, plot, strip, ratio: shown } = this, high = h / ratio;
+    const sheet = document.createElement("canvas"), pen = sheet.getContext("2d");
+    Object.assign(sheet, { width: w, height: h });
+    // A hatch is made for a ratio: the look is read anew.
+    Object.assign(this, { ratio, height: high, look: null }, rectangles(width, high, this.state));
     const sight = this.sight();
-    pen.setTransform(2, 0, 0, 2, 0, 0);
+    pen.setTransform(ratio, 0, 0, ratio, 0, 0);
     pen.fillStyle = css(sight.look.solid);
-    pen.fillRect(0, 0, this.width, this.height);
+    pen.fillRect(0, 0, width, high);
     this.drawPicture(pen, sight);
     drawOverlay(pen, sight, this);
-    this.ratio = ratio;
-    this.look = null;
+    Object.assign(this, { ratio: shown, height, plot, strip, look: null });
     const link = document.createElement("a");
     link.download = `${this.plan.name || "plan"}.${this.plan.planner}.${this.state.view}.png`;
     link.href = sheet.toDataURL("image/png");

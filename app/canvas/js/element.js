@@ -59,7 +59,7 @@ export function build(tell) {
     button("⇄", "swap the axes (t)", () => tell.swap()),
     button("peak", "go to the peak (p)", () => tell.toPeak()),
     button("fit", "show everything (double click)", () => tell.fit()),
-    button("PNG", "save what is drawn as a PNG, at twice its size", () => tell.save()),
+    button("PNG", "save what is drawn as a PNG: at twice its size, or as Report says", () => tell.save()),
   );
   const foot = el("div", { class: "foot" }, legend, status);
   const root = el("div", { class: "tmmu-canvas" }, title, bar, stage, foot, live);

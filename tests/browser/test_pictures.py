@@ -1,0 +1,49 @@
+"""What a picture is when it is taken away: SVG and PNG at the size that was chosen."""
+
+from __future__ import annotations
+
+import struct
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import Visit, download, rest
+
+pytestmark = pytest.mark.browser
+
+
+def size_of(png: bytes) -> tuple[int, int]:
+    assert png.startswith(b"\x89PNG")
+    width, height = struct.unpack(">II", png[16:24])
+    return width, height
+
+
+def chosen(page: Page, width: int, height: int) -> None:
+    for label, pixels in (("Width", width), ("Height", height)):
+        page.get_by_label(label, exact=True).fill(str(pixels))
+        page.get_by_label(label, exact=True).press("Enter")
+        rest(page)
+    expect(page.get_by_role("button", name=f"SVG, {width} × {height}")).to_be_visible()
+
+
+def test_every_drawing_is_taken_away_at_the_size_that_is_chosen(visit: Visit, tmp_path: Path) -> None:
+    page = visit("report", graph="sample:mixed_sizes")
+    chosen(page, 900, 300)
+    file = tmp_path / "picture"
+    download(page, "SVG, 900 × 300").save_as(file)
+    root = ET.fromstring(file.read_text())
+    assert (root.get("width"), root.get("height")) == ("900", "300")
+    with page.expect_download() as begun:
+        page.get_by_role("button", name="PNG, 900 × 300").click()
+    begun.value.save_as(file)
+    assert size_of(file.read_bytes()) == (900, 300)
+    assert begun.value.suggested_filename == "mixed_sizes.activations.map.png"
+    page.get_by_role("link", name="Plan", exact=True).click()  # the drawing's own button keeps to it
+    page.locator(".tmmu-canvas[data-paintings]").first.wait_for()
+    rest(page)
+    with page.expect_download() as begun:
+        page.get_by_role("button", name="save what is drawn as a PNG").click()
+    begun.value.save_as(file)
+    assert size_of(file.read_bytes()) == (900, 300)
