@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import re
+import zipfile
 from itertools import pairwise
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from tests.fuzz.targets import sharded
 from tmmu_core import limits
 from tmmu_core.errors import InvalidIrShapes, TmmuError, UnreadableInput
 from tmmu_core.graph import document, native
+from tmmu_core.graph.importers.pt2_program import _member
 from tmmu_core.graph.model import Graph
 from tmmu_core.plan.formats import files, trace
 from tmmu_core.plan.formats.reading import read_any
@@ -239,3 +241,14 @@ def test_weights_beside_the_model_are_not_looked_for() -> None:
     graph = read_any(with_weights_at("weights.bin"), "model.onnx")
     assert isinstance(graph, Graph)
     assert {tensor.id for tensor in graph.tensors} == {"x", "w", "y"}
+
+
+def test_a_member_of_an_archive_may_be_as_large_as_the_limit_and_no_larger() -> None:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.writestr("m", bytes(100))
+    with zipfile.ZipFile(out) as archive:
+        with limits.raised({"unpacked-bytes": 100}):
+            assert len(_member(archive, "m", "given")) == 100
+        with limits.raised({"unpacked-bytes": 99}), pytest.raises(UnreadableInput, match="unpacked-bytes"):
+            _member(archive, "m", "given")

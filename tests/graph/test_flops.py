@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.golden import SAMPLES
-from tmmu_core.graph.flops import Flops, graph_flops, operations, plain_name
+from tmmu_core.graph.flops import Call, Flops, _attention, graph_flops, operations, plain_name
 from tmmu_core.graph.index import index_graph
 from tmmu_core.graph.model import Graph, Node, Tensor
 from tmmu_core.plan.formats.reading import read_graph_file
@@ -172,3 +172,13 @@ def test_names_are_plain() -> None:
         *["add"] * 4,
         "tocopy",
     ]
+
+
+@pytest.mark.parametrize(
+    ("q", "k", "known"),
+    [((2, 4, 32, 16), (2, 4, 48, 16), True), ((2, 4, 32, 16), (2, 4, 48, 8), False), ((16,), (16,), False)],
+)
+def test_an_attention_whose_queries_and_keys_do_not_fit_is_unknown(
+    q: tuple[int, ...], k: tuple[int, ...], known: bool
+) -> None:
+    assert (_attention(Call((q, k, k), (q,))) is not None) == known

@@ -89,3 +89,11 @@ def test_the_layers_of_samples_are_recognised(sample: str, repeated: tuple[str, 
     which = read_any(path.read_bytes(), path.name)
     assert isinstance(which, Graph)
     assert repeated in modules_in(which).repeated
+
+
+def test_a_tensor_stands_where_it_is_made_and_a_parameter_where_its_name_says() -> None:
+    which = two_blocks()
+    modules = modules_in(which)
+    path = {t.id: ".".join(modules.paths[at]) for t, at in zip(which.tensors, modules.of_tensor.tolist(), strict=True)}
+    assert (path["s1"], path["x"]) == ("h.1", "")
+    assert path["h.0.up.weight"] == "h.0.up"

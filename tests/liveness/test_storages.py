@@ -169,3 +169,16 @@ def test_whichever_member_asks_for_the_most_is_heard(first: int, second: int) ->
     )
     # x lies in slot 0; the group behind it starts at the first multiple of the greatest.
     assert rows(g)["a"].offset_bytes == 1024
+
+
+@pytest.mark.parametrize("first", ["x", "g"])
+def test_a_pair_of_which_one_is_not_in_the_timeline_forbids_nothing(first: str) -> None:
+    """``g`` belongs to the backward pass, which inference does not run."""
+    other = {"x": "g", "g": "x"}[first]
+    marks = {first: {"must_not_alias": (other,)}, other: {}}
+    tensors = [tensor("x", role="input", **marks["x"]), tensor("y"), tensor("g", **marks["g"])]
+    g = graph(tensors, [node("n0", "x", "y"), node("n1", "y", "g", phase="backward")], "x", "y")
+    solution = plan_graph(g, mode="inference")
+    assert solution.liveness.storages.must_not_alias.size == 0
+    assert set(solution.plan.tensor_ids) == {"x", "y"}
+    assert len(plan_graph(g, mode="backward").liveness.storages.must_not_alias) == 1

@@ -1,7 +1,7 @@
 """Every place of a module where one small change can be made, and what the change is.
 
 A mutation is text for text: the change keeps every line where it was. What cannot change an answer is left alone:
-annotations, docstrings, the words of messages (``raise`` and f-strings), and names that are listed.
+annotations, docstrings, the words of f-strings, what asserts, and ``strict=`` of ``zip``, which asserts as well.
 """
 
 from __future__ import annotations
@@ -185,6 +185,10 @@ class _Finder(ast.NodeVisitor):
             func = ast.Attribute(node.func.value, other) if isinstance(node.func, ast.Attribute) else ast.Name(other)
             self._put(node.func, ast.unparse(func))
         self.generic_visit(node)
+
+    def visit_keyword(self, node: ast.keyword) -> None:
+        if node.arg != "strict":
+            self.visit(node.value)
 
     def visit_Constant(self, node: ast.Constant) -> None:
         if isinstance(node.value, bool):

@@ -213,3 +213,14 @@ def test_the_largest_changes_come_first() -> None:
     sizes = [max(side.size_bytes for side in (c.left, c.right) if side) for c in found.largest(None, 100)]
     assert sizes == sorted(sizes, reverse=True)
     assert len(sizes) == len([*found.changes()])
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_a_tensor_of_one_side_alone_is_told_whole(swapped: bool) -> None:
+    """``t3`` is in the longer chain alone."""
+    sides = [plan_graph(chain(2)).plan, plan_graph(chain(3)).plan]
+    left, right = reversed(sides) if swapped else sides
+    (found,) = [difference for difference in same_plan(left, right) if difference.path == "$.tensors['t3']"]
+    there, missing = (found.left, found.right) if swapped else (found.right, found.left)
+    assert missing is None
+    assert str(there)

@@ -260,3 +260,27 @@ def test_numbers_past_what_a_plan_can_hold_are_refused() -> None:
     events = [{"name": "x", "cat": "memory_allocation", "ts": k, "dur": 2**61, "pid": k, "tid": 0} for k in range(9)]
     with pytest.raises(UnreadableInput):
         read_any(json.dumps({"traceEvents": events}).encode())
+
+
+def test_a_report_without_a_place_is_refused() -> None:
+    head = (GIVEN / "xla_step-memory-usage-report.txt").read_bytes().splitlines(keepends=True)[0]
+    with pytest.raises(UnreadableInput, match="holds no place"):
+        read_any(head, "empty-memory-usage-report.txt")
+
+
+def test_an_allocation_past_what_a_number_holds_is_refused() -> None:
+    """The event's bytes stand in ``dur``, its place in ``ts``."""
+    trace = json.loads((GIVEN / "executorch_trace.json").read_bytes())
+    events = [event for event in trace["traceEvents"] if "dur" in event]
+    for key, value in (("dur", 1 << 63), ("ts", 1 << 63), ("dur", -1), ("ts", -1)):
+        was, events[0][key] = events[0][key], value
+        with pytest.raises(UnreadableInput, match="damaged"):
+            read_any(json.dumps(trace).encode(), "trace.json")
+        events[0][key] = was
+
+
+def test_a_plan_of_an_instance_is_that_of_one_rank_alone() -> None:
+    found = read_any(b"id,lower,upper,size\na,0,3,4\n", "one.csv")
+    assert isinstance(found, PlainInstance)
+    plan = make_plan(found, PlanRequest()).plan
+    assert (plan.rank, plan.world_size) == (0, 1)

@@ -240,3 +240,14 @@ def test_a_c_compiler_refuses_an_offset_that_was_edited(tmp_path: Path) -> None:
     assert edited != header
     built = compiled(tmp_path, plan, "net", edited)
     assert "static assertion failed" in built.stderr
+
+
+def test_the_memories_and_the_tensors_of_a_header_stand_apart() -> None:
+    header = c_header(build_render_plan(plan_graph(chain(2)).plan))
+    assert header.count("\n\n/* t0 */\n") == 1
+
+
+@pytest.mark.parametrize("memories", [[], [{"name": "a"}, {"name": "a"}]])
+def test_memories_have_names_of_their_own_and_there_is_one(memories: list[dict[str, str]]) -> None:
+    with pytest.raises(InvalidIrShapes, match="need names of their own, at least one"):
+        plan_graph(chain(2), planner="helia", options={"memories": memories})

@@ -10,6 +10,7 @@ from tests.build import chain
 from tmmu_core.errors import AllocationFailure, ArenaTooSmall
 from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.plan.formats.reading import read_any, read_graph_file
+from tmmu_core.plan.making import summary
 from tmmu_core.plan.making.make import make_plan
 from tmmu_core.plan.making.over import make_plan_anyway
 from tmmu_core.plan.making.request import PlanRequest
@@ -59,3 +60,35 @@ def test_an_instance_over_its_capacity_is_drawn_too() -> None:
 def test_an_arena_that_is_not_declared_is_still_refused() -> None:
     with pytest.raises(ArenaTooSmall):
         make_plan_anyway(chain(3), PlanRequest(arenas={"elsewhere": {}}))
+
+
+def test_a_quota_that_is_met_to_the_byte_is_kept() -> None:
+    needed = sum(arena.extent_bytes for arena in make_plan(MIXED, PlanRequest()).plan.arenas)
+    assert make_plan(MIXED, PlanRequest(budget=needed)).plan.arenas
+    with pytest.raises(AllocationFailure) as caught:
+        make_plan(MIXED, PlanRequest(budget=needed - 1))
+    assert caught.value.diagnostics["memory_bytes_budget"] == needed - 1
+
+
+FIVE = b"id,lower,upper,size\na,0,3,4\nb,3,9,4\nc,0,9,4\nd,9,21,4\ne,0,21,4\n"
+"""12 bytes are alive at most, and can be had."""
+
+
+@pytest.mark.parametrize(
+    ("capacity", "tried_up_to", "other", "says"),
+    [
+        (11, 5, "no", "No planner can fit: 12 B"),
+        (12, 5, "portfolio", "It fits with --planner portfolio."),
+        (12, 4, "unknown", "12 B: a search may fit, try --planner exact"),
+    ],
+)
+def test_an_arena_too_small_says_what_would_fit(
+    monkeypatch: pytest.MonkeyPatch, capacity: int, tried_up_to: int, other: str, says: str
+) -> None:
+    monkeypatch.setattr(summary, "TRIED_UP_TO", tried_up_to)
+    found = read_any(FIVE, "five.csv")
+    assert isinstance(found, PlainInstance)
+    with pytest.raises(ArenaTooSmall) as caught:
+        make_plan(found, PlanRequest(planner="naive", capacities={"arena": capacity}))
+    assert caught.value.diagnostics["another_planner_would_fit"] == other
+    assert says in caught.value.hint

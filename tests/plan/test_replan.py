@@ -242,3 +242,22 @@ def test_the_graph_given_is_left_as_it_was():
     replan_session(ir, [{"B": 4}, {"B": 9}])
     assert msgspec.json.encode(ir) == before
     assert replace(run([4, 9]), plans=0).graph.dims == {"B": Dim(1, 4)}
+
+
+def test_a_curve_ends_where_it_is_told_to():
+    asked = []
+
+    def go_on(what, number, of):
+        asked.append((what, number, of))
+        return number < 2
+
+    assert peak_over_dim(batched(), "B", progress=go_on).values.tolist() == [1, 2]
+    assert asked == [("B", 0, 4), ("B", 1, 4), ("B", 2, 4)]
+
+
+def test_a_curve_holds_its_peaks_and_its_extents_apart():
+    curve = peak_over_dim(batched(), "B", values=[3])
+    arena = plan_graph(batched(), dims={"B": 3}).plan.arena_of["activations"]
+    assert (curve.peak_live_bytes[0, 0], curve.extent_bytes[0, 0]) == (arena.peak_live_bytes, arena.extent_bytes)
+    one = peak_over_dim(batched(), "B", values=[3], request=PlanRequest(planner="naive"))
+    assert one.peak_live_bytes[0, 0] < one.extent_bytes[0, 0]

@@ -16,7 +16,7 @@ from packings import extent, faults, offsets, problem, problem_with, problems, s
 
 from tmmu_core.errors import ArenaTooSmall
 from tmmu_core.planners.columns import columns
-from tmmu_core.planners.exact import exact
+from tmmu_core.planners.exact import ALL_CHOICES, _models, exact
 from tmmu_core.planners.exact.apart import apart, part
 from tmmu_core.planners.exact.kernel import FOUND, INFEASIBLE, SPENT
 from tmmu_core.planners.exact.model import Model, build, chains, logarithm, ranker
@@ -469,3 +469,12 @@ def test_the_logarithm_is_right_to_its_last_bit(x: int) -> None:
     k = logarithm(x)
     assert 0 <= k - 4096 * (x.bit_length() - 1) < 4096
     assert x.bit_length() - 1 == k >> 12
+
+
+@pytest.mark.parametrize(("handoffs", "whole"), [(ALL_CHOICES, True), (ALL_CHOICES + 1, False)])
+def test_up_to_five_hand_offs_every_choice_is_searched(handoffs: int, whole: bool) -> None:
+    """Each of two storages, the second taking the first's place: 2^n choices, or the fullest and a relaxation."""
+    lives = [(2 * k, 2 * k + 2, 8) for k in range(2 * handoffs)]
+    giver = np.array([k - 1 if k % 2 else -1 for k in range(2 * handoffs)])
+    models, relaxation = _models(columns(problem(*lives, handoff_from=giver)))
+    assert (len(models), relaxation is None) == ((2**handoffs, True) if whole else (1, False))

@@ -38,3 +38,15 @@ def test_sharing_never_costs(p: Problem) -> None:
     packing = ffd(p, {})
     assert lower_bound(p).max_live <= extent(p, packing.offset)
     assert packing.notes["saved_bytes"] >= 0
+
+
+def test_what_sharing_saves_is_counted_from_a_pool_with_a_region_for_each() -> None:
+    """Apart: what is fixed ends at 12, then 8 bytes on a grid of 4, then 4; together one lies below what is fixed."""
+    p = problem((0, 2, 8), (0, 3, 8), (2, 3, 4), fixed=np.array([4, -1, -1]), alignment=4)
+    packing = ffd(p, {})
+    assert packing.notes["saved_bytes"] == 24 - extent(p, packing.offset)
+
+
+def test_what_is_fixed_is_no_part_of_what_lies_apart() -> None:
+    p = problem((0, 2, 8), (2, 4, 8), fixed=np.array([0, 0]))
+    assert ffd(p, {}).notes["saved_bytes"] == 0

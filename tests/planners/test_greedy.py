@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,9 +11,10 @@ from hypothesis import strategies as st
 from packings import extent, faults, offsets, problem, problem_with, problems
 
 from tmmu_core.errors import AlignmentViolation, AllocationOverflow, InvalidIrShapes
+from tmmu_core.planners.bounds import lower_bound
 from tmmu_core.planners.columns import columns
 from tmmu_core.planners.greedy import FITS, ORDERS, by_birth, greedy, place
-from tmmu_core.planners.portfolio import RUNS, portfolio
+from tmmu_core.planners.portfolio import RUNS, best_greedy, portfolio
 from tmmu_core.planners.problem import Problem
 
 
@@ -161,3 +164,23 @@ def test_the_portfolio_stops_when_told_and_keeps_what_it_has() -> None:
     p = problem_with(p, fixed=np.array([8, -1, -1, -1, -1, -1]))
     packing = portfolio(p, {}, lambda what, done, of: False)
     assert (packing.stopped, packing.notes["runs"], faults(p, offsets(packing))) == (True, 1, [])
+
+
+def test_of_attempts_that_end_alike_the_first_is_kept() -> None:
+    """Any order packs one storage; a bound that nothing reaches lets every attempt be made."""
+    cols = columns(problem((0, 2, 8)))
+    best = best_greedy(cols, replace(lower_bound(cols.problem), bytes=0))
+    assert (best.order, best.fit, best.runs) == (*RUNS[0], len(RUNS))
+
+
+def test_attempts_end_where_the_bound_is_reached() -> None:
+    cols = columns(problem((0, 2, 8)))
+    assert best_greedy(cols, lower_bound(cols.problem)).runs == 1
+
+
+def test_who_is_told_to_stop_stops_and_says_so() -> None:
+    cols = columns(problem((0, 2, 8)))
+    bound = replace(lower_bound(cols.problem), bytes=0)
+    best = best_greedy(cols, bound, lambda what, made, of: made < 2)
+    assert (best.runs, best.stopped) == (2, True)
+    assert not best_greedy(cols, bound, lambda what, made, of: made < of).stopped

@@ -137,3 +137,13 @@ def test_a_plan_comes_back_from_its_csv(p: Problem) -> None:
 
 def test_a_table_with_names_of_its_own_is_told_the_command_that_takes_it() -> None:
     assert "tmmu convert TABLE --columns" in str(refusal("start,end,bytes\n0,5,10\n").hint)
+
+
+def test_a_row_with_an_empty_cell_is_a_row() -> None:
+    read = read_csv("id,lower,upper,size,gaps\na,0,3,4,1-2\nb,1,2,8,\n,,,,\n")
+    assert read.problem.ids == ("a", "b")
+
+
+def test_text_behind_a_closing_quote_is_refused() -> None:
+    with pytest.raises(UnreadableInput, match="CSV"):
+        read_csv('id,lower,upper,size\n"a"b,0,3,4\n')

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+from packings import problem
 
 from tests.build import graph, node, residual, tensor
 from tmmu_core.errors import ArenaTooSmall, InvalidIrShapes
 from tmmu_core.plan.making.engine import plan_graph
-from tmmu_core.planners import PLANNERS
+from tmmu_core.planners import ARENA_PLANNERS, PLANNERS
+from tmmu_core.planners.columns import columns
 from tmmu_core.planners.exact import DEFAULT_BUDGET
 from tmmu_core.planners.search import DEFAULT_ITERATIONS
 
@@ -57,3 +60,15 @@ def test_an_arena_that_is_too_small_says_whether_another_planner_would_fit(capac
     with pytest.raises(ArenaTooSmall) as caught:
         plan_graph(graph(tensors, nodes, "x", "y"), arenas=arenas)
     assert caught.value.diagnostics["another_planner_would_fit"] == answer
+
+
+def test_what_is_fixed_at_nought_is_fixed() -> None:
+    assert not columns(problem((0, 2, 8), fixed=np.array([0]))).plain
+    assert columns(problem((0, 2, 8))).plain
+
+
+def test_a_storage_without_bytes_keeps_the_place_that_it_was_given_and_the_others_theirs() -> None:
+    p = problem((0, 2, 8), (0, 2, 0), (0, 2, 0), fixed=np.array([4, 6, -1]))
+    packing = ARENA_PLANNERS["greedy"].pack(p, {}, None)
+    assert packing.offset.tolist()[:2] == [4, 6]
+    assert packing.offset[2] < 1 << 32

@@ -1,6 +1,7 @@
 """Plans on real memory: addresses, zeroing, debug fill, commits, and the wrapper that does it all."""
 
 import ctypes
+import mmap
 
 import numpy as np
 import pytest
@@ -300,3 +301,26 @@ def test_memory_is_writable_to_the_last_byte():
     last = prepared.applied.arenas["activations"].memory[-1:]
     last[:] = 1
     assert np.array_equal(last, [1])
+
+
+def test_a_step_says_how_many_bytes_it_zeroed():
+    both = graph(
+        [tensor("x", role="input"), tensor("a"), tensor("b", 8)], [node("n0", "x", "a b", inplace="none")], "x", "a b"
+    )
+    applied = apply_plan(plan_graph(both).plan)
+    assert [applied.enter(step) for step in range(2)] == [16, 16 + 32]
+
+
+@pytest.mark.parametrize(("alignment", "spare"), [(1, 0), (PAGE, 0), (2 * PAGE, 2 * PAGE)])
+@pytest.mark.parametrize(("size", "pages"), [(0, 1), (1, 1), (PAGE, 1), (PAGE + 1, 2)])
+def test_what_is_mapped_is_whole_pages_and_room_to_align(monkeypatch, alignment, spare, size, pages):
+    asked = []
+    real = mmap.mmap
+    monkeypatch.setattr("mmap.mmap", lambda *given, **rest: (asked.append(given[1]), real(*given, **rest))[1])
+    handle = map_arena("a", size, alignment)
+    assert asked == [pages * PAGE + spare]
+    assert len(handle.memory) == pages * PAGE
+
+
+def test_a_page_of_the_arenas_own_is_committed_whole():
+    assert len(map_arena("a", 1, page_size=4 * PAGE).memory) == 4 * PAGE
