@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -34,6 +34,12 @@ class Covering:
 
     seconds: dict[str, float] = field(default_factory=dict)
     entered_by: dict[str, list[str]] = field(default_factory=dict)
+    dear: list[str] = field(default_factory=list)
+    """Tests that were left out."""
+
+    def is_dear(self, test: str) -> bool:
+        """Whether a test was left out of the map, for its time or because it failed."""
+        return test in self.dear
 
     def tests_for(self, file: str, function: int) -> list[str]:
         """The tests for one function, soonest first; of a module's own lines, or of a compiled loop, its module's.
@@ -90,7 +96,9 @@ class Watch:
             sys.settrace(None)
             signal.setitimer(signal.ITIMER_PROF, 0)
             taken = sum(os.times()[:4]) - begun
-            if not dear and taken < DEAR and item.nodeid not in self.failed:
+            if dear or taken >= DEAR or item.nodeid in self.failed:
+                self.covering.dear.append(item.nodeid)
+            else:
                 self.covering.seconds[item.nodeid] = round(taken, 3)
                 for place in {self._place(code) for code in entered} - {""}:
                     self.covering.entered_by.setdefault(place, []).append(item.nodeid)
@@ -121,7 +129,7 @@ def find_out(rooms: tuple[str, ...]) -> None:
             os.dup2(log, 2)
             options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--deselect", "tests/library/test_notebook.py"]
             pytest.main([*options, f"tests/{room}"], plugins=[Watch(covering)])
-            MAP.write_text(json.dumps({"seconds": covering.seconds, "entered_by": covering.entered_by}))
+            MAP.write_text(json.dumps(asdict(covering)))
             os._exit(0)
         os.waitpid(child, 0)
         print(f"{room}: {len(load().seconds)} tests known, {sum(load().seconds.values()):.0f} s", flush=True)

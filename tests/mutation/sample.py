@@ -44,6 +44,14 @@ from tests.mutation.equivalents import reason_of
 from tests.mutation.patching import Running, patch, running
 from tests.mutation.sites import Site, sites_in, spread
 
+ELSEWHERE = (
+    *("tmmu_core/graph/importers/fx_", "tmmu_core/runtime/torch_eager.py", "tmmu_core/graph/importers/torch.py"),
+    *("tmmu_core/runtime/measure_child.py", "tmmu_core/runtime/measure_litert.py"),
+)
+"""What runs in a process of its own with PyTorch, onnxruntime or LiteRT: no test of this environment enters it."""
+UNKNOWN = 0.5
+"""Seconds that a test is taken to need which is newer than the map."""
+LAWS = ("tests/laws/", "tests/planners/test_every_planner.py", "tests/fuzz/")
 BUDGET = 30.0
 """Seconds of tests for one mutant; ``--budget`` says another."""
 SPARE = 10
@@ -67,8 +75,12 @@ class Chosen:
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Keep what is wanted."""
-        items[:] = [item for item in items if item.nodeid in self.wanted]
+        items[:] = [item for item in items if self.is_wanted(item)]
         self.items = {item.nodeid: item for item in items}
+
+    def is_wanted(self, item: pytest.Item) -> bool:
+        """Whether a test is one of the chosen."""
+        return item.nodeid in self.wanted
 
     def first_failure(self, tests: list[str]) -> str:
         """Run tests in their order; the first that fails, or ``""``."""
@@ -101,11 +113,18 @@ class Run(Chosen):
     def __init__(self, sites: list[Site], covering: Covering, written: Path, budget: float) -> None:
         super().__init__(list(covering.seconds))
         self.sites, self.covering, self.written, self.budget = sites, covering, written, budget
+        self.laws_first = False
         self.results: list[dict[str, Any]] = []
         self.functions: Running = {}
 
+    def is_wanted(self, item: pytest.Item) -> bool:
+        """Those that are known, and what is new in their files."""
+        return item.nodeid in self.wanted or not self.covering.is_dear(item.nodeid)
+
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Instead of pytest's own."""
+        for test in self.items:
+            self.covering.seconds.setdefault(test, UNKNOWN)
         print(f"{len(self.items)} tests, {len(self.sites)} mutants", flush=True)
         self.functions = running()
         gc.collect()
@@ -121,7 +140,9 @@ class Run(Chosen):
     def _tried(self, site: Site) -> dict[str, Any]:
         text = Path(site.file).read_text()
         why = reason_of(site, text.splitlines()[site.line - 1])
-        tests, seconds = within(self.covering.tests_for(site.file, site.function), self.covering, self.budget)
+        tests = self.covering.tests_for(site.file, site.function)
+        tests.sort(key=lambda test: not (self.laws_first and test.startswith(LAWS)))
+        tests, seconds = within(tests, self.covering, self.budget)
         begun = time.monotonic()
         by = "" if why or not tests else self._killer(site, text, tests, seconds)
         how = "the same" if why else "killed" if by else "alive"
@@ -235,7 +256,7 @@ def within(tests: list[str], covering: Covering, budget: float) -> tuple[list[st
 def drawn(count: int, seed: int) -> list[Site]:
     """The mutants of one seed, in an order of their own, so that a run cut short is a sample too."""
     random = Random(f"mutants/{seed}")
-    sites = spread(sites_in(ROOT), count, _draws(random))
+    sites = spread([s for s in sites_in(ROOT) if not s.file.startswith(ELSEWHERE)], count, _draws(random))
     random.shuffle(sites)
     return sites
 
@@ -254,6 +275,7 @@ def main() -> int:
     parser.add_argument("--below", action="append", default=[], help="of the drawn only those below this folder")
     parser.add_argument("--budget", type=float, default=BUDGET, help="seconds of tests for one mutant")
     parser.add_argument("--written", default="results.json", help="the file of .mutation/ that holds what was found")
+    parser.add_argument("--again", type=Path, help="those that were alive in these results, by the laws first")
     parser.add_argument("--at", action="append", default=[], help="FILE:LINE, every mutant of it")
     parser.add_argument("--trial", nargs=2, help=argparse.SUPPRESS)
     parser.add_argument("--results", type=Path, help=argparse.SUPPRESS)
@@ -278,8 +300,13 @@ def _inside(given: argparse.Namespace) -> int:
     here = [site for site in sites_in(ROOT) if f"{site.file}:{site.line}" in given.at]
     sites = here or drawn(given.mutants, given.seed)[given.first :]
     sites = [site for site in sites if not given.below or site.file.startswith(tuple(given.below))]
+    if given.again:
+        rows = [row for row in json.loads(given.again.read_text()) if row["how"] == "alive"]
+        alive = {(row["file"], row["old"], row["new"], row["line"]) for row in rows}
+        sites = [site for site in sites_in(ROOT) if (site.file, site.old, site.new, site.line) in alive]
     sites.sort(key=lambda site: not site.function or "njit" in (ROOT / site.file).read_text())  # the slow ones last
     run = Run(sites, load(given.results / MAP.name), given.results / given.written, given.budget)
+    run.laws_first = given.again is not None
     pytest.main([*OPTIONS, f"--rootdir={ROOT}", *_files(list(run.covering.seconds))], plugins=[run])
     counts = Counter(row["how"] for row in run.results)
     print(
