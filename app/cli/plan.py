@@ -9,7 +9,7 @@ from app.cli.options import AsJson, Out, Source, open_any, planning, resolve_ope
 from app.cli.show import plan_in_words
 from app.say import words
 from tmmu_core.graph import document
-from tmmu_core.graph.assumed import assumed_at, in_words
+from tmmu_core.graph.assumed import assumed_at, in_words, shapes_said
 from tmmu_core.plan.formats import files
 from tmmu_core.plan.making.make import make_plan
 from tmmu_core.plan.making.request import PlanRequest
@@ -58,6 +58,8 @@ def command(graph: Source, request: PlanRequest, output: Out = None, json: AsJso
         say_bytes(files.to_json(plan))
     else:
         plan_in_words(plan, assumed)
+        shapes = shapes_said(found.graph) if found.graph is not None else ""
+        say(*([f"shapes: {shapes}"] if shapes else []))
         if plan.planner == GIVEN and isinstance(opened, PlainInstance):
             say(*_beside_ours(opened, plan))
     say_invalid(found)

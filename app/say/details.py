@@ -10,6 +10,7 @@ import numpy as np
 from app.say import words
 from app.say.glossary import explained
 from app.say.markup import PERSISTENT_COLOUR, ROLE_COLOURS, definition_list, esc, link_to
+from tmmu_core.graph.assumed import SAID_BY
 from tmmu_core.liveness.idle import Idle
 from tmmu_core.liveness.why import REFUSAL_WORDS, Event, Explanation, explain
 from tmmu_core.plan.making.engine import Solution
@@ -64,7 +65,10 @@ def details(plan: Plan, solution: Solution | None, tensor_id: str, idle: Idle | 
     colour = ROLE_COLOURS.get(row.role, PERSISTENT_COLOUR)
     rows: list[tuple[str, str] | None] = [
         ("size", _exact(row.size_bytes)),
-        ("shape", f"{esc(words.shape(row.shape))} <span class=soft>{esc(row.dtype)}</span>"),
+        (
+            "shape",
+            f"{esc(words.shape(row.shape))} <span class=soft>{esc(row.dtype)}{_said(solution, tensor_id)}</span>",
+        ),
         None,
         ("arena", esc(row.arena)),
         ("offset", f'<span class="mono">{esc(words.offset(row.offset_bytes))}</span>'),
@@ -101,6 +105,12 @@ def details(plan: Plan, solution: Solution | None, tensor_id: str, idle: Idle | 
         f'<div class="kind"><span class="swatch" style="background:{colour}"></span>{esc(row.role)}</div>'
         f"{definition_list(rows)}</div>"
     )
+
+
+def _said(solution: Solution | None, tensor_id: str) -> str:
+    """Who said the shape, where that is not a matter of course."""
+    who = solution.graph.shapes_from.get(tensor_id) if solution is not None else None
+    return f" · {esc(SAID_BY[who])}" if who else ""
 
 
 def _memory(plan: Plan, tensor_id: str) -> list[tuple[str, str] | None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import onnx
 import pytest
@@ -18,6 +19,7 @@ from tmmu_core.graph.assumed import assumed_at, in_words, measured
 from tmmu_core.graph.importers import onnx_complete
 from tmmu_core.graph.model import Dim
 from tmmu_core.judge.verifier import verify_plan
+from tmmu_core.plan.canonical import ir_hash
 from tmmu_core.plan.formats.reading import read_at, read_within
 from tmmu_core.plan.making.engine import plan_graph
 
@@ -217,6 +219,25 @@ def test_the_shapes_of_fused_operators_are_told_by_one_run() -> None:
     assert tensors(graph)["y"].shape == (1, 8, 6, 6)
     assert [node.params for node in graph.nodes] == [{"shapes": "measured"}, {"shapes": "measured"}]
     assert measured(graph) == 2
+
+
+def test_every_shape_says_who_said_it_and_in_no_hash() -> None:
+    graph = read(fused())
+    assert set(graph.shapes_from) == {tensor.id for tensor in graph.tensors}
+    assert {graph.shapes_from[name] for name in graph.inputs} == {"declared"}
+    assert list(graph.shapes_from.values()).count("measured") == 2
+    assert ir_hash(graph) == ir_hash(msgspec.structs.replace(graph, shapes_from={}))
+    assert native.decode(native.encode_json(graph)).shapes_from == graph.shapes_from
+    nodes = [op("Relu", "x", "h"), op("Relu", "h", "y")]
+    plain = read(model(nodes, [value("x", [4])], [value("y", [4])]))
+    assert plain.shapes_from == {"x": "declared", "h": "onnx", "y": "declared"}
+
+
+def test_the_command_line_counts_who_said_the_shapes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "model.onnx"
+    path.write_bytes(relu([4]).SerializeToString())
+    assert run(["plan", str(path)]) == 0
+    assert "shapes: 1 declared, 1 inferred by onnx" in capsys.readouterr().out.splitlines()
 
 
 def test_sizes_at_which_a_run_was_made_are_held() -> None:

@@ -6,9 +6,11 @@ whoever shows a plan shows :func:`assumed_at` with it: the command line in its f
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
+from typing import get_args
 
-from tmmu_core.graph.model import Dim, Graph
+from tmmu_core.graph.model import Dim, Graph, ShapeFrom
 
 
 def assumed_at(graph: Graph, given: Mapping[str, int] | None = None) -> dict[str, int]:
@@ -42,3 +44,18 @@ def in_words(sizes: Mapping[str, int]) -> str:
 def measured(graph: Graph) -> int:
     """How many nodes have results whose shapes one run of the model told, rather than the model itself."""
     return sum(node.params.get("shapes") == "measured" for node in graph.nodes)
+
+
+SAID_BY = {
+    "declared": "declared",
+    "onnx": "inferred by onnx",
+    "symbolic": "by onnxruntime's symbols",
+    "measured": "measured in one run",
+}
+"""Who said a shape → in words."""
+
+
+def shapes_said(graph: Graph) -> str:
+    """How many shapes who said, in the order in which they are asked; ``""`` for a graph that says them all itself."""
+    counts = Counter(graph.shapes_from.values())
+    return ", ".join(f"{counts[who]:,} {SAID_BY[who]}" for who in get_args(ShapeFrom) if counts[who])

@@ -32,6 +32,9 @@ PHASES: tuple[Phase, ...] = get_args(Phase)
 ROLES: tuple[Role, ...] = get_args(Role)
 PERSISTENT_ROLES: frozenset[str] = frozenset({"parameter", "buffer", "constant", "optimizer_state"})
 
+ShapeFrom = Literal["declared", "onnx", "symbolic", "measured"]
+"""Who said a shape: the file, the onnx package's inference, onnxruntime's symbolic inference, or one run."""
+
 INPUTS_STEP = "@inputs"
 """The name of step 0 of a graph with ``inputs``: loading writes them all. In no order and in no hash."""
 
@@ -131,6 +134,8 @@ class Graph(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
     execution_order: tuple[str, ...] | None = None
     sidecar: str = ""
     """The file beside this one that holds the constants' bytes (safetensors, by tensor id). In no hash."""
+    shapes_from: dict[str, ShapeFrom] = {}
+    """Tensor → who said its shape, in graphs of models that do not say them all. In no hash."""
     planner: str = ""
     """The planner that this graph was fitted with, asked where nobody names one; empty: the default one."""
 

@@ -64,7 +64,7 @@ from tmmu_core.graph.importers.onnx_shapes import (
     size_nobody_gives,
 )
 from tmmu_core.graph.importers.onnx_values import KEPT_ELEMENTS
-from tmmu_core.graph.model import GRAPH_SCHEMA, Dim, Graph, Node, Role, Tensor, View
+from tmmu_core.graph.model import GRAPH_SCHEMA, Dim, Graph, Node, Role, ShapeFrom, Tensor, View
 
 __all__ = ["BATCH_ENVELOPE", "LENGTH_ENVELOPE", "read"]
 
@@ -312,7 +312,20 @@ class _Builder:
             dims=self.open.dims,
             assumed=self.open.assumed,
             execution_order=tuple(ids),
+            shapes_from=self._shapes_from(),
         )
+
+    def _shapes_from(self) -> dict[str, ShapeFrom]:
+        """Who said each shape, in the order in which they are asked."""
+        said: dict[str, ShapeFrom] = {}
+        for value in chain(self.proto.input, self.proto.value_info, self.proto.output):
+            tensor = value.type.tensor_type
+            dims = tensor.shape.dim if tensor.HasField("shape") else ()
+            if tensor.HasField("shape") and all(dim.HasField("dim_value") or dim.dim_param for dim in dims):
+                said[value.name] = "declared"
+        said.update((weight.name, "declared") for weight in self.proto.initializer)
+        said.update(self.facts.origin)
+        return {name: said.get(name, "onnx") for name in self.tensors}
 
     def _name(self) -> str:
         count = bodies(self.flat)

@@ -33,8 +33,10 @@ from tmmu_core.graph.importers.onnx_scope_shapes import Found, scope_shapes
 from tmmu_core.graph.importers.onnx_scopes import Flat, bodies_of, branch, is_scope
 from tmmu_core.graph.importers.onnx_shapes import DTYPES, LENGTH_ENVELOPE, Facts, Sizes, bind
 from tmmu_core.graph.importers.onnx_values import written_values
+from tmmu_core.graph.model import ShapeFrom
 
-MEASURED, SYMBOLIC = "measured", "symbolic"
+MEASURED: ShapeFrom = "measured"
+SYMBOLIC: ShapeFrom = "symbolic"
 ADD_THE_EXTRA = install("run")
 MOST_MODEL_BYTES = 1 << 30
 WAIT = 10
@@ -226,7 +228,7 @@ ELEMENTS: dict[str, int] = {
 # --- what it tells -----------------------------------------------------------------------------------------------
 
 
-def complete(flat: Flat, facts: Facts, known: Measured, origin: str) -> None:
+def complete(flat: Flat, facts: Facts, known: Measured, origin: ShapeFrom) -> None:
     """Write into ``facts`` what ``known`` tells of values without a shape, and what follows for scopes from it."""
     for name in missing(flat, facts):
         if name in known and known[name][0] in DTYPES:
@@ -242,7 +244,7 @@ def complete(flat: Flat, facts: Facts, known: Measured, origin: str) -> None:
             whole[name] = element, list(shape)
 
 
-def _take(facts: Facts, name: str, dtype: str, shape: tuple[int | str, ...], origin: str) -> None:
+def _take(facts: Facts, name: str, dtype: str, shape: tuple[int | str, ...], origin: ShapeFrom) -> None:
     facts.dtype.setdefault(name, dtype)
     facts.shape[name] = shape
     facts.derived.add(name)

@@ -20,7 +20,7 @@ from tmmu_core.graph import dtypes
 from tmmu_core.graph.importers.onnx_scope_shapes import Found, scope_shapes
 from tmmu_core.graph.importers.onnx_scopes import is_scope
 from tmmu_core.graph.importers.onnx_values import Array, hide_ranges, with_values, written_values
-from tmmu_core.graph.model import Dim
+from tmmu_core.graph.model import Dim, ShapeFrom
 
 Shape = tuple[int | str, ...]
 
@@ -43,7 +43,7 @@ class Facts:
 
     shape: dict[str, Shape] = field(default_factory=dict)
     dtype: dict[str, str] = field(default_factory=dict)
-    origin: dict[str, str] = field(default_factory=dict)
+    origin: dict[str, ShapeFrom] = field(default_factory=dict)
     """Where a shape comes from that neither the model nor the onnx package tells: ``symbolic`` or ``measured``."""
     derived: set[str] = field(default_factory=set)
     """Values with a size that is known only where the dimensions stand."""
