@@ -47,7 +47,7 @@ def page() -> None:
             help="Planners that were stopped keep their best so far until they have run again.",
         )
     focus.pick(shown)
-    left, right = st.columns([0.52, 0.48], gap="medium")
+    left, right = st.columns([0.46, 0.54], gap="medium")
     with left:
         st.html(
             markup.heading(f"Extent of {arena} over its lower bound, against time", "lower is smaller, left is faster")
@@ -122,7 +122,7 @@ def _table(runs: list[Run], answers: dict[str, Shown], arena: str, remarked: dic
                 f'<span class="{"better" if run.status == "optimal" else ""}">{markup.esc(run.status)}</span>',
                 markup.esc(words.duration(run.nanoseconds or None)),
                 *(markup.esc(words.short_bytes(n)) for n in (all_of[plan].peak_live_bytes, all_of[plan].extent_bytes)),
-                f'<span class="mono">{words.short_hash(plan.layout_hash)}</span>',
+                f'<span class="mono digest">{words.short_hash(plan.layout_hash)}</span>',
             ]
         )
     now = next(
