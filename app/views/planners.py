@@ -47,17 +47,17 @@ def page() -> None:
             help="Planners that were stopped keep their best so far until they have run again.",
         )
     focus.pick(shown)
-    left, right = st.columns([0.46, 0.54], gap="medium")
+    st.html(markup.heading("Every planner on this problem", "times are single runs on this machine"))
+    st.html(_table(runs, answers, arena, remarks(shown, answers, refusals, arena)))
+    _use(shown, list(answers))
+    left, right = st.columns(2, gap="medium")
     with left:
         st.html(
             markup.heading(f"Extent of {arena} over its lower bound, against time", "lower is smaller, left is faster")
         )
         st.plotly_chart(field(runs), key=f"field.{shown.key}.{arena}.{len(runs)}", config=pictures.camera(alone=True))
-        _courses(answers, arena)
     with right:
-        st.html(markup.heading("Every planner on this problem", "times are single runs on this machine"))
-        st.html(_table(runs, answers, arena, remarks(shown, answers, refusals, arena)))
-        _use(shown, list(answers))
+        _courses(answers, arena)
     maps(shown, answers, arena)
 
 
@@ -122,7 +122,7 @@ def _table(runs: list[Run], answers: dict[str, Shown], arena: str, remarked: dic
                 f'<span class="{"better" if run.status == "optimal" else ""}">{markup.esc(run.status)}</span>',
                 markup.esc(words.duration(run.nanoseconds or None)),
                 *(markup.esc(words.short_bytes(n)) for n in (all_of[plan].peak_live_bytes, all_of[plan].extent_bytes)),
-                f'<span class="mono digest">{words.short_hash(plan.layout_hash)}</span>',
+                f'<span class="mono">{words.short_hash(plan.layout_hash)}</span>',
             ]
         )
     now = next(
