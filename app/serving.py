@@ -29,6 +29,7 @@ from streamlit import config
 from app.reach import PROXY_HEADER, TOKEN, is_here
 from app.session import visitors
 from app.session.jobs import WORKERS
+from app.session.pages import FIRST
 
 COOKIE = "tmmu_visitor"
 HEALTH = "/_stcore/health"
@@ -132,6 +133,11 @@ class Guard:
             answer = RedirectResponse(scope["path"] + ("?" + rest if rest else ""), 303, headers=HEADERS)
             answer.set_cookie(COOKIE, held.cookie, httponly=True, samesite="lax", max_age=30 * 86400)
             await answer(scope, receive, send)
+        elif scope["type"] == "http" and scope["path"].endswith(f"/{FIRST}"):
+            # The first page has no name in an address; who writes one is not told that it does not exist.
+            rest = scope.get("query_string", b"").decode("latin-1")
+            home = scope["path"].removesuffix(FIRST) + ("?" + rest if rest else "")
+            await RedirectResponse(home, 307, headers=HEADERS)(scope, receive, send)
         else:
             await self.app(scope, receive, _with_policy(send))
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 
 import plotly.graph_objects as go
 
-from app.charts.base import ROLE_COLOURS, figure
+from app.charts.base import PHASE_COLOURS, ROLE_COLOURS, figure
+from app.charts.device import COLOURS
 from app.say import words
 from app.say.markup import PERSISTENT_COLOUR
 from tmmu_core.plan.model import Plan
@@ -38,6 +39,7 @@ def areas(
         groups.setdefault(group(row), []).append((row, size))
     totals = {name: sum(size for _, size in members) for name, members in groups.items()}
     names = sorted(groups, key=lambda name: (-totals[name], name))
+    colours = colours_of(names)
     left = sum(size for _, size in rest)
     fig = figure(height)
     boxes: list[_Box] = []
@@ -47,8 +49,9 @@ def areas(
         x, y, w, h = rect
         room = (x, y, w, max(0.0, h - (HEAD if h > 2 * HEAD else 0.0)))
         members = groups[name]
+        look = (colours[name], common([plan.tensor_ids[row] for row, _ in members]))
         boxes += [
-            _box(plan, row, size, inner)
+            _box(plan, (row, size), inner, look)
             for (row, size), inner in zip(members, squarified([s for _, s in members], room), strict=True)
         ]
     if rest:
@@ -117,15 +120,41 @@ class _Box:
         self.colour, self.label, self.data = colour, label, data
 
 
-def _box(plan: Plan, row: int, size: int, rect: Rect) -> _Box:
+def colours_of(names: Sequence[str]) -> dict[str, str]:
+    """A colour for each group: that of its role or phase where it is one, else the palette's, the largest first."""
+    known = ROLE_COLOURS | PHASE_COLOURS
+    others = [name for name in names if name not in known]
+    palette = dict(zip(others, COLOURS, strict=False))
+    return {name: known.get(name) or palette.get(name, PERSISTENT_COLOUR) for name in names}
+
+
+def common(names: Sequence[str]) -> str:
+    """What all names of a group begin with, numbers left whole: what need not be said in each of its boxes."""
+    if len(names) < 2:
+        return ""
+    first, last = min(names), max(names)
+    alike = next((k for k, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), min(len(first), len(last)))
+    return first[:alike].rstrip("0123456789")
+
+
+def brief(name: str, shared: str, letters: int) -> str:
+    """A name in so many letters: what differs from its neighbours first."""
+    rest = name[len(shared) :]
+    if len(name) <= letters or len(shared) < 3 or not rest:
+        return words.shortened(name, letters)
+    return words.shortened(f"…{rest}", letters)
+
+
+def _box(plan: Plan, storage: tuple[int, int], rect: Rect, look: tuple[str, str]) -> _Box:
+    (row, size), (colour, shared) = storage, look
     name = plan.tensor_ids[row]
     lives = words.live_range(int(plan.birth[row]), int(plan.death[row]))
     letters = int((rect[2] - 14) / LETTER)
     lines = int(rect[3] / 22)
-    label = "" if letters < 4 or lines < 1 else words.shortened(name, letters)
+    label = "" if letters < 4 or lines < 1 else brief(name, shared, letters)
     if label and lines > 1:
         label += f"<br>{words.short_bytes(size)}"
-    return _Box(rect, _colour(plan.roles[row]), label, (name, name, words.full_bytes(size), lives))
+    return _Box(rect, colour, label, (name, name, words.full_bytes(size), lives))
 
 
 def _head(fig: go.Figure, name: str, total: int, rect: Rect) -> None:
@@ -165,10 +194,6 @@ def _draw(fig: go.Figure, boxes: Sequence[_Box]) -> None:
             unselected=full,
         )
     )
-
-
-def _colour(role: str) -> str:
-    return ROLE_COLOURS.get(role, PERSISTENT_COLOUR)
 
 
 def _ink(colour: str) -> str:

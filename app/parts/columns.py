@@ -51,7 +51,7 @@ def draw() -> None:
                     format_func=for_markdown,
                     help=about,
                 )
-            left, right = st.columns([0.2, 0.8])
+            left, right = st.columns([0.11, 0.89])
             left.form_submit_button("Open the table", type="primary", on_click=_open)
             right.form_submit_button("Not now", on_click=lambda: state.put(_KEPT, None), type="tertiary")
 

@@ -34,10 +34,15 @@ def form(chosen: Mapping[str, Any]) -> None:
     st.html(markup.heading("Memories", "the first is tried first"))
     for k, memory in enumerate(memories):
         _row("memories", k, memory_in_words(memory))
-    with st.form("add-memory", border=False, clear_on_submit=True), st.container(horizontal=True, gap="small"):
+    with (
+        st.form("add-memory", border=False, clear_on_submit=True),
+        st.container(horizontal=True, vertical_alignment="bottom", gap="small"),
+    ):
         st.text_input("Name", key="w.memory.name", placeholder="SRAM", width=110)
         st.text_input("Size", key="w.memory.size", placeholder="256KiB", width=90, help="Empty: no limit.")
-        st.selectbox("Aligned to", (None, *ALIGNMENTS), key="w.memory.alignment", width=110, placeholder="none")
+        st.selectbox(
+            "Aligned to", (None, *ALIGNMENTS), key="w.memory.alignment", width=110, format_func=lambda n: n or "any"
+        )
         st.checkbox("writable", value=True, key="w.memory.writable")
         st.form_submit_button("Add this memory", on_click=_add_memory)
     if not memories:

@@ -184,3 +184,15 @@ def test_no_label_of_the_planners_touches_another_however_it_has_grown() -> None
     texts = compare.labels(runs)
     assert sorted(", ".join(filter(None, texts)).split(", ")) == sorted(names)
     assert len([text for text in texts if text]) < 5
+
+
+def test_groups_are_told_apart_by_colour_and_boxes_by_what_differs() -> None:
+    names = [f"op{k}" for k in range(12)]
+    colours = alive.colours_of(["activation", *names])
+    assert colours["activation"] == ROLE_COLOURS["activation"]
+    assert len({colours[name] for name in names[:9]}) == 9
+    shared = alive.common(["native_dropout_13:0", "native_dropout_1:0"])
+    assert shared == "native_dropout_"
+    assert alive.brief("native_dropout_13:0", shared, 8) == "…13:0"
+    assert alive.brief("mm", alive.common(["mm"]), 8) == "mm"
+    assert alive.brief("native_dropout", "native_dropout", 8) == "nat…pout"

@@ -70,3 +70,10 @@ def test_a_zoom_is_in_the_link_and_opens_again(visit: Visit) -> None:
     assert opened == pytest.approx([float(edge) for edge in window.split(",")], abs=0.002)
     page.mouse.dblclick(*pixel_of(page, "r15"))
     expect(page).to_have_url(re.compile(r"^(?!.*zoom=)"))
+
+
+def test_the_first_page_is_found_by_its_name_too(visit: Visit) -> None:
+    page = visit("plan", graph="sample:views")
+    expect(page.locator(".tm-claim h1")).to_contain_text("views")
+    expect(page.get_by_text("Page not found")).to_have_count(0)
+    assert "/plan" not in page.url
