@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import tracemalloc
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from tmmu_core import limits
 from tmmu_core.errors import UnreadableInput
 from tmmu_core.graph import native, sidecar
 from tmmu_core.graph.constants import Constants, Held, InFile
@@ -200,8 +203,6 @@ def test_a_tflite_constants_bytes_are_those_of_its_buffer() -> None:
 
 
 def test_a_programs_weights_are_those_of_its_archive() -> None:
-    import zipfile
-
     path = DATA / "torch" / "convolution.pt2"
     graph, found = read_graph_file(path), read(path)
     with zipfile.ZipFile(path) as archive:
@@ -259,3 +260,42 @@ def test_bytes_without_a_folder_cannot_name_another_file(tmp_path: Path) -> None
     path = native_with_sidecar(tmp_path)
     with pytest.raises(UnreadableInput, match="only the model was given"):
         constants_in(path.read_bytes(), read_graph_file(path))
+
+
+def most_taken(path: Path) -> tuple[int, Constants]:
+    """Bytes of Python's own that finding the constants and reading a part of each takes, and the constants."""
+    graph = read_graph_file(path)
+    tracemalloc.start()
+    try:
+        found = constants_of(path, graph)
+        for name in found:
+            next(found.chunks(name), b"")
+        return tracemalloc.get_traced_memory()[1], found
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_large_archive_is_not_taken_into_memory(tmp_path: Path) -> None:
+    path = tmp_path / "large.pt2"
+    path.write_bytes((DATA / "torch" / "convolution.pt2").read_bytes())
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("archive/extra/nobody_asks", bytes(1 << 24))
+    most, found = most_taken(path)
+    assert most < 1 << 22
+    assert dict(found) == dict(read(DATA / "torch" / "convolution.pt2"))
+
+
+def test_a_gzipped_model_is_unpacked_beside_memory_and_within_the_limit(tmp_path: Path) -> None:
+    wide = np.zeros((3, 1 << 20), np.float32)
+    model = onnx_model(weights()[0], numpy_helper.from_array(wide, "B"), width=1 << 20)
+    path = tmp_path / "model.onnx.gz"
+    path.write_bytes(gzip.compress(model.SerializeToString(), 1))
+    most, found = most_taken(path)
+    assert most < wide.nbytes // 2
+    assert found["A"] == SMALL.tobytes()
+    assert len(found["B"]) == wide.nbytes
+    with limits.raised({"unpacked-bytes": 1000}), pytest.raises(UnreadableInput, match="more than 1000 bytes"):
+        constants_of(path, read_graph(model.SerializeToString()))
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(UnreadableInput, match="cut off or damaged"):
+        constants_of(path, read_graph(model.SerializeToString()))

@@ -9,13 +9,17 @@ from __future__ import annotations
 import codecs
 import contextlib
 import gc
+import gzip
 import io
 import json
+import mmap
 import re
+import tempfile
 import threading
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, TypeVar
 
 import cbor2
@@ -77,6 +81,26 @@ def unpack(data: bytes, source: str = "") -> bytes:
                 raise limits.past(limits.UNPACKED_BYTES, "the gzipped file", source)
         at -= len(member.unused_data)
     return bytes(out)
+
+
+def unpacked_file(path: Path) -> Any:
+    """The bytes of a gzipped file, on disk and not in memory, for as long as anybody holds them.
+
+    Raises ``UnreadableInput`` where it is damaged, or unpacks to more than the limit.
+    """
+    ceiling, size = limits.ceiling(limits.UNPACKED_BYTES), 0
+    try:
+        with gzip.open(path) as packed, tempfile.TemporaryFile() as plain:
+            while data := packed.read(1 << 20):
+                size += plain.write(data)
+                if size > ceiling:
+                    raise limits.past(limits.UNPACKED_BYTES, "the gzipped file", path.name)
+            plain.flush()
+            return mmap.mmap(plain.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
+    except (OSError, EOFError, zlib.error) as error:
+        raise UnreadableInput(
+            f"the gzip stream is cut off or damaged: {error}.", source=str(path), hint="Copy the file again."
+        ) from error
 
 
 def pack(data: bytes) -> bytes:

@@ -29,7 +29,7 @@ class InMember:
         """The bytes in order."""
         try:
             with zipfile.ZipFile(_opened(self.archive)) as archive, archive.open(self.member) as file:
-                self._skip(file)
+                file.seek(self.start)
                 left = self.length
                 while left:
                     data = file.read(min(CHUNK, left))
@@ -39,11 +39,6 @@ class InMember:
                     yield data
         except (OSError, KeyError, zipfile.BadZipFile, RuntimeError, EOFError, ValueError) as error:
             raise UnreadableInput(f'the member "{self.member}" cannot be read: {error}.', hint=COPY) from error
-
-    def _skip(self, file: Any) -> None:
-        left = self.start
-        while left and (data := file.read(min(CHUNK, left))):
-            left -= len(data)
 
 
 def _opened(archive: Path | bytes) -> Any:
@@ -55,11 +50,11 @@ def constants(data: Any, graph: Graph, where: Path | None, name: str = "") -> Co
 
     Raises ``UnreadableInput`` where the archive is damaged.
     """
-    held = bytes(data)
-    members = members_of(io.BytesIO(held), name)
+    archive = where or bytes(data)
+    members = members_of(_opened(archive), name)
     ids = {tensor.id for tensor in graph.tensors}
     pieces: dict[str, Piece] = {}
-    for called, (storage, start, length) in storages_of(read_program(held, name)).items():
+    for called, (storage, start, length) in storages_of(read_program(archive, name)).items():
         if called in members and storage in ids:
-            pieces[storage] = InMember(where or held, members[called], start, length)
+            pieces[storage] = InMember(archive, members[called], start, length)
     return Constants(pieces)

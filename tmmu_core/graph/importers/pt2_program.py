@@ -13,6 +13,7 @@ import zipfile
 import zlib
 from collections.abc import Mapping
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -195,10 +196,10 @@ _DAMAGE = (
 """What the zip reader raises for a damaged, encrypted or unknown member; ``ValueError`` for a bad name or date."""
 
 
-def read_program(data: bytes, source: str = "") -> Program:
-    """The program in an archive's bytes. Nothing in them is run. Raises ``UnreadableInput``."""
+def read_program(data: bytes | Path, source: str = "") -> Program:
+    """The program in an archive's bytes, or in the file of them. Nothing is run. Raises ``UnreadableInput``."""
     try:
-        archive = zipfile.ZipFile(io.BytesIO(data))
+        archive = zipfile.ZipFile(io.BytesIO(data) if isinstance(data, bytes) else data)
     except _DAMAGE as error:
         raise UnreadableInput("the zip archive is cut off or damaged.", source=source, hint=COPY) from error
     names = archive.namelist()

@@ -57,8 +57,10 @@ def constants_of(path: Path, graph: Graph) -> Constants:
     if graph.sidecar:
         return sidecar.constants(graph, path, path.name)
     if data[:2] == GZIPPED:
-        return constants_in(bytes(data), graph, path.name)
-    return _finder(data)(data, graph, path, path.name)
+        data, where = document.unpacked_file(path), None
+    else:
+        where = path
+    return _finder(data)(data, graph, where, path.name)
 
 
 def constants_in(data: bytes, graph: Graph, name: str = "") -> Constants:
