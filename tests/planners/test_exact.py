@@ -22,7 +22,7 @@ from tmmu_core.planners.exact.kernel import FOUND, INFEASIBLE, SPENT
 from tmmu_core.planners.exact.model import Model, build, chains, logarithm, ranker
 from tmmu_core.planners.exact.propagate import ALL
 from tmmu_core.planners.exact.run import Rule, Searcher
-from tmmu_core.planners.exact.steering import ORDERS, PURE, WAYS, Steering, luby, static_rank
+from tmmu_core.planners.exact.steering import ORDERS, PURE, WAYS, Steering, luby, static_rank, traits
 from tmmu_core.planners.greedy import greedy
 from tmmu_core.planners.instances import read_csv
 from tmmu_core.planners.portfolio import portfolio
@@ -96,6 +96,18 @@ def test_it_agrees_with_trying_everything_on_problems_by_seed() -> None:
     assert [found for found in map(differs, range(250)) if found] == []
 
 
+def test_a_chain_does_not_take_over_a_given_offset_that_is_off_the_grid_of_its_last() -> None:
+    # a at 1 hands on to b, b to c, and c wants even offsets: c cannot lie at 1.
+    p = problem_with(
+        problem((0, 1, 2), (1, 2, 2), (2, 3, 2), alignment=[1, 1, 2]),
+        handoff_from=np.array([-1, 0, 1]),
+        fixed=np.array([1, -1, -1]),
+    )
+    packing = exact(p, {})
+    assert faults(p, offsets(packing)) == []
+    assert (extent(p, packing.offset), packing.optimal) == (smallest_extent(p), True)
+
+
 @pytest.mark.parametrize("focus", range(3))
 def test_every_combination_of_prunings_finds_the_least_capacity_and_refuses_one_less(focus: int) -> None:
     family = [made(seed, most=5) for seed in range(1000, 1012)]
@@ -146,7 +158,7 @@ def test_a_callback_that_raises_stops_the_search_under_way() -> None:
 
     searcher = Searcher(model_of(instance("D.1048576")))
     with pytest.raises(Enough):
-        searcher.ask(986112, static_rank(searcher.model, "TWA"), 10**9, watch=watch)
+        searcher.ask(986112, static_rank(traits(searcher.model), "TWA"), 10**9, watch=watch)
     assert searcher.stop[0] == 1
 
 
@@ -165,7 +177,7 @@ def test_a_search_is_stopped_from_outside() -> None:
     p = instance("D.1048576")
     searcher = Searcher(model_of(p))
     searcher.stop[0] = 1
-    assert searcher.ask(986112, static_rank(searcher.model, "TWA"), 10**6) == (SPENT, 0, None)
+    assert searcher.ask(986112, static_rank(traits(searcher.model), "TWA"), 10**6) == (SPENT, 0, None)
 
 
 @settings(deadline=None, max_examples=30)
@@ -374,7 +386,7 @@ def model_of(p: Problem) -> Model:
 def test_static_orders_put_the_greatest_first() -> None:
     p = problem((0, 2, 4), (0, 6, 2), (3, 5, 9))  # lives 2, 6, 2; fullest 6, 11, 11; areas 8, 12, 18
     model = model_of(p)
-    assert [[p.ids[u] for u in np.argsort(static_rank(model, order))] for order in ORDERS] == [
+    assert [[p.ids[u] for u in np.argsort(static_rank(traits(model), order))] for order in ORDERS] == [
         ["t1", "t2", "t0"],
         ["t2", "t1", "t0"],
         ["t2", "t1", "t0"],
@@ -385,7 +397,7 @@ def test_static_orders_put_the_greatest_first() -> None:
 def test_among_equals_the_first_born_goes_first_or_the_last_born() -> None:
     p = problem((0, 2, 4), (1, 3, 4), (2, 4, 4))
     model = model_of(p)
-    both = [[p.ids[u] for u in np.argsort(static_rank(model, "A", way))] for way in WAYS]
+    both = [[p.ids[u] for u in np.argsort(static_rank(traits(model), "A", way))] for way in WAYS]
     assert both == [["t0", "t1", "t2"], ["t2", "t1", "t0"]]
 
 
@@ -449,7 +461,7 @@ def test_a_packing_guides_one_order_more_the_low_ones_first() -> None:
 def test_where_nothing_was_learnt_it_looks_elsewhere() -> None:
     steering = Steering(model_of(instance("B.1048576")), openings=False)
     nothing = np.zeros(steering.model.sections, dtype=np.int64)
-    static = {static_rank(steering.model, order, way).tobytes() for order in ORDERS for way in WAYS}
+    static = {static_rank(traits(steering.model), order, way).tobytes() for order in ORDERS for way in WAYS}
     seen = set()
     rounds = 4 * len(ORDERS)  # two of either way, of equally many nodes: the second says nothing new
     for _ in range(rounds + rounds // (PURE - 1)):

@@ -14,7 +14,7 @@ from typing import Any
 
 from tmmu_core.planners.bounds import Bound, bound_of
 from tmmu_core.planners.columns import Columns, columns, extent_of, finished
-from tmmu_core.planners.exact import exact
+from tmmu_core.planners.exact import searched
 from tmmu_core.planners.portfolio import RUNS, Best, best_greedy
 from tmmu_core.planners.problem import Packing, Problem, Progress
 from tmmu_core.planners.search import search
@@ -41,7 +41,7 @@ def auto(problem: Problem, options: Mapping[str, Any], progress: Progress | None
     if not cols.small:
         return _greedy(cols, bound, best, "sizes beyond 2^62 are packed greedily")
     if count <= EXACT_UP_TO:
-        packing = exact(problem, {"minimise": True}, progress)
+        packing = searched(cols, bound, best, {"minimise": True}, progress)
         why = f"{above}, and {count} storages can be searched exactly"
         if packing.optimal or packing.notes.get("told_to_stop") or count <= EXACT_ALONE_UP_TO:
             return _noted(packing, "exact", why)

@@ -12,6 +12,7 @@ From :data:`COMPILED_FROM` storages on the same loop runs compiled (:mod:`tmmu_c
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
@@ -32,6 +33,9 @@ from tmmu_core.planners.problem import I64, Packing, Problem, Progress
 
 COMPILED_FROM = 10_000
 """Storages placed (times runs) from which loading the compiled loop pays for itself."""
+
+LOADED_FROM = 64
+"""Storages from which the compiled loop is the quicker one where it is loaded already."""
 
 FITS = ("lowest", "tightest", "free_list")
 
@@ -151,12 +155,17 @@ def place(cols: Columns, order: Sequence[int], fit: str, *, runs: int = 1, compi
         return _free_list(cols)
     sequence = [i for i in order if cols.fixed[i] >= 0] + [i for i in order if cols.fixed[i] < 0]
     if compiled is None:
-        compiled = len(cols) * runs >= COMPILED_FROM
+        compiled = len(cols) * runs >= COMPILED_FROM or (len(cols) >= LOADED_FROM and _is_loaded())
     if compiled and cols.small:
         from tmmu_core.planners import kernels
 
         return kernels.place(cols, sequence, tightest=fit == "tightest")
     return _place(cols, sequence, tightest=fit == "tightest")
+
+
+def _is_loaded() -> bool:
+    """Whether numba is there without having to be loaded for it: then a small run is compiled too."""
+    return "numba" in sys.modules and sys.modules["numba"] is not None
 
 
 def _place(cols: Columns, sequence: Sequence[int], tightest: bool) -> list[int]:

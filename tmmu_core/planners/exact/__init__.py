@@ -28,7 +28,7 @@ from tmmu_core.planners.columns import Columns, columns, count_option, extent_of
 from tmmu_core.planners.exact.apart import apart, part
 from tmmu_core.planners.exact.model import Model, build, chains, handoffs, take_all
 from tmmu_core.planners.exact.steering import Steering
-from tmmu_core.planners.portfolio import best_greedy
+from tmmu_core.planners.portfolio import Best, best_greedy
 from tmmu_core.planners.problem import I64, UNLIMITED, Packing, Problem, Progress
 
 if TYPE_CHECKING:
@@ -57,13 +57,20 @@ def exact(problem: Problem, options: Mapping[str, Any], progress: Progress | Non
     ArenaTooSmall, with ``proven`` in its diagnostics, when nothing fits the problem's capacity whatever the budget;
     AllocationOverflow past 2^64 − 1.
     """
+    cols = columns(problem)
+    return searched(cols, bound_of(cols), None, options, progress)
+
+
+def searched(
+    cols: Columns, bound: Bound, start: Best | None, options: Mapping[str, Any], progress: Progress | None
+) -> Packing:
+    """The same, of a problem squeezed, with its bound and perhaps the best of all greedy runs, where they are known."""
+    problem = cols.problem
     budget = count_option(options, "budget", DEFAULT_BUDGET)
     minimise = flag_option(options, "minimise", problem.capacity == UNLIMITED)
     goal = 0 if minimise else problem.capacity
-    cols = columns(problem)
-    bound = bound_of(cols)
     _refuse_if_proven(problem, bound.bytes, bound.max_live)
-    start = best_greedy(cols, bound)
+    start = start or best_greedy(cols, bound)
     offset, lower, stopped = list(start.offset), bound.bytes, False
     notes: dict[str, Any] = {"start": f"{start.order}/{start.fit}", "nodes": 0, "attempts": 0}
     course = _Course(start.extent, lower)

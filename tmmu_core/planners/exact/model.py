@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import gcd
 
 import numpy as np
@@ -64,7 +65,9 @@ def chains(cols: Columns, taken: Sequence[tuple[int, int]]) -> tuple[tuple[int, 
         one, two = group[i], group[j]
         if one == two or any(_conflict(cols, a, b) for a in members[one] for b in members[two] if (a, b) != (i, j)):
             return None
-        if len({cols.fixed[a] for a in (*members[one], *members[two]) if cols.fixed[a] >= 0}) > 1:
+        joined = (*members[one], *members[two])
+        given, grid = {cols.fixed[a] for a in joined if cols.fixed[a] >= 0}, max(cols.align[a] for a in joined)
+        if len(given) > 1 or any(at % grid for at in given):  # all of a chain lie where one of it must
             return None
         members[one] += members.pop(two)
         for a in members[one]:
@@ -154,6 +157,7 @@ Weights = tuple[int, int, int, int]
 """How much the logarithms of a unit's fullest section, sections, height and steps count."""
 
 
+@lru_cache(maxsize=1 << 16)
 def logarithm(x: int) -> int:
     """log₂ of a whole number ≥ 1 in 1/4096ths, rounded down; integers only, so the same everywhere."""
     whole = x.bit_length() - 1

@@ -14,6 +14,7 @@ Whole numbers and raw Philox draws only: the same on every machine.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -74,7 +75,8 @@ class Steering:
 
     def __post_init__(self) -> None:
         model = self.model
-        self._static = [[static_rank(model, order, way) for order in ORDERS] for way in WAYS]
+        known = traits(model)
+        self._static = [[static_rank(known, order, way) for order in ORDERS] for way in WAYS]
         self._fails = [np.zeros(model.sections, dtype=np.int64) for _ in ORDERS]
         self._unit = np.repeat(np.arange(len(model)), np.diff(model.entry_of))
         self._weighted = ranker(model)
@@ -137,13 +139,21 @@ class Steering:
         return self._weighted((raw[0] % 512, raw[1] % 128, raw[2] % 128, raw[3] % 128), noise)
 
 
-def static_rank(model: Model, order: str, way: int = 1) -> I64:
-    """Ranks by traits, the first one deciding, greatest first; then by the unit's number, times ``way``."""
-    traits = {"T": fullest(model), "W": model.length.tolist(), "A": _areas(model)}
-    keys = list(zip(*(traits[name] for name in order), strict=True))
-    return _ranks(
-        np.asarray(sorted(range(len(model)), key=lambda u: (*(-x for x in keys[u]), way * u)), dtype=np.int64)
-    )
+def traits(model: Model) -> dict[str, I64]:
+    """The letters of :data:`ORDERS`, each as a column over units that orders them: what is greater has more of it."""
+    return {"T": np.asarray(fullest(model), dtype=np.int64), "W": model.length, "A": _dense(_areas(model))}
+
+
+def static_rank(known: Mapping[str, I64], order: str, way: int = 1) -> I64:
+    """Ranks by :func:`traits`, the first one deciding, greatest first; then by the unit's number, times ``way``."""
+    number = way * np.arange(len(known["T"]))
+    return _ranks(np.lexsort((number, *(-known[name] for name in reversed(order)))))
+
+
+def _dense(values: list[int]) -> I64:
+    """Each value's place among the distinct ones: plain integers may pass 64 bits, their places do not."""
+    place = {value: k for k, value in enumerate(sorted(set(values)))}
+    return np.asarray([place[value] for value in values], dtype=np.int64)
 
 
 def fullest(model: Model) -> list[int]:
