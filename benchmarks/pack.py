@@ -1,4 +1,4 @@
-"""``tmmu.pack`` on arrays: ``python -m benchmarks.pack`` prints CPU milliseconds per call, with numba warm and without it.
+"""``tmmu.pack`` on arrays: ``python -m benchmarks.pack`` prints CPU milliseconds a call, with numba and without it.
 
 Buffers are drawn by a seed; each count runs in a process of its own per way, the first call left out, the least of
 several taken. ``placing`` is one greedy run alone, the loop that is compiled.

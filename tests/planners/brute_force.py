@@ -1,19 +1,23 @@
 """Small problems by seed with everything in them, packed by ``exact`` and by trying everything.
 
-``python tests/planners/brute_force.py 20000`` compares so many, in one process, and tells the first that differs.
+``python -m tests.planners.brute_force 20000`` compares so many, in one process, and tells the first that differs.
 """
 
 from __future__ import annotations
 
 import random
 import sys
+from pathlib import Path
 
 import numpy as np
-from packings import extent, faults, offsets, problem, problem_with, smallest_extent
 
-from tmmu_core.planners.exact import exact
-from tmmu_core.planners.greedy import greedy
-from tmmu_core.planners.problem import Problem
+sys.path.append(str(Path(__file__).parent))  # as a command it stands in no package
+
+from packings import extent, faults, offsets, problem, problem_with, smallest_extent  # noqa: E402
+
+from tmmu_core.planners.exact import exact  # noqa: E402
+from tmmu_core.planners.greedy import greedy  # noqa: E402
+from tmmu_core.planners.problem import Problem  # noqa: E402
 
 
 def made(seed: int, most: int = 6) -> Problem:

@@ -92,7 +92,7 @@ def test_the_search_itself_finds_the_least_capacity_and_refuses_one_less(p: Prob
 
 
 def test_it_agrees_with_trying_everything_on_problems_by_seed() -> None:
-    # ``python tests/planners/brute_force.py 20000`` tries more of them.
+    # ``python -m tests.planners.brute_force 20000`` tries more of them.
     assert [found for found in map(differs, range(250)) if found] == []
 
 
