@@ -13,11 +13,11 @@ import numpy as np
 
 sys.path.append(str(Path(__file__).parent))  # as a command it stands in no package
 
-from packings import extent, faults, offsets, problem, problem_with, smallest_extent  # noqa: E402
+from packings import extent, faults, offsets, problem, problem_with, smallest_extent
 
-from tmmu_core.planners.exact import exact  # noqa: E402
-from tmmu_core.planners.greedy import greedy  # noqa: E402
-from tmmu_core.planners.problem import Problem  # noqa: E402
+from tmmu_core.planners.exact import exact
+from tmmu_core.planners.greedy import greedy
+from tmmu_core.planners.problem import Problem
 
 
 def made(seed: int, most: int = 6) -> Problem:
