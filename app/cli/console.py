@@ -18,6 +18,7 @@ import msgspec
 from app.say import words
 from app.say.refused import nearest, others
 from tmmu_core.errors import ContractError, TmmuError, UnreadableInput
+from tmmu_core.graph.document import read_whole
 from tmmu_core.names import visible
 from tmmu_core.writing import replace_file
 
@@ -148,7 +149,7 @@ def read_input(name: str) -> bytes:
     if name == STREAM:
         return sys.stdin.buffer.read()
     try:
-        return Path(name).read_bytes()
+        return read_whole(Path(name))
     except OSError as error:
         raise UnreadableInput(
             f"the file cannot be opened: {(error.strerror or str(error)).lower()}.",

@@ -22,6 +22,7 @@ from app.session import history, tasks, visitors
 from app.session.jobs import desk
 from app.session.workers import Question
 from tmmu_core.errors import ArenaTooSmall, TmmuError, UnreadableInput
+from tmmu_core.graph.document import read_whole
 from tmmu_core.graph.model import PERSISTENT_ROLES, Graph
 from tmmu_core.limits import SHELF_BYTES, ceiling
 from tmmu_core.plan.formats import xla_folder
@@ -114,11 +115,9 @@ def files_at(path: Path) -> list[tuple[str, bytes]]:
     Raises ``OSError``.
     """
     if not path.is_dir():
-        return [(path.name, path.read_bytes())]
+        return [(path.name, read_whole(path))]
     sizes = {file.name: file.stat().st_size for file in path.iterdir() if file.is_file()}
-    return [
-        xla_folder.of_module(module, lambda name: (path / name).read_bytes()) for module in xla_folder.modules(sizes)
-    ]
+    return [xla_folder.of_module(module, lambda name: read_whole(path / name)) for module in xla_folder.modules(sizes)]
 
 
 def read_bytes(data: bytes, name: str, source: str) -> Opened:

@@ -9,6 +9,7 @@ import signal
 import stat
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,8 @@ from random import Random
 import pytest
 
 from app.cli.main import run
+from tmmu_core.errors import UnreadableInput
+from tmmu_core.graph import document
 from tmmu_core.writing import replace_file
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_graphs"
@@ -163,3 +166,50 @@ def test_on_a_full_disk_every_writer_leaves_what_was_there(
     assert "cannot be written" in done.stderr
     (disk / "filler").unlink(missing_ok=True)
     assert [(path.name, path.read_text()) for path in disk.iterdir()] == [(name, "precious")]
+
+
+@pytest.mark.parametrize("change", [b"longer than it was", b"anew!", b""])
+def test_a_file_that_is_written_over_while_it_is_read_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: bytes
+) -> None:
+    file = tmp_path / "graph.json"
+    file.write_bytes(b"given")
+    os.utime(file, (1, 1))
+    real, asked = os.fstat, []
+
+    def later(descriptor: int) -> os.stat_result:
+        if asked:
+            file.write_bytes(change)
+        asked.append(descriptor)
+        return real(descriptor)
+
+    monkeypatch.setattr(document.os, "fstat", later)
+    with pytest.raises(UnreadableInput, match="changed while it was read"):
+        document.read_whole(file)
+
+
+def test_a_file_that_is_replaced_while_it_is_read_is_the_old_one_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "graph.json"
+    file.write_bytes(b"given")
+    real = os.fstat
+
+    def replacing(descriptor: int) -> os.stat_result:
+        (tmp_path / "beside").write_bytes(b"another")
+        (tmp_path / "beside").replace(file)
+        return real(descriptor)
+
+    monkeypatch.setattr(document.os, "fstat", replacing)
+    assert document.read_whole(file) == b"given"
+    monkeypatch.undo()
+    assert document.read_whole(file) == b"another"
+
+
+def test_a_pipe_is_read_to_its_end(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=lambda: pipe.write_bytes(b"x" * 200_000))
+    writer.start()
+    assert document.read_whole(pipe) == b"x" * 200_000
+    writer.join()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.build import chain, residual
+from tests.build import chain, graph, node, residual, tensor
 from tests.plan.examples import chain_plan, ledger_plan
 from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.plan.making.engine import plan_graph
@@ -80,3 +80,18 @@ def test_what_is_said_to_be_kept_is_counted_from_the_graph(figure: str) -> None:
 
 def test_a_plan_of_slots_claims_what_its_rows_make() -> None:
     assert verify_plan(chain_plan()).ok
+
+
+def test_a_storage_is_as_strict_as_its_strictest_member() -> None:
+    """``a`` is first-born and lies anywhere; ``c``, in its storage, asks for 16, ``b`` for 256: 12 + 4 + 12 bytes."""
+    tensors = [
+        tensor("a", 3, role="parameter", alias_group_id="h"),
+        tensor("b", 3, role="parameter", alignment=256),
+        tensor("c", 3, alias_group_id="h", alignment=16, arena="parameters"),
+    ]
+    g = graph([*tensors, tensor("y")], [node("n0", "a b", "c", inplace="none"), node("n1", "c", "y")], "", "y")
+    arenas = {"parameters": {"alignment_bytes": 1}, "activations": {"alignment_bytes": 1}}
+    plan = plan_graph(g, arenas=arenas).plan
+    held = plan.arena_of["parameters"]
+    assert (held.witness, held.lower_bound_bytes) == (("a", "b"), 28)
+    assert verify_plan(plan, g, arenas=arenas).errors == ()

@@ -13,7 +13,9 @@ import gzip
 import io
 import json
 import mmap
+import os
 import re
+import stat
 import tempfile
 import threading
 import zlib
@@ -39,6 +41,24 @@ CHUNK = 1 << 16
 """Packed bytes that are given to the unpacker at a time."""
 DEEPEST = 200
 """Lists and maps inside one another that a CBOR document may have."""
+
+
+def read_whole(path: Path) -> bytes:
+    """A file's bytes, of one moment. Raises ``OSError``, and ``UnreadableInput`` for one that changed meanwhile.
+
+    A file that is put in the place of another (as everything is written here) is no such change: what was opened stays
+    whole. One that is written over in its place could be read half old and half new.
+    """
+    with path.open("rb") as file:
+        before = os.fstat(file.fileno())
+        data = file.read()
+        after = os.fstat(file.fileno())
+    same = (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns)
+    if stat.S_ISREG(before.st_mode) and (not same or len(data) != after.st_size):
+        raise UnreadableInput(
+            "the file changed while it was read.", source=str(path), hint="Try again when it has been written."
+        )
+    return data
 
 
 @contextmanager

@@ -66,6 +66,13 @@ class PlanFacts:
         return self.stop - self.start
 
     @cached_property
+    def alignment(self) -> U64:
+        """The greatest of its members' (contract §3)."""
+        greatest = np.ones(self.storages, np.uint64)
+        np.maximum.at(greatest, self.plan.storage, self.plan.alignment)
+        return greatest
+
+    @cached_property
     def first_row(self) -> I64:
         """A row of each storage: the first-born, bases before views, then by id."""
         is_view = np.array([base is not None for base in self.plan.base_tensor_uids], np.bool_)

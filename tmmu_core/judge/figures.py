@@ -161,7 +161,7 @@ def _witness(facts: PlanFacts, number: int, arena: ArenaSummary) -> Iterator[Fin
         )
         return
     sizes = [int(facts.size[s]) for s in storages]
-    grids = [int(plan.alignment[row]) for row in rows]
+    grids = [int(facts.alignment[s]) for s in storages]
     # Who lies alone at a given offset is bound by its end; the others by what they take side by side.
     ends = {int(facts.stop[storages[0]])} if len(storages) == 1 else set()
     if (arena.lower_bound_bytes or 0) not in {sum(sizes), side_by_side(sizes, grids)} | ends:

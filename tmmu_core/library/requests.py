@@ -11,6 +11,7 @@ from typing import Any
 
 from tmmu_core.errors import UnreadableInput
 from tmmu_core.fit.capacity import Capacity
+from tmmu_core.graph.document import read_whole
 from tmmu_core.graph.model import Graph
 from tmmu_core.graph.quantities import parse_bytes
 from tmmu_core.plan.formats.reading import Opened, read_any, read_at
@@ -36,7 +37,7 @@ def opened(source: Any, dims: Mapping[str, int] | None = None, example_inputs: A
     if isinstance(source, str | os.PathLike):
         path = Path(source)
         try:
-            data = path.read_bytes()
+            data = read_whole(path)
         except OSError as error:
             why = (error.strerror or str(error)).lower()
             raise UnreadableInput(

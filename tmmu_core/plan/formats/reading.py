@@ -229,7 +229,7 @@ def read_graph_file(path: str | Path) -> Graph:
     """The graph in the file at ``path``; errors as :func:`read_graph`, and ``UnreadableInput`` for a missing file."""
     path = Path(path)
     try:
-        data = path.read_bytes()
+        data = document.read_whole(path)
     except OSError as error:
         raise UnreadableInput(
             f"the file cannot be opened: {(error.strerror or str(error)).lower()}.",
