@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.build import graph, node, tensor
 from tests.plan.test_helia import awkward, model
 from tmmu_core.errors import InvalidIrShapes, UnreadableInput
 from tmmu_core.graph import native, sidecar
@@ -84,6 +85,41 @@ def test_names_of_any_kind_compile(tmp_path: Path, compiler: tuple[str, ...]) ->
     render = rendered(awkward(), prefix="*/ naïve", memories=memories)
     assert len(render.all_arenas) > 1
     assert ran(built(project(tmp_path, render), *compiler))[0] == 0
+
+
+def counted(written: bool) -> Graph:
+    """A weight and a buffer in one arena; the buffer is read, or written over as well."""
+    tensors = [tensor("x", role="input"), tensor("w", role="parameter"), tensor("b", role="buffer"), tensor("y")]
+    nodes = [node("read", "x w b", "y", inplace="none")]
+    if written:
+        tensors.append(tensor("b1", role="buffer"))
+        nodes.append(node("count", "b y", "b1", inplace="none", in_place_write=((0, 0),)))
+    return graph(tensors, nodes, "x", "y")
+
+
+BOTH = {"w": bytes(range(16)), "b": bytes(range(16, 32))}
+
+
+@pytest.mark.parametrize("planner", ["slots", "portfolio"])
+def test_buffers_that_nothing_writes_are_stored_with_the_weights_whatever_the_planner(
+    tmp_path: Path, planner: str
+) -> None:
+    plan = plan_graph(counted(written=False), planner=planner).plan
+    render = build_render_plan(plan, BOTH, module_prefix="net")
+    assert [arena.role for arena in render.all_arenas] == ["scratch", "constant"]
+    code, lines = ran(built(project(tmp_path, render), *C11))
+    assert (code, lines[-1]) == (0, "OK")
+    assert "constants: 2 checked" in lines
+    assert [arena.role for arena in build_render_plan(plan).all_arenas] == ["scratch", "persistent"]
+
+
+def test_buffers_that_are_written_are_not_and_the_way_out_is_named() -> None:
+    plan = plan_graph(counted(written=True)).plan
+    with pytest.raises(InvalidIrShapes, match="is a constant among what is written") as caught:
+        build_render_plan(plan, BOTH)
+    assert "--planner helia --to c-project" in caught.value.hint
+    render = rendered(counted(written=True), {"w": BOTH["w"]}, memories=BOARD["memories"])
+    assert {arena.role for arena in render.all_arenas} == {"scratch", "persistent", "constant"}
 
 
 def test_an_empty_plan_compiles(tmp_path: Path) -> None:

@@ -208,11 +208,14 @@ def build_render_plan(
     """Project a plan of any planner; ``constants`` are bytes by tensor id, where the model's bytes are at hand.
 
     ``helia`` plans name role and memory of each arena; elsewhere an arena is a memory of its own, constant when it
-    holds parameters and constants only, persistent when it lives through every step, else scratch. Raises
-    :class:`RenderIncomplete` when a tensor lies outside its region, a constant arena has two sources, or some constants
-    have bytes and one has none.
+    holds parameters and constants only (or buffers that nothing writes and whose bytes are there), persistent when it
+    lives through every step, else scratch. Raises :class:`RenderIncomplete` when a tensor lies outside its region, a
+    constant arena has two sources, or some constants have bytes and one has none.
     """
-    described = sorted((_describe(plan, k) for k in range(len(plan.arenas))), key=lambda d: (ROLES.index(d[0]), d[1]))
+    known = Constants.of(constants)
+    described = sorted(
+        (_describe(plan, k, known) for k in range(len(plan.arenas))), key=lambda d: (ROLES.index(d[0]), d[1])
+    )
     arenas = tuple(
         RenderArena(
             region_id,
@@ -246,13 +249,11 @@ def build_render_plan(
         tensors=tensors,
         lifted=tuple(uplifts(plan) or ()),
     )
-    if not constants:
-        return bare
-    return _with_blobs(bare, plan, Constants.of(constants))
+    return _with_blobs(bare, plan, known) if known else bare
 
 
-def _describe(plan: Plan, k: int) -> tuple[str, str, str, int]:
-    """(role, memory, source memory, arena number)."""
+def _describe(plan: Plan, k: int, known: Constants) -> tuple[str, str, str, int]:
+    """(role, memory, source memory, arena number); ``known`` are the constants whose bytes are at hand."""
     name = plan.arenas[k].name
     notes = plan.notes.get(name, {})
     if "memory" in notes:
@@ -261,9 +262,18 @@ def _describe(plan: Plan, k: int) -> tuple[str, str, str, int]:
     roles = {plan.roles[i] for i in rows}
     if rows and roles <= {"parameter", "constant"}:
         return "constant", name, name, k
+    if rows and roles <= {"parameter", "constant", "buffer"} and all(_stays(plan, i, known) for i in rows):
+        return "constant", name, name, k
     if rows and all(plan.birth[i] == 0 and plan.death[i] == plan.steps for i in rows):
         return "persistent", name, name, k
     return "scratch", name, name, k
+
+
+def _stays(plan: Plan, i: int, known: Constants) -> bool:
+    """Whether a row's bytes are known and nothing writes them: what an operator writes in place is born at its step."""
+    if plan.birth[i] or plan.death[i] < plan.steps:
+        return False
+    return plan.tensor_ids[i] in known or plan.base_tensor_uids[i] is not None or not plan.size[i]
 
 
 def _alignments(plan: Plan, k: int) -> list[int]:
