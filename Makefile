@@ -66,7 +66,7 @@ golden: $(VENV)/.dev ## write the golden traces anew (review the difference like
 	-.venv-peers/bin/python -m pip install --quiet torch==2.13.0 transformers -r requirements.lock
 	@touch $@
 
-bench: $(VENV)/.dev .venv-peers/.made ## measure beside the peers, and write docs/benchmarks.md, docs/models.md and docs/fit.md
+bench: $(VENV)/.dev .venv-peers/.made ## measure beside the peers (MINIMALLOC=FOLDER: its sources), and write docs/benchmarks.md, docs/models.md and docs/fit.md
 	$(BIN)/python -m benchmarks
 	$(BIN)/python -m benchmarks.models
 	$(BIN)/python -m benchmarks.fit

@@ -9,12 +9,13 @@ import os
 import platform
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from benchmarks import dsa, peers, samples, scale, variants
+from benchmarks import dsa, minimalloc, peers, samples, scale, variants
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "benchmarks.md"
@@ -81,7 +82,8 @@ def _instances() -> str:
     by_instance: dict[str, list[dict[str, Any]]] = {}
     for row in dsa.instance_rows():
         by_instance.setdefault(row["instance"], []).append(row)
-    lines = []
+    lines: list[tuple[str, ...]] = []
+    bounds: dict[str, int] = {}
     for name, rows in by_instance.items():
         bound = max(row["lower_bound_bytes"] for row in rows)
         cells = [_cell(row["extent_bytes"], bound, row["seconds"], row["optimal"]) for row in rows]
@@ -89,7 +91,14 @@ def _instances() -> str:
             cells += [_peer(python, peer, INSTANCES / f"{name}.csv", bound) for peer in peers.PEERS]
         else:
             cells += ["–"] * len(peers.PEERS)
+        bounds[name] = bound
         lines.append((name, f"{rows[0]['storages']:,}", f"{bound:,}", *cells))
+    hard = [INSTANCES / f"{name}.csv" for name in bounds if name[0] in "ABCDEF" and name[1] == "."]
+    sources = minimalloc.given()
+    with tempfile.TemporaryDirectory() as folder:
+        program = None if sources is None else minimalloc.built(sources, Path(folder))
+        by_name = minimalloc_cells(program, hard, bounds, peers.CAPACITY)
+    lines = [(*line, by_name.get(line[0], "–")) for line in lines]
     planners = [row["planner"] for row in next(iter(by_instance.values()))]
     exact = [
         r["seconds"]
@@ -97,14 +106,31 @@ def _instances() -> str:
         for r in rows
         if r["planner"] == "exact" and r["instance"][1] == "."
     ]
+    heads = ("instance", "buffers", "bound (B)", *planners, "CP-SAT", "Vela greedy", "Vela hill climb", "MiniMalloc")
     remark = "" if python else " The peers were not installed: `make bench` installs them where it can."
     return f"""## Real instances
 
 Extent over the lower bound, and seconds; ● marks a proven optimum. `exact` took {sum(exact):.1f} s over A to F in all.
 CP-SAT is asked to fit {peers.CAPACITY:,} bytes within {peers.CP_SAT_SECONDS:.0f} s with two workers, Vela's hill climb
-makes {peers.VELA_ITERATIONS:,} iterations.{remark}
+makes {peers.VELA_ITERATIONS:,} iterations. MiniMalloc is asked to fit the same bytes within
+{minimalloc.SECONDS} s; its seconds are CPU seconds (`MINIMALLOC=FOLDER make bench` builds it from its sources).{remark}
 
-{_table(("instance", "buffers", "bound (B)", *planners, "CP-SAT", "Vela greedy", "Vela hill climb"), lines)}"""
+{_table(heads, lines)}"""
+
+
+def minimalloc_cells(program: Path | None, files: list[Path], bounds: dict[str, int], capacity: int) -> dict[str, str]:
+    """Instance → its cell: over the bound and CPU seconds; ``not given`` where there is no program."""
+    cells = {}
+    for file in files:
+        if program is None:
+            cells[file.stem] = "not given"
+            continue
+        found = minimalloc.answer(program, file, capacity)
+        if found.extent is None:
+            cells[file.stem] = f"no fit in {found.seconds:.2f} s"
+        else:
+            cells[file.stem] = _cell(found.extent, bounds[file.stem], found.seconds, False)
+    return cells
 
 
 def _peer(python: str, peer: str, path: Path, bound: int) -> str:
