@@ -224,3 +224,21 @@ def test_a_plan_of_a_made_graph_is_verified() -> None:
     made = tmmu.plan(chain(4), mode="backward", planner="auto")
     assert made.graph is not None
     assert tmmu.verify(made).ok
+
+
+@pytest.mark.parametrize("browser", [True, False])
+def test_show_opens_the_explorer_on_this_very_plan(monkeypatch: pytest.MonkeyPatch, browser: bool) -> None:
+    opened: list[list[str]] = []
+    monkeypatch.setattr("tmmu_core.library.planned.subprocess.Popen", opened.append)
+    plan = tmmu.plan(chain(2))
+    plan.show(browser=browser)
+    ((_, _, _, command, file, *rest),) = opened
+    assert (command, rest) == ("explore", [] if browser else ["--no-browser"])
+    assert tmmu.read(file).tmmu_plan_hash == plan.tmmu_plan_hash
+
+
+def test_show_without_the_explorer_says_the_line_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tmmu_core.extras.find_spec", lambda _: None)
+    with pytest.raises(tmmu.TmmuError) as caught:
+        tmmu.plan(chain(2)).show()
+    assert "pip install 'tmmu-plan-explorer[app]'" in str(caught.value.hint)

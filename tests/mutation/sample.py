@@ -49,7 +49,7 @@ ELSEWHERE = (
     *("tmmu_core/runtime/measure_child.py", "tmmu_core/runtime/measure_litert.py"),
 )
 """What runs in a process of its own with PyTorch, onnxruntime or LiteRT: no test of this environment enters it."""
-UNKNOWN = 0.5
+UNKNOWN = 0.05
 """Seconds that a test is taken to need which is newer than the map."""
 LAWS = ("tests/laws/", "tests/planners/test_every_planner.py", "tests/fuzz/")
 BUDGET = 30.0
@@ -113,7 +113,8 @@ class Run(Chosen):
     def __init__(self, sites: list[Site], covering: Covering, written: Path, budget: float) -> None:
         super().__init__(list(covering.seconds))
         self.sites, self.covering, self.written, self.budget = sites, covering, written, budget
-        self.laws_first = False
+        self.again = False
+        self.newer: set[str] = set()
         self.results: list[dict[str, Any]] = []
         self.functions: Running = {}
 
@@ -123,8 +124,8 @@ class Run(Chosen):
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Instead of pytest's own."""
-        for test in self.items:
-            self.covering.seconds.setdefault(test, UNKNOWN)
+        self.newer = set(self.items) - set(self.covering.seconds)
+        self.covering.seconds |= dict.fromkeys(self.newer, UNKNOWN)
         print(f"{len(self.items)} tests, {len(self.sites)} mutants", flush=True)
         self.functions = running()
         gc.collect()
@@ -141,7 +142,8 @@ class Run(Chosen):
         text = Path(site.file).read_text()
         why = reason_of(site, text.splitlines()[site.line - 1])
         tests = self.covering.tests_for(site.file, site.function)
-        tests.sort(key=lambda test: not (self.laws_first and test.startswith(LAWS)))
+        if self.again:
+            tests.sort(key=lambda test: (test not in self.newer, not test.startswith(LAWS)))
         tests, seconds = within(tests, self.covering, self.budget)
         begun = time.monotonic()
         by = "" if why or not tests else self._killer(site, text, tests, seconds)
@@ -275,7 +277,11 @@ def main() -> int:
     parser.add_argument("--below", action="append", default=[], help="of the drawn only those below this folder")
     parser.add_argument("--budget", type=float, default=BUDGET, help="seconds of tests for one mutant")
     parser.add_argument("--written", default="results.json", help="the file of .mutation/ that holds what was found")
-    parser.add_argument("--again", type=Path, help="those that were alive in these results, by the laws first")
+    parser.add_argument(
+        "--again",
+        type=Path,
+        help="those that were alive in these results: by tests newer than the map, then by the laws",
+    )
     parser.add_argument("--at", action="append", default=[], help="FILE:LINE, every mutant of it")
     parser.add_argument("--trial", nargs=2, help=argparse.SUPPRESS)
     parser.add_argument("--results", type=Path, help=argparse.SUPPRESS)
@@ -306,7 +312,7 @@ def _inside(given: argparse.Namespace) -> int:
         sites = [site for site in sites_in(ROOT) if (site.file, site.old, site.new, site.line) in alive]
     sites.sort(key=lambda site: not site.function or "njit" in (ROOT / site.file).read_text())  # the slow ones last
     run = Run(sites, load(given.results / MAP.name), given.results / given.written, given.budget)
-    run.laws_first = given.again is not None
+    run.again = given.again is not None
     pytest.main([*OPTIONS, f"--rootdir={ROOT}", *_files(list(run.covering.seconds))], plugins=[run])
     counts = Counter(row["how"] for row in run.results)
     print(
