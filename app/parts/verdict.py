@@ -17,10 +17,12 @@ SHORT = 0.5
 
 
 def chips(shown: Shown) -> list[str]:
-    """Verdict and identity, for the right of the claim."""
-    plan = shown.plan
+    """Verdict and identity, for the right of the claim; the page comes again when the judge is done."""
+    plan, said = shown.plan, _verdict(shown)
+    if not (job := planning.judgement(shown)).finished:
+        _await(job)
     return [
-        *_verdict(shown),
+        *said,
         *replay.chip(shown),
         _planner(shown),
         *(glossary.explained(markup.esc(chip)) for chip in totals.chips(plan)),
@@ -67,11 +69,10 @@ def _only_over(judged: Judgement) -> bool:
 
 
 def findings(shown: Shown) -> None:
-    """All findings, folded away unless one of them is an error; until the judge is done, wait for it."""
+    """All findings, folded away unless one of them is an error; none until the judge is done."""
     replay.findings(shown)
     job = planning.judgement(shown)
     if not job.finished:
-        _await(job)
         return
     judged = job.answer()
     listed = [("verifier", f) for f in judged.verified.findings] + [("lint", f) for f in judged.lint.findings]

@@ -16,10 +16,13 @@ from app.cli.explore import arguments
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "pictures"
 GPT2 = "sample:gpt2_small_train_b1_s1024"
+OVER = {"colour": "operator", "capacity": "activations=8MiB"}
+"""What a bare address shows."""
 SHOTS: dict[str, tuple[str, dict[str, str]]] = {
-    "explorer": ("", {"tensor": "r15", "colour": "operator"}),
+    "explorer": ("", {"tensor": "r12", **OVER}),
     "training": ("", {"graph": GPT2, "colour": "operator"}),
-    "explorer-dark": ("", {"tensor": "r15", "colour": "operator"}),
+    "explorer-dark": ("", {"tensor": "r12", **OVER}),
+    "fit": ("fit", OVER),
     "peak": ("peak", {"graph": GPT2}),
     "fragmentation": ("fragmentation", {}),
     "compare": ("compare", {"baseline": "planner:slots", "planner": "portfolio"}),

@@ -63,3 +63,8 @@ def test_a_card_speaks_of_the_storage_and_its_names_select(visit: Visit) -> None
     other.click()
     expect(page.locator(f'.tm-card[data-tensor="{name}"]')).to_be_visible()
     expect(page).to_have_url(re.compile("graph=sample.*tensor="))
+
+
+def test_a_verdict_that_takes_its_time_comes_on_every_page(visit: Visit) -> None:
+    page = visit("peak", graph="sample:gpt2_small_train_b1_s1024")
+    expect(page.locator(".tm-claim .chips")).to_contain_text("✓ verified", timeout=90_000)
