@@ -9,6 +9,12 @@ from app.say import words
 from app.session import placed, state
 from app.session.planning import Shown
 
+KNOWN_BY = {
+    "origins": "The file says in which module each node stands.",
+    "names": "Layers are read off the names of nodes.",
+    "parameters": "Layers are read off the names of parameters; a node that reads none lies between.",
+}
+
 
 def pick(shown: Shown) -> None:
     """Let a layer be picked, where the graph's names tell any."""
@@ -29,8 +35,7 @@ def pick(shown: Shown) -> None:
         on_change=_picked,
         label_visibility="collapsed",
         width=300,
-        help="Marks a layer in the drawing and lists its tensors alone. Layers are read off the names of "
-        + ("nodes." if known.modules.known_by == "names" else "parameters; a node that reads none lies between."),
+        help="Marks a layer in the drawing and lists its tensors alone. " + KNOWN_BY[known.modules.known_by],
     )
 
 

@@ -199,6 +199,8 @@ def _box(scene: Scene, vertex: Vertex, held: int, total: int) -> Box:
     tip = [("operator", node.instr)] if node.instr and node.instr != node.node_id else []
     tip += [("step", words.step(step))] if step >= 0 else [("step", "not in this mode")]
     tip += [("writes", words.short_bytes(nbytes)), *of_peak]
+    origin = timeline.graph.origins.get(node.node_id)
+    tip += [("source", origin.source)] if origin is not None and origin.source else []
     under = " · ".join([part for part in (node.instr, words.short_bytes(nbytes)) if part and part != node.node_id])
     name = index.tensor_ids[pick] if pick >= 0 else ""
     return Box(f"n{vertex.item}", node.node_id, under, "node", vertex.level, None, name, tip, vertex.hidden, share)

@@ -80,6 +80,7 @@ def details(plan: Plan, solution: Solution | None, tensor_id: str, idle: Idle | 
         None,
         ("lives", f"{esc(words.live_range(row.birth, row.death))} <span class=soft>{_steps(row)}</span>"),
         ("born", _born(plan, why, row.birth)),
+        *_made_in(solution, tensor_id),
         ("read by", _readers(why)),
         ("dies", _dies(plan, why, row.death)),
     ]
@@ -111,6 +112,23 @@ def _said(solution: Solution | None, tensor_id: str) -> str:
     """Who said the shape, where that is not a matter of course."""
     who = solution.graph.shapes_from.get(tensor_id) if solution is not None else None
     return f" · {esc(SAID_BY[who])}" if who else ""
+
+
+def _made_in(solution: Solution | None, tensor_id: str) -> list[tuple[str, str] | None]:
+    """The module and the line of source of who writes it, where the file keeps them."""
+    if solution is None:
+        return []
+    index = solution.liveness.timeline.index
+    node = int(index.producer[index.tensor_of[tensor_id]]) if tensor_id in index.tensor_of else -1
+    origin = index.graph.origins.get(index.node_ids[node]) if node >= 0 else None
+    if origin is None:
+        return []
+    rows: list[tuple[str, str] | None] = []
+    if origin.module:
+        rows.append(("module", f"<code>{esc('.'.join(origin.module))}</code>"))
+    if origin.source:
+        rows.append(("source", f"<code>{esc(origin.source)}</code>"))
+    return rows
 
 
 def _memory(plan: Plan, tensor_id: str) -> list[tuple[str, str] | None]:

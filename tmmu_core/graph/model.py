@@ -117,6 +117,15 @@ class Dim(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields
     max: int = msgspec.field(default=0)
 
 
+class Origin(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
+    """Where a node comes from, as the file that it was read from says."""
+
+    module: tuple[str, ...] = ()
+    """The path of the module whose code makes it: ``("transformer", "h", "0", "mlp")``; empty for the outermost one."""
+    source: str = ""
+    """The line of that code, ``model.py:12``; empty where the file says none."""
+
+
 class Graph(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, weakref=True):
     """What is planned. Tensor and node ids are unique free text; every order is total by id bytes."""
 
@@ -138,6 +147,8 @@ class Graph(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
     """Tensor → who said its shape, in graphs of models that do not say them all. In no hash."""
     planner: str = ""
     """The planner that this graph was fitted with, asked where nobody names one; empty: the default one."""
+    origins: dict[str, Origin] = {}
+    """By node id, where nodes come from; of some, of all or of none. In no hash: it changes nothing of a plan."""
 
 
 class Arena(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -1,7 +1,8 @@
-"""Which module of the model a node belongs to, read off the names that a file keeps.
+"""Which module of the model a node belongs to: as its file says, or read off the names that the file keeps.
 
-Two sources, the better one first::
+Three sources, the best one first::
 
+    origins      ("block3", "expand")      what the file says of the node itself (:attr:`Graph.origins`)
     names        block3/expand/op          ONNX scopes, TFLite names: a node, or what it writes, says where it stands
     parameters   transformer.h.0.mlp.c_fc.weight    PyTorch: who reads a module's parameter runs in that module
 
@@ -13,7 +14,7 @@ in ``h.0.mlp``; a sum that joins two blocks belongs to the later one. That is an
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -42,7 +43,7 @@ class Modules:
     """Shape (nodes,): index into ``paths``."""
     of_tensor: I64
     """Shape (tensors,): the module of who writes it; a parameter's own; the root for what nobody writes."""
-    known_by: Literal["names", "parameters", ""]
+    known_by: Literal["origins", "names", "parameters", ""]
     """Where it is known from; ``""``: the file keeps no names that tell it."""
 
     @cached_property
@@ -108,7 +109,9 @@ def modules_of(index: GraphIndex, order: Iterable[int]) -> Modules:
     sequence = [node for node in order if node >= 0]
     named = [_scope(index, node) for node in range(len(index.node_ids))]
     placed = sum(1 for path in named if path)
-    if 2 * placed >= len(named) and placed:
+    if any(origin.module for origin in index.graph.origins.values()):
+        by_node, known = _by_parameters(index, sequence, _said(index)), "origins"
+    elif 2 * placed >= len(named) and placed:
         by_node, known = named, "names"
     else:
         by_node = _by_parameters(index, sequence)
@@ -153,12 +156,24 @@ def _owner(parameter: str) -> Path:
     return (*parts[:-1], *(stem.groups() if stem else (found[1],)))
 
 
-def _by_parameters(index: GraphIndex, order: Sequence[int]) -> list[Path]:
+def _said(index: GraphIndex) -> dict[int, Path]:
+    """The nodes of which the file says where they stand; what was made of one (``conv@grad``) stands there, too."""
+    origins = index.graph.origins
+    found = [origins.get(name) or origins.get(name.split("@")[0]) for name in index.node_ids]
+    return {node: origin.module for node, origin in enumerate(found) if origin is not None}
+
+
+def _by_parameters(index: GraphIndex, order: Sequence[int], known: Mapping[int, Path] | None = None) -> list[Path]:
+    """Where nodes stand by the parameters that they read, and between whom; ``known`` are those that are said."""
+    known = known or {}
     by_node: list[Path] = [()] * len(index.node_ids)
     reads_own = [False] * len(index.node_ids)
     weight: dict[int, Path] = {t: _owner(index.tensor_ids[t]) for t in np.flatnonzero(index.is_persistent).tolist()}
-    families = families_of(weight.values())
+    families = families_of([*weight.values(), *known.values()])
     for node in order:
+        if node in known:
+            by_node[node], reads_own[node] = known[node], True
+            continue
         inputs = index.inputs_of(node).tolist()
         own = [weight[t] for t in inputs if weight.get(t)]
         if own:

@@ -21,7 +21,7 @@ from tmmu_core.graph.model import GRAPH_SCHEMA, Graph, Tensor
 
 WRITTEN_ORDER = (
     *("ir_schema", "name", "dims", "assumed", "replan_policy", "safepoints"),
-    *("inputs", "outputs", "execution_order", "planner", "sidecar", "tensors", "nodes", "shapes_from"),
+    *("inputs", "outputs", "execution_order", "planner", "sidecar", "tensors", "nodes", "shapes_from", "origins"),
 )
 _EMPTY = Graph()
 _UNSAID = Tensor("").dtype
@@ -122,6 +122,7 @@ def normal_form(graph: Graph) -> dict[str, Any]:
     plain = _plain(normalise_dtypes(graph))
     plain.pop("sidecar", None)  # where bytes lie is nothing of the graph's
     plain.pop("shapes_from", None)  # nor is who said a shape
+    plain.pop("origins", None)  # nor is who wrote the code
     for node in plain.get("nodes", ()):
         if node.get("inplace") == "any":
             del node["inplace"]

@@ -25,11 +25,11 @@ from torch._functorch._aot_autograd import descriptors
 from torch.utils._pytree import tree_leaves
 
 from tmmu_core.errors import UnreadableInput
-from tmmu_core.graph.importers import step_checks
+from tmmu_core.graph.importers import fx_origins, step_checks
 from tmmu_core.graph.importers.fx_ends import ends_of
 from tmmu_core.graph.importers.fx_layout import is_dense, layout, lies_of
 from tmmu_core.graph.importers.layouts import as_view
-from tmmu_core.graph.model import GRAPH_SCHEMA, Graph, Node, Phase, Role, Tensor
+from tmmu_core.graph.model import GRAPH_SCHEMA, Graph, Node, Origin, Phase, Role, Tensor
 
 TANGENT = "tangent"
 """The operator that stands for what comes before the backward pass: it makes the gradient of an output."""
@@ -92,6 +92,7 @@ class _Reading(torch.fx.Interpreter):
         self.input_names = input_names
         self.tensors: dict[str, Tensor] = {}
         self.nodes: list[_Draft] = []
+        self.origins: dict[str, Origin] = {}
         self.storages: dict[int, _Storage] = {}
         self.id_of: dict[int, str] = {}
         self.values: list[Any] = []
@@ -205,6 +206,8 @@ class _Reading(torch.fx.Interpreter):
         draft.inplace = self._permission(n, read, written, draft)
         self._write_buffers(n, value, draft)
         self.nodes.append(draft)
+        if fx_origins.KEY in n.meta:
+            self.origins[own_name] = n.meta[fx_origins.KEY]
 
     def _refuse_without_storage(self, n: Any, written: list[Any]) -> None:
         for leaf in written:
@@ -364,6 +367,7 @@ class _Reading(torch.fx.Interpreter):
             outputs=tuple(self.outputs),
             name=name,
             execution_order=tuple(node.node_id for node in nodes),
+            origins=self.origins,
         )
 
     def _read_after_write(self) -> None:

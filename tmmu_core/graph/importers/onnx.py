@@ -64,7 +64,8 @@ from tmmu_core.graph.importers.onnx_shapes import (
     size_nobody_gives,
 )
 from tmmu_core.graph.importers.onnx_values import KEPT_ELEMENTS
-from tmmu_core.graph.model import GRAPH_SCHEMA, Dim, Graph, Node, Role, ShapeFrom, Tensor, View
+from tmmu_core.graph.model import GRAPH_SCHEMA, Dim, Graph, Node, Origin, Role, ShapeFrom, Tensor, View
+from tmmu_core.graph.origin import known, scopes_path, source_of
 
 __all__ = ["BATCH_ENVELOPE", "LENGTH_ENVELOPE", "read"]
 
@@ -145,6 +146,13 @@ def _as_run(flat: Flat, run: onnx_complete.Run, sizes: Sizes, name: str) -> Grap
     count = len(conditions)
     note = f"{graph.name} ({count} branch{'es'[: 2 * (count > 1)]} as one run took {'them' if count > 1 else 'it'})"
     return msgspec.structs.replace(graph, name=note)
+
+
+def _from(node: onnx.NodeProto) -> Origin:
+    """Where a node comes from, as PyTorch's exporters write it: in its metadata, or a trace as its description."""
+    said = {entry.key: entry.value for entry in node.metadata_props}
+    trace = said.get("pkg.torch.onnx.stack_trace", node.doc_string)
+    return Origin(scopes_path(said.get("pkg.torch.onnx.name_scopes", "")), source_of(trace))
 
 
 def _held(graph: Graph, sizes: Sizes) -> Graph:
@@ -313,6 +321,7 @@ class _Builder:
             assumed=self.open.assumed,
             execution_order=tuple(ids),
             shapes_from=self._shapes_from(),
+            origins={node_id: made for (_, node), node_id in zip(kept, ids, strict=True) if known(made := _from(node))},
         )
 
     def _shapes_from(self) -> dict[str, ShapeFrom]:

@@ -19,7 +19,8 @@ from tmmu_core.graph.importers import pt2_operators
 from tmmu_core.graph.importers.layouts import Lies, as_view
 from tmmu_core.graph.importers.pt2_operators import Operator, operator
 from tmmu_core.graph.importers.pt2_program import Meta, Operation, Program, Value
-from tmmu_core.graph.model import GRAPH_SCHEMA, Graph, Inplace, Node, Role, Tensor
+from tmmu_core.graph.model import GRAPH_SCHEMA, Graph, Inplace, Node, Origin, Role, Tensor
+from tmmu_core.graph.origin import known, saved_origin
 
 DTYPES: dict[int, str] = {
     **dict(enumerate(("uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64"), 1)),
@@ -66,6 +67,7 @@ def as_saved(program: Program, name: str) -> Graph:
         inputs=tuple(reading.inputs),
         outputs=tuple(dict.fromkeys(reading.outputs)),
         execution_order=tuple(node.node_id for node in reading.nodes),
+        origins=reading.origins,
     )
 
 
@@ -98,6 +100,7 @@ class _Reading:
     program: Program
     tensors: dict[str, Tensor] = field(default_factory=dict)
     nodes: list[Node] = field(default_factory=list)
+    origins: dict[str, Origin] = field(default_factory=dict)
     inputs: list[str] = field(default_factory=list)
     outputs: list[str] = field(default_factory=list)
     values: dict[str, _Value] = field(default_factory=dict)
@@ -187,6 +190,9 @@ class _Reading:
             arg.arg["as_graph"].get("name") for arg in operation.inputs if isinstance(arg.arg.get("as_graph"), dict)
         ]
         self._node(own, what.title, (tuple(value.id for value in read), tuple(ids)), inplace, bodies)
+        origin = saved_origin(operation.metadata)
+        if known(origin):
+            self.origins[own] = origin
 
     def _made(self, name: str, what: Operator, operation: Operation, read: list[_Value]) -> list[str]:
         meta = self._meta(name)

@@ -54,6 +54,8 @@ class Operation(msgspec.Struct, frozen=True):
     inputs: tuple[Argument, ...] = ()
     outputs: tuple[Value, ...] = ()
     name: str | None = None
+    metadata: Any = None
+    """What its writer says of where it comes from; whatever it is, only texts in it are read."""
 
 
 class Meta(msgspec.Struct, frozen=True):

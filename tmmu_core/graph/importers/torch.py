@@ -200,6 +200,7 @@ def _trace(
             hint="Use a newer PyTorch; 2.13 is known to do.",
         ) from error
 
+    from tmmu_core.graph.importers import fx_origins
     from tmmu_core.graph.importers.fx_fakes import StandIns
     from tmmu_core.graph.importers.fx_joint import read_joint
     from tmmu_core.graph.importers.fx_values import while_traced
@@ -217,6 +218,7 @@ def _trace(
             stack.enter_context(torch.set_grad_enabled(train))
             stack.enter_context(while_traced(train))
             stack.enter_context(stand_ins.inside(module))
+            stack.enter_context(fx_origins.kept(module.module))
             args, kwargs = stand_ins.among((args, kwargs))
             try:
                 joint = aot_export_joint_with_descriptors(stack, module, args, kwargs)

@@ -1,0 +1,60 @@
+"""What model files write of a node's origin, as one value: a module's path, and a line of source."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from tmmu_core.graph.model import Origin
+
+_FRAME = re.compile(r'File "([^"\n]+)", line (\d+)')
+_QUOTED = re.compile(r"['\"]([^'\"]*)['\"]")
+_PARTS = re.compile(r"[./]")
+_FOLDERS = re.compile(r"[/\\]")
+LONGEST = 4096
+"""Letters of one path or trace that are looked at: files of others say what they like."""
+
+
+def path_of(text: str) -> tuple[str, ...]:
+    """``transformer.h.0.mlp`` or ``transformer/h/0/mlp`` as a path."""
+    return tuple([part for part in _PARTS.split(text[:LONGEST]) if part])
+
+
+def source_of(trace: str) -> str:
+    """``model.py:12`` of a Python trace, its innermost frame; ``""`` where it names none."""
+    frames = _FRAME.findall(trace[-LONGEST:])
+    return line_of(*frames[-1]) if frames else ""
+
+
+def line_of(file: str, line: object) -> str:
+    """``gpt2/model.py:12``: a file's name and its folder's; where that lies is the writer's own matter."""
+    return f"{'/'.join(_FOLDERS.split(file)[-2:])}:{line}"
+
+
+def stack_path(text: str) -> tuple[str, ...]:
+    """The innermost module of PyTorch's ``nn_module_stack`` as it is saved: ``key,path,class`` with semicolons.
+
+    The path of what was made inside ``forward`` of a wrapper may begin with ``L['self'].``, which says nothing.
+    """
+    last = text[-LONGEST:].rsplit(";", 1)[-1].split(",")
+    return path_of(last[1].removeprefix("L['self']")) if len(last) > 2 else ()
+
+
+def saved_origin(metadata: Any) -> Origin:
+    """Of what a saved PyTorch program says of an operator: its module, and the line of the model's code."""
+    said = metadata if isinstance(metadata, dict) else {}
+    stack, trace = (said.get(key) for key in ("nn_module_stack", "stack_trace"))
+    return Origin(
+        stack_path(stack) if isinstance(stack, str) else (), source_of(trace) if isinstance(trace, str) else ""
+    )
+
+
+def scopes_path(text: str) -> tuple[str, ...]:
+    """The module of ``pkg.torch.onnx.name_scopes``, the operator's own name last: ``['', 'h.0', 'linear']``."""
+    scopes = _QUOTED.findall(text[:LONGEST])
+    return path_of(scopes[-2]) if len(scopes) > 1 else ()
+
+
+def known(origin: Origin) -> bool:
+    """Whether it says anything."""
+    return bool(origin.module or origin.source)
