@@ -11,6 +11,7 @@ import contextlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from tmmu_core.graph.model import Origin
@@ -80,7 +81,7 @@ def _leaves(running: list[tuple[str, ...]]) -> Any:
 
 def _line(theirs: str, ours: str) -> str:
     """``gpt2/model.py:12``: the innermost frame that is neither PyTorch's nor ours; ``""`` where there is none."""
-    frame = sys._getframe(2)
+    frame: FrameType | None = sys._getframe(2)
     for _ in range(MOST_FRAMES):
         if frame is None:
             break
@@ -89,5 +90,5 @@ def _line(theirs: str, ours: str) -> str:
             break
         if not name.startswith((theirs, "<")):
             return line_of(name, frame.f_lineno)
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return ""
