@@ -15,7 +15,9 @@ from tmmu_core.errors import InvalidIrShapes, UnreadableInput
 from tmmu_core.graph.importers import onnx as importer
 from tmmu_core.graph.index import index_graph
 from tmmu_core.graph.model import Dim, Graph, Node, Tensor
+from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.plan.formats.reading import read_graph, read_graph_file, read_within
+from tmmu_core.plan.making.engine import plan_graph
 
 LIGHT = sorted((Path(onnx.__file__).parent / "backend" / "test" / "data" / "light").glob("*.onnx"))
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
@@ -505,3 +507,26 @@ def test_a_weight_whose_name_is_not_text_is_refused() -> None:
     damaged = proto.SerializeToString().replace(b"weight", b"we\xffght")
     with pytest.raises(UnreadableInput, match="not UTF-8"):
         read_graph(damaged.replace(b"we\xffght", b"weight", 1), "model.onnx")
+
+
+def test_a_spectrum_has_the_bins_that_the_operator_says_where_the_model_does_not() -> None:
+    """onnxruntime gives 400 / 2 + 1 of them, and (720 − 400) / 160 + 1 frames; onnx infers 400."""
+    weights = {"step": np.array(160, np.int64), "window": np.ones(400, np.float32)}
+    proto = model([op("STFT", "x step window", "y")], [value("x", [1, 720, 1])], [value("y", None)], weights)
+    assert tensors(read(proto))["y"].shape == (1, 3, 201, 2)
+
+
+def test_the_blocked_layout_of_onnxruntime_is_read() -> None:
+    """A graph as onnxruntime writes it after its own rewriting: channels in blocks, operators of its own."""
+    own = "com.microsoft.nchwc"
+    nodes = [
+        op("ReorderInput", "x", "r", domain=own, channels_last=0),
+        op("Conv", "r w", "c", domain=own, kernel_shape=[3, 3], pads=[1, 1, 1, 1], strides=[1, 1]),
+        op("ReorderOutput", "c", "y", domain=own, channels=16),
+    ]
+    weights = {"w": np.ones((16, 16, 3, 3), np.float32)}
+    proto = model(nodes, [value("x", [1, 16, 8, 8])], [value("y", [1, 16, 8, 8])], weights)
+    proto.opset_import.add(domain=own, version=1)
+    graph = read(proto)
+    assert tensors(graph)["c"].shape == (1, 16, 8, 8)
+    assert verify_plan(plan_graph(graph).plan, graph).ok

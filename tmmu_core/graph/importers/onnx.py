@@ -48,6 +48,7 @@ from tmmu_core.graph.importers.onnx_operators import (
     MEASURES,
     RANDOM,
     VIEWS,
+    say_defaults,
 )
 from tmmu_core.graph.importers.onnx_scope_shapes import bodies, check_scopes, without_dead_branches
 from tmmu_core.graph.importers.onnx_scopes import SCOPE, Flat, captured, flatten, graphs, in_place, is_scope
@@ -90,6 +91,7 @@ def read(data: bytes, name: str = "", envelopes: Mapping[str, Dim] | None = None
 
 def _read(data: bytes, model: onnx.ModelProto, name: str, envelopes: dict[str, Dim]) -> Graph:
     flat = flattened(model, name)
+    say_defaults(flat.model)
     sizes = named_dims(flat.model, envelopes)
     facts = infer(flat.model, sizes, name)
     try:
