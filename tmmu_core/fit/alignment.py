@@ -51,6 +51,6 @@ def finest(question: Question, arenas: tuple[str, ...]) -> Move | None:
 
 
 def widest(question: Question) -> int:
-    """Bytes of the widest element, rounded up to a power of two, and at least what tensors ask for themselves."""
-    most = max((-(-int(itemsize(tensor.dtype) * 8) // 8) for tensor in question.graph.tensors), default=1)
-    return 1 << max(0, most - 1).bit_length()
+    """Bytes of the widest element, rounded up to a power of two; what a tensor asks for itself it gets anyway."""
+    most = max((itemsize(tensor.dtype) for tensor in question.graph.tensors), default=1)
+    return 1 << (most - 1).bit_length()

@@ -14,8 +14,9 @@ from heapq import heapify, heappop, heappush
 
 import numpy as np
 
-from tmmu_core.fit.order.kernels import I64, lpmf, predecessors
+from tmmu_core.fit.order.kernels import I64, lpmf
 from tmmu_core.fit.order.model import OrderModel
+from tmmu_core.fit.order.nudging import predecessors
 
 THRESHOLD = 1 << 20
 """Bytes: pytorch#161810's rule is tried from here on."""

@@ -35,49 +35,30 @@ class Measured:
 
 def measure(model: OrderModel, order: I64) -> Measured:
     """Peaks and live bytes of an order of units."""
-    peaks, where = _measure(order, *_columns(model), model.arena, len(model.arenas), 0, 0)
+    peaks, where = _measure(order, *columns_of(model), model.arena, len(model.arenas), 0, 0)
     return Measured(peaks + model.constant, where)
 
 
 def peaks_outside(model: OrderModel, order: I64, begin: int, end: int) -> I64:
     """Shape (arenas,): peaks at the steps of all units but those at the places ``[begin, end)``."""
-    peaks, _ = _measure(order, *_columns(model), model.arena, len(model.arenas), begin, end)
+    peaks, _ = _measure(order, *columns_of(model), model.arena, len(model.arenas), begin, end)
     return peaks + model.constant
 
 
 def alone(model: OrderModel, order: I64) -> tuple[I64, I64]:
     """Shape (units,) each: what each unit adds to the bytes alive while it runs, and after it, run in ``order``."""
-    return _alone(order, *_columns(model))
+    return _alone(order, *columns_of(model))
 
 
 def lpmf(model: OrderModel, threshold: int = 0) -> I64:
     """Least peak memory first; see ``baselines.py``."""
-    return _lpmf(model.succ_ptr, model.succ_idx, model.waits_for, *_columns(model), threshold)
+    return _lpmf(model.succ_ptr, model.succ_idx, model.waits_for, *columns_of(model), threshold)
 
 
-def eager(model: OrderModel, order: I64) -> I64:
-    """``order`` with every unit that frees at least what it takes run as soon as it may."""
-    return _eager(order, model.succ_ptr, model.succ_idx, model.waits_for, *_columns(model))
-
-
-def late(model: OrderModel, order: I64) -> I64:
-    """``order`` with every unit that takes at least what it frees run as late as it may."""
-    pred_ptr, pred_idx = predecessors(model)
-    followers = np.diff(model.succ_ptr)
-    return _late(order, pred_ptr, pred_idx, followers, *_columns(model))
-
-
-def predecessors(model: OrderModel) -> tuple[I64, I64]:
-    """Unit → units that must come before, as CSR."""
-    count = len(model)
-    before = np.repeat(np.arange(count, dtype=np.int64), np.diff(model.succ_ptr))
-    ptr = np.concatenate([[0], np.cumsum(np.bincount(model.succ_idx, minlength=count))]).astype(np.int64)
-    return ptr, before[np.argsort(model.succ_idx, kind="stable")]
-
-
-def _columns(
+def columns_of(
     model: OrderModel,
 ) -> tuple[I64, I64, I64, I64, I64, I64, I64, I64, B, B, I64]:
+    """The model as the compiled loops take it."""
     return (
         model.unit_ptr,
         model.unit_nodes,
@@ -94,7 +75,7 @@ def _columns(
 
 
 @njit
-def _start(size: I64, held: B, initial: B, touched_by: I64) -> tuple[I64, B, int]:
+def start(size: I64, held: B, initial: B, touched_by: I64) -> tuple[I64, B, int]:
     """Counters before the first node, and the bytes alive then."""
     left = touched_by.copy()
     born = np.zeros(len(size), np.bool_)
@@ -118,7 +99,7 @@ def _handed(node: int, cand_ptr: I64, cand_idx: I64, out: I64, left: I64, born: 
 
 
 @njit
-def _unit(
+def run_unit(
     unit: int,
     unit_ptr: I64,
     unit_nodes: I64,
@@ -154,7 +135,7 @@ def _unit(
 
 
 @njit
-def _undo(
+def undo_unit(
     unit: int,
     unit_ptr: I64,
     unit_nodes: I64,
@@ -165,6 +146,7 @@ def _undo(
     left: I64,
     born: B,
 ) -> None:
+    """Move the counters back to where they were before the unit ran."""
     for u in range(unit_ptr[unit + 1] - 1, unit_ptr[unit] - 1, -1):
         node = unit_nodes[u]
         for t in range(touch_ptr[node], touch_ptr[node + 1]):
@@ -193,7 +175,7 @@ def _measure(
     skip_from: int,
     skip_to: int,
 ) -> tuple[I64, I64]:
-    left, born, _ = _start(size, held, initial, touched_by)
+    left, born, _ = start(size, held, initial, touched_by)
     live = np.zeros(arenas, np.int64)
     peaks = np.zeros(arenas, np.int64)
     for s in range(len(size)):
@@ -243,12 +225,12 @@ def _alone(
     initial: B,
     touched_by: I64,
 ) -> tuple[I64, I64]:
-    left, born, live = _start(size, held, initial, touched_by)
+    left, born, live = start(size, held, initial, touched_by)
     hill = np.zeros(len(order), np.int64)
     change = np.zeros(len(order), np.int64)
     for place in range(len(order)):
         unit = order[place]
-        during, after = _unit(
+        during, after = run_unit(
             unit, unit_ptr, unit_nodes, touch_ptr, touch_idx, cand_ptr, cand_idx, out, size, held, left, born, live
         )
         hill[unit] = during - live
@@ -276,7 +258,7 @@ def _lpmf(
     threshold: int,
 ) -> I64:
     count = len(waits_for)
-    left, born, live = _start(size, held, initial, touched_by)
+    left, born, live = start(size, held, initial, touched_by)
     waits = waits_for.copy()
     ready = np.empty(count, np.int64)
     many = 0
@@ -299,10 +281,10 @@ def _lpmf(
         smallest = 2**62
         for r in range(many):
             unit = ready[r]
-            during, after = _unit(
+            during, after = run_unit(
                 unit, unit_ptr, unit_nodes, touch_ptr, touch_idx, cand_ptr, cand_idx, out, size, held, left, born, live
             )
-            _undo(unit, unit_ptr, unit_nodes, touch_ptr, touch_idx, initial, touched_by, left, born)
+            undo_unit(unit, unit_ptr, unit_nodes, touch_ptr, touch_idx, initial, touched_by, left, born)
             takes[unit] = during - live
             smallest = min(smallest, max(0, takes[unit]))
         by_follower = threshold > 0 and smallest > threshold
@@ -312,7 +294,7 @@ def _lpmf(
             if by_follower:
                 a, b = first_follower[unit], 0
             else:
-                during, after = _unit(
+                during, after = run_unit(
                     unit,
                     unit_ptr,
                     unit_nodes,
@@ -327,14 +309,14 @@ def _lpmf(
                     born,
                     live,
                 )
-                _undo(unit, unit_ptr, unit_nodes, touch_ptr, touch_idx, initial, touched_by, left, born)
+                undo_unit(unit, unit_ptr, unit_nodes, touch_ptr, touch_idx, initial, touched_by, left, born)
                 a, b = takes[unit] if takes[unit] > gap else 0, after - live
             if best < 0 or a < best_a or (a == best_a and (b < best_b or (b == best_b and unit < ready[best]))):
                 best, best_a, best_b = r, a, b
         unit = ready[best]
         many -= 1
         ready[best] = ready[many]
-        during, live = _unit(
+        during, live = run_unit(
             unit, unit_ptr, unit_nodes, touch_ptr, touch_idx, cand_ptr, cand_idx, out, size, held, left, born, live
         )
         most = max(most, during)
@@ -343,149 +325,5 @@ def _lpmf(
             waits[succ_idx[e]] -= 1
             if waits[succ_idx[e]] == 0:
                 ready[many] = succ_idx[e]
-                many += 1
-    return order
-
-
-@njit
-def _eager(
-    given: I64,
-    succ_ptr: I64,
-    succ_idx: I64,
-    waits_for: I64,
-    unit_ptr: I64,
-    unit_nodes: I64,
-    touch_ptr: I64,
-    touch_idx: I64,
-    cand_ptr: I64,
-    cand_idx: I64,
-    out: I64,
-    size: I64,
-    held: B,
-    initial: B,
-    touched_by: I64,
-) -> I64:
-    count = len(given)
-    left, born, live = _start(size, held, initial, touched_by)
-    waits = waits_for.copy()
-    done = np.zeros(count, np.bool_)
-    ready = np.empty(count, np.int64)
-    many = 0
-    for unit in range(count):
-        if waits[unit] == 0:
-            ready[many] = unit
-            many += 1
-    order = np.empty(count, np.int64)
-    cursor = 0
-    most = live
-    for place in range(count):
-        while done[given[cursor]]:
-            cursor += 1
-        chosen = given[cursor]
-        for r in range(many):
-            unit = ready[r]
-            if done[unit]:
-                continue
-            during, after = _unit(
-                unit, unit_ptr, unit_nodes, touch_ptr, touch_idx, cand_ptr, cand_idx, out, size, held, left, born, live
-            )
-            _undo(unit, unit_ptr, unit_nodes, touch_ptr, touch_idx, initial, touched_by, left, born)
-            if after < live and during <= most:
-                chosen = unit
-                break
-        during, live = _unit(
-            chosen, unit_ptr, unit_nodes, touch_ptr, touch_idx, cand_ptr, cand_idx, out, size, held, left, born, live
-        )
-        most = max(most, during)
-        done[chosen] = True
-        order[place] = chosen
-        kept = 0
-        for r in range(many):
-            if not done[ready[r]]:
-                ready[kept] = ready[r]
-                kept += 1
-        many = kept
-        for e in range(succ_ptr[chosen], succ_ptr[chosen + 1]):
-            waits[succ_idx[e]] -= 1
-            if waits[succ_idx[e]] == 0:
-                ready[many] = succ_idx[e]
-                many += 1
-    return order
-
-
-@njit
-def _late(
-    given: I64,
-    pred_ptr: I64,
-    pred_idx: I64,
-    followers: I64,
-    unit_ptr: I64,
-    unit_nodes: I64,
-    touch_ptr: I64,
-    touch_idx: I64,
-    cand_ptr: I64,
-    cand_idx: I64,
-    out: I64,
-    size: I64,
-    held: B,
-    initial: B,
-    touched_by: I64,
-) -> I64:
-    """From the end backwards: the unit that is taken back is one whose absence leaves no more alive, else the last."""
-    count = len(given)
-    waits = followers.copy()
-    touched = touched_by.copy()
-    left = np.zeros(len(size), np.int64)
-    done = np.zeros(count, np.bool_)
-    ready = np.empty(count, np.int64)
-    many = 0
-    for unit in range(count):
-        if waits[unit] == 0:
-            ready[many] = unit
-            many += 1
-    order = np.empty(count, np.int64)
-    cursor = count - 1
-    for place in range(count - 1, -1, -1):
-        while done[given[cursor]]:
-            cursor -= 1
-        chosen = given[cursor]
-        for r in range(many):
-            unit = ready[r]
-            if done[unit] or unit == chosen:
-                continue
-            # Bytes alive before it, less those alive after it.
-            change = 0
-            for u in range(unit_ptr[unit], unit_ptr[unit + 1]):
-                node = unit_nodes[u]
-                for t in range(touch_ptr[node], touch_ptr[node + 1]):
-                    s = touch_idx[t]
-                    if left[s] == 0 and not held[s]:
-                        change += size[s]
-                    left[s] += 1
-                    if left[s] == touched[s] and not initial[s]:
-                        change -= size[s]
-            for u in range(unit_ptr[unit], unit_ptr[unit + 1]):
-                node = unit_nodes[u]
-                for t in range(touch_ptr[node], touch_ptr[node + 1]):
-                    left[touch_idx[t]] -= 1
-            if change < 0:
-                chosen = unit
-                break
-        for u in range(unit_ptr[chosen], unit_ptr[chosen + 1]):
-            node = unit_nodes[u]
-            for t in range(touch_ptr[node], touch_ptr[node + 1]):
-                left[touch_idx[t]] += 1
-        done[chosen] = True
-        order[place] = chosen
-        kept = 0
-        for r in range(many):
-            if not done[ready[r]]:
-                ready[kept] = ready[r]
-                kept += 1
-        many = kept
-        for e in range(pred_ptr[chosen], pred_ptr[chosen + 1]):
-            waits[pred_idx[e]] -= 1
-            if waits[pred_idx[e]] == 0:
-                ready[many] = pred_idx[e]
                 many += 1
     return order

@@ -21,8 +21,9 @@ from tmmu_core.fit.order.baselines import baselines
 from tmmu_core.fit.order.beam import beam
 from tmmu_core.fit.order.exact import Walk, as_array, walk_best_first
 from tmmu_core.fit.order.hills import hills_and_valleys
-from tmmu_core.fit.order.kernels import I64, eager, late, measure
+from tmmu_core.fit.order.kernels import I64, measure
 from tmmu_core.fit.order.model import OrderModel
+from tmmu_core.fit.order.nudging import eager, late
 from tmmu_core.fit.order.windows import improved
 
 WALKED_UP_TO = 2_500
