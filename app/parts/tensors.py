@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import pandas as pd
 import streamlit as st
 
 from app.parts import certificate
-from app.say import details, markup, words
+from app.say import details, glossary, markup, words
 from app.session import placed, state
 from app.session.jobs import remembered
 from app.session.placed import Origins
@@ -18,6 +19,19 @@ from tmmu_core.plan.metrics import arena_number
 from tmmu_core.plan.model import Plan
 
 MOST_ROWS = 5_000
+TERM_OF = {
+    "idle steps": "idle step",
+    "bytes × idle steps": "idle step",
+    "longest stretch": "idle step",
+    "steps": "step",
+    "hex": "offset",
+    "operator": "node",
+    "producer": "node",
+    "one memory up": "memory",
+    "tenants": "tenant",
+    "view of": "view",
+}
+"""A column → its term in the glossary, where the two differ."""
 NAMING = ("view of",)
 """Columns whose cells name another tensor: a click there selects that one."""
 
@@ -174,26 +188,35 @@ def selectable(frame: pd.DataFrame, key: str, selected: str, *, height: int) -> 
         row_height=28,
         on_select=lambda: _selected(key, frame),
         selection_mode="single-cell",
-        column_config={
-            "tensor": st.column_config.TextColumn(width="medium"),
-            "size": st.column_config.NumberColumn("size (B)", format="localized"),
-            "offset": st.column_config.NumberColumn("offset (B)", format="localized"),
-            "birth": st.column_config.NumberColumn(format="localized"),
-            "death": st.column_config.NumberColumn(format="localized"),
-            "steps": st.column_config.NumberColumn(format="localized"),
-            "operator": st.column_config.TextColumn(width=130),
-            "held steps": st.column_config.NumberColumn(format="localized"),
-            "idle steps": st.column_config.NumberColumn(format="localized"),
-            "bytes × idle steps": st.column_config.NumberColumn(format="localized"),
-            "tenants": st.column_config.NumberColumn(format="localized"),
-            "busy steps": st.column_config.NumberColumn(format="localized"),
-            "hex": st.column_config.TextColumn("offset (hex)"),
-            "backing": st.column_config.NumberColumn("backing (B)", format="localized"),
-            "unused byte-steps": st.column_config.NumberColumn(format="localized"),
-            "bytes in": st.column_config.NumberColumn("bytes in", format="localized"),
-            "bytes out": st.column_config.NumberColumn("bytes out", format="localized"),
-        },
+        column_config=explained(frame.columns),
     )
+
+
+def explained(columns: Iterable[str]) -> dict[str, Any]:
+    """How each column is written, with its term of the glossary one hover away."""
+    config: dict[str, Any] = {
+        "tensor": st.column_config.TextColumn(width="medium"),
+        "size": st.column_config.NumberColumn("size (B)", format="localized"),
+        "offset": st.column_config.NumberColumn("offset (B)", format="localized"),
+        "birth": st.column_config.NumberColumn(format="localized"),
+        "death": st.column_config.NumberColumn(format="localized"),
+        "steps": st.column_config.NumberColumn(format="localized"),
+        "operator": st.column_config.TextColumn(width=130),
+        "held steps": st.column_config.NumberColumn(format="localized"),
+        "idle steps": st.column_config.NumberColumn(format="localized"),
+        "bytes × idle steps": st.column_config.NumberColumn(format="localized"),
+        "tenants": st.column_config.NumberColumn(format="localized"),
+        "busy steps": st.column_config.NumberColumn(format="localized"),
+        "hex": st.column_config.TextColumn("offset (hex)"),
+        "backing": st.column_config.NumberColumn("backing (B)", format="localized"),
+        "unused byte-steps": st.column_config.NumberColumn(format="localized"),
+        "bytes in": st.column_config.NumberColumn("bytes in", format="localized"),
+        "bytes out": st.column_config.NumberColumn("bytes out", format="localized"),
+    }
+    for name in columns:
+        if about := glossary.define(TERM_OF.get(name, name)):
+            config[name] = {**config.get(name, st.column_config.Column()), "help": about}
+    return config
 
 
 def _selected(key: str, frame: pd.DataFrame) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from html import escape
 
@@ -83,3 +84,11 @@ def test_claims_heads_and_cards_explain_their_terms() -> None:
 def test_the_tour_has_five_stops() -> None:
     assert len(STOPS) == 5
     assert all(stop.at and stop.title and stop.text for stop in STOPS)
+
+
+def test_the_columns_of_tables_explain_themselves() -> None:
+    at = opened(graph="sample:resnet50")
+    config = next(json.loads(frame.proto.columns) for frame in at.dataframe if "birth" in frame.value.columns)
+    for column in ("tensor", "role", "arena", "offset", "slot", "tenant", "birth", "death", "operator"):
+        assert config[column]["help"], column
+    assert config["birth"]["help"] == define("birth")
