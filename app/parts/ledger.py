@@ -5,9 +5,11 @@ from __future__ import annotations
 import pandas as pd
 import streamlit as st
 
+from app.charts import base
 from app.charts.ledger import ledger_chart
 from app.parts import pictures
 from app.say import glossary, markup, words
+from app.session import placed
 from app.session.jobs import remembered
 from app.session.planning import Shown
 from tmmu_core.plan.metrics import ResourceLedger, resource_ledger
@@ -40,7 +42,8 @@ def section(shown: Shown) -> None:
     )
     left, right = st.columns([0.56, 0.44], gap="medium")
     with left:
-        st.plotly_chart(ledger_chart(plan, found), key=f"resources.{shown.key}", config=pictures.camera())
+        drawn = base.phase_bands(ledger_chart(plan, found), placed.bands(shown))
+        st.plotly_chart(drawn, key=f"resources.{shown.key}", config=pictures.camera())
     with right:
         st.dataframe(
             frame(found, shown),

@@ -68,3 +68,36 @@ def test_a_card_speaks_of_the_storage_and_its_names_select(visit: Visit) -> None
 def test_a_verdict_that_takes_its_time_comes_on_every_page(visit: Visit) -> None:
     page = visit("peak", graph="sample:gpt2_small_train_b1_s1024")
     expect(page.locator(".tm-claim .chips")).to_contain_text("✓ verified", timeout=90_000)
+
+
+def test_a_click_on_the_waste_ledger_chooses_that_step(visit: Visit) -> None:
+    page = visit("fragmentation", graph="sample:resnet50", planner="slots")
+    area = page.locator(".js-plotly-plot .draglayer .nsewdrag").first
+    expect(area).to_be_visible()
+    rest(page)
+    box = area.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + 0.5 * box["width"], box["y"] + 0.5 * box["height"])
+    page.mouse.click(box["x"] + 0.5 * box["width"], box["y"] + 0.5 * box["height"])
+    expect(page).to_have_url(re.compile(r"step=\d+"))
+    chosen = re.search(r"step=(\d+)", page.url)
+    assert chosen is not None
+    expect(page.locator(".tm-claim h1")).to_contain_text(f"#{chosen[1]}")
+
+
+def test_two_maps_side_by_side_share_steps_and_bytes(visit: Visit) -> None:
+    page = visit("compare", graph="sample:resnet50", planner="slots", baseline="planner:naive")
+    page.get_by_text("Side by side").click()
+    maps = page.locator(".tmmu-canvas[data-paintings]")
+    expect(maps).to_have_count(2)
+    rest(page)
+    before = maps.nth(1).get_attribute("data-levels")
+    stage = maps.nth(0).locator(".stage")
+    stage.scroll_into_view_if_needed()
+    box = stage.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + 0.4 * box["width"], box["y"] + 0.6 * box["height"])
+    page.mouse.wheel(0, -300)
+    expect(maps.nth(1)).not_to_have_attribute("data-levels", before or "")
+    for part in ("data-levels", "data-window"):
+        expect(maps.nth(1)).to_have_attribute(part, maps.nth(0).get_attribute(part) or "?")

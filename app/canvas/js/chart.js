@@ -374,6 +374,7 @@ export class Chart {
       drawn: drawn.count,
       total: this.plan.n,
       window: [this.win.t0, this.win.t1].join(),
+      levels: [this.win.v0, this.win.v1].join(),
       paintMs: (performance.now() - began).toFixed(1),
       paintings: this.paintings,
     });
