@@ -30,7 +30,7 @@ DEAR = 10.0
 
 @dataclass
 class Covering:
-    """What is known of the tests: seconds of each, and the tests that enter a function (``file:first line``)."""
+    """What is known of the tests: seconds of each, and the tests that enter a function (``file:qualified name``)."""
 
     seconds: dict[str, float] = field(default_factory=dict)
     entered_by: dict[str, list[str]] = field(default_factory=dict)
@@ -41,7 +41,7 @@ class Covering:
         """Whether a test was left out of the map, for its time or because it failed."""
         return test in self.dear
 
-    def tests_for(self, file: str, function: int) -> list[str]:
+    def tests_for(self, file: str, function: str) -> list[str]:
         """The tests for one function, soonest first; of a module's own lines, or of a compiled loop, its module's.
 
         Behind those that enter it come the others of their files: what they ask may have been kept from the first.
@@ -107,7 +107,7 @@ class Watch:
         if code not in self.known:
             inside = code.co_filename.startswith(self.prefix)
             file = Path(code.co_filename).relative_to(ROOT).as_posix() if inside else ""
-            self.known[code] = f"{file}:{code.co_firstlineno}" if inside else ""
+            self.known[code] = f"{file}:{code.co_qualname}" if inside else ""
         return self.known[code]
 
 

@@ -44,8 +44,8 @@ class Site:
 
     file: str
     line: int
-    function: int
-    """The first line of the function it stands in, decorators included; 0 in a module's own lines."""
+    function: str
+    """The qualified name of the function it stands in; empty in a module's own lines."""
     start: int
     end: int
     old: str
@@ -76,7 +76,9 @@ class _Finder(ast.NodeVisitor):
         self.starts = [0]
         for line in self.data.splitlines(keepends=True):
             self.starts.append(self.starts[-1] + len(line))
-        self.functions = [0]
+        self.functions = [""]
+        self.scope = ""
+        """What a name defined here is qualified by."""
         self.sites: list[Site] = []
 
     def _put(self, node: ast.expr | ast.stmt, new: str) -> None:
@@ -93,16 +95,21 @@ class _Finder(ast.NodeVisitor):
         self._put(node, ast.unparse(new))
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
-        self.functions.append(min([node.lineno, *(d.lineno for d in node.decorator_list)]))
         for default in (*node.args.defaults, *(d for d in node.args.kw_defaults if d)):
-            self.visit(default)
+            self.visit(default)  # taken where the function is made
+        outer, called = self.scope, self.scope + node.name
+        self.functions.append(called)
+        self.scope = f"{called}.<locals>."
         self._body(node.body)
+        self.scope = outer
         self.functions.pop()
 
     visit_AsyncFunctionDef = visit_FunctionDef  # type: ignore[assignment]  # noqa: N815
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        outer, self.scope = self.scope, f"{self.scope}{node.name}."
         self._body(node.body)
+        self.scope = outer
 
     def _body(self, body: list[ast.stmt]) -> None:
         for statement in body:

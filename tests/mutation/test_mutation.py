@@ -61,3 +61,13 @@ def test_every_mutant_that_is_argued_for_is_one_of_today() -> None:
         lines = text.splitlines()
         fits = [site for site in sites_of(same.file, text) if (site.old, site.new) == (same.old, same.new)]
         assert [site for site in fits if same.line in lines[site.line - 1]], same
+
+
+def test_a_place_is_known_by_the_name_that_the_interpreter_gives_its_function() -> None:
+    """A map of tests is good as long as functions keep their names, wherever their lines have gone."""
+    text = "class A:\n    def f(self):\n        def g():\n            return 1 + 2\n        return g\nk = 3 + 4\n"
+    names: dict[str, object] = {"__name__": "it"}
+    exec(compile(text, "it.py", "exec"), names)
+    inner = names["A"]().f()  # type: ignore[operator]
+    found = {site.old: site.function for site in sites_of("it.py", text) if "+" in site.old}
+    assert found == {"1 + 2": inner.__code__.co_qualname, "3 + 4": ""}
