@@ -1,6 +1,7 @@
 """What fitting brings beside its peers: ``python -m benchmarks.fit [JOINT]`` writes ``docs/fit.md``.
 
-Recomputation beside AOTAutograd's partitioner, order beside Inductor's three. ``JOINT`` is a folder with what
+Recomputation beside AOTAutograd's partitioner, order beside Inductor's three, and how long the ranking of single moves
+takes (``python -m benchmarks.fit --what-if`` measures that alone). ``JOINT`` is a folder with what
 ``benchmarks/joint.py`` wrote, which needs PyTorch; without it ``.venv-peers`` is asked to write it.
 """
 
@@ -18,7 +19,7 @@ import numpy as np
 
 from benchmarks.wired import randwire, searched
 from tmmu_core.fit.applying import applied
-from tmmu_core.fit.asking import Question, ask
+from tmmu_core.fit.asking import Question, ask, question_of
 from tmmu_core.fit.bounds import grids_of
 from tmmu_core.fit.capacity import extents
 from tmmu_core.fit.order.baselines import baselines
@@ -33,9 +34,11 @@ from tmmu_core.fit.recompute.search import choice_of
 from tmmu_core.fit.recompute.simulate import Choice, run
 from tmmu_core.fit.recompute.write import written
 from tmmu_core.fit.settling import settled
+from tmmu_core.fit.whatif import what_if
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.plan.formats.reading import read_graph_file
+from tmmu_core.plan.making.request import PlanRequest
 from tmmu_core.runtime.shadow import shadow_replay
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -159,6 +162,19 @@ def order_lines(graphs: Iterable[tuple[str, Graph]]) -> Iterator[str]:
         print(name, found.tried, found.peak, found.bound, round(seconds, 1), flush=True)
 
 
+def what_if_lines() -> list[str]:
+    """CPU seconds in which single moves on GPT-2's step are ranked, the first time and again."""
+    start = question_of(read_graph_file(SAMPLES / f"{WHAT_IF_ON}.tmmu.cbor.gz"), PlanRequest())
+    lines = []
+    for ranking in ("first", "again"):
+        began = time.process_time()
+        found = what_if(start)
+        spent = time.process_time() - began
+        lines.append(f"| {ranking} | {found.weighed} | {found.planned} | {len(found.moves)} | {spent:.2f} |")
+        print(lines[-1], flush=True)
+    return lines
+
+
 def page(folder: Path) -> str:
     files = joint(folder)
     lines = [HEAD]
@@ -182,6 +198,8 @@ def page(folder: Path) -> str:
             )
     lines.append(ORDER)
     lines += order_lines(ordered_graphs(folder))
+    lines.append(WHAT_IF)
+    lines += what_if_lines()
     return "\n".join(lines) + "\n"
 
 
@@ -217,5 +235,19 @@ written over, effects); the order of `fit`; what is proven. `randwire` and `sear
 |---|---|---|---|---|---|---|---|---|"""
 
 
-if __name__ == "__main__":
+WHAT_IF_ON = "gpt2_small_train_b1_s1024"
+
+WHAT_IF = f"""
+## What if
+
+Single moves on `{WHAT_IF_ON}`: those that the live curve does not rule out are weighed, the best of each kind planned
+anew (`python -m benchmarks.fit --what-if`). The first ranking also loads what is compiled. CPU seconds.
+
+| ranking | weighed | planned | told | CPU s |
+|---|---:|---:|---:|---:|"""
+
+
+if __name__ == "__main__" and sys.argv[1:] == ["--what-if"]:
+    what_if_lines()
+elif __name__ == "__main__":
     PAGE.write_text(page(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / ".venv-peers" / "joint"))
