@@ -10,6 +10,7 @@ import pytest
 from tests.build import chain, graph, node, residual, tensor
 from tests.judge.faults import changed, refigured, rehashed
 from tmmu_core.graph.model import Graph
+from tmmu_core.judge import verifier
 from tmmu_core.judge.lint import RULES, lint_plan, lint_verdict
 from tmmu_core.plan.making.engine import plan_graph
 
@@ -123,3 +124,8 @@ def test_a_node_between_the_nodes_of_a_scope_is_a_warning(inner: str) -> None:
 def test_a_scope_whose_nodes_follow_one_another_is_none(order: tuple[str, ...]) -> None:
     model = scoped(order)
     assert lint_plan(plan_graph(model).plan, model) == ()
+
+
+def test_whatever_the_verifier_finds_has_a_name_in_the_lint() -> None:
+    named = {rule for lint in RULES for rule in lint.made_of}
+    assert sorted(set(verifier.RULES) - named) == []

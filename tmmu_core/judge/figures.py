@@ -160,8 +160,16 @@ def _witness(facts: PlanFacts, number: int, arena: ArenaSummary) -> Iterator[Fin
             "certificate", f"what makes the bound of {arena.name} is not a storage of it each.", arena=arena.name
         )
         return
+    step = arena.witness_step
+    # Not all need be there: what must not share bytes is in each other's way at any time.
+    if step != -1 and not any(facts.birth[s] <= step < facts.death[s] for s in storages):
+        yield error(
+            "certificate",
+            f"what makes the bound of {arena.name} is not there at step {step}.",
+            arena=arena.name,
+        )
     sizes = [int(facts.size[s]) for s in storages]
-    grids = [int(facts.alignment[s]) for s in storages]
+    grids = [max(1, int(facts.alignment[s])) for s in storages]  # a grid of 0 is found by its own rule
     # Who lies alone at a given offset is bound by its end; the others by what they take side by side.
     ends = {int(facts.stop[storages[0]])} if len(storages) == 1 else set()
     if (arena.lower_bound_bytes or 0) not in {sum(sizes), side_by_side(sizes, grids)} | ends:

@@ -33,8 +33,8 @@ RULES: tuple[LintRule, ...] = (
         "All tensors are aligned and slotted without live overlap.",
         "seed VII.A, I.E",
         (
-            *("columns", "range", "alignment", "bounds", "extent", "capacity", "overlap", "slot", "storage", "sharing"),
-            *("must_not_alias", "handoff", "illegal_handoff", "tensors", "graph", "arena", "configuration"),
+            *("columns", "range", "row", "alignment", "bounds", "extent", "capacity", "overlap", "slot", "storage"),
+            *("sharing", "must_not_alias", "handoff", "illegal_handoff", "tensors", "graph", "arena", "configuration"),
             *("figures", "certificate", "retention"),
         ),
     ),

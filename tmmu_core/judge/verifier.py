@@ -21,6 +21,7 @@ from tmmu_core.judge.facts import PlanFacts
 from tmmu_core.judge.figures import check_arenas, check_certificates, check_metrics
 from tmmu_core.judge.finding import Finding, Verdict, error, shortened
 from tmmu_core.judge.places import check_alignment, check_overlap, check_storages
+from tmmu_core.judge.rows import check_rows
 from tmmu_core.judge.slotting import (
     check_numbering,
     check_slot_counts,
@@ -33,6 +34,7 @@ from tmmu_core.plan.model import CHANGED, UNSAID, Plan
 OWN_RULES: dict[str, str] = {
     "columns": "columns are of one length, rows come by tensor id bytes, each tensor once, arenas and storages exist",
     "range": "live ranges are not empty and lie inside the timeline",
+    "row": "role and dtype are known, bytes are the shape's, what persists lives through, views lie in their bases",
     "alignment": "every offset is a multiple of its row's alignment, alignments are powers of two",
     "bounds": "every row ends inside its arena's extent",
     "extent": "the extent is the end of the highest storage, committed bytes are whole pages of it",
@@ -90,6 +92,7 @@ def verify_plan(
         return Verdict(shortened(broken), seen_first, rest)
     facts = PlanFacts(plan)
     findings = [
+        *check_rows(facts),
         *check_alignment(facts),
         *check_arenas(facts),
         *check_storages(facts),

@@ -1,0 +1,86 @@
+"""What a row says of its own tensor is judged without the graph, also in files that hold no hashes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from tests.build import chain, graph, node, tensor, view
+from tests.judge.faults import rehashed
+from tmmu_core.judge.verifier import verify_plan
+from tmmu_core.plan.formats import files
+from tmmu_core.plan.formats.reading import read_any
+from tmmu_core.plan.making.engine import plan_graph
+from tmmu_core.plan.model import Plan
+
+
+def edited(plan: Plan, tensor_id: str, **fields: Any) -> Plan:
+    """The plan as another writer's file would say it: no digests, one row changed."""
+    document = msgspec.json.decode(files.to_json(plan))
+    del document["digests"]
+    row = next(row for row in document["tensors"] if row["tensor_id"] == tensor_id)
+    row |= fields
+    found = read_any(msgspec.json.encode(document))
+    assert isinstance(found, Plan)
+    return rehashed(found)
+
+
+def rules(plan: Plan) -> set[str]:
+    return {finding.rule for finding in verify_plan(plan).errors}
+
+
+def viewed() -> Plan:
+    tensors = [tensor("x", role="input"), tensor("h"), view("part", "h", floats=2), tensor("y", role="output")]
+    nodes = [node("n0", "x", "h", inplace="none"), node("n1", "part", "y", inplace="none")]
+    return plan_graph(graph(tensors, nodes, "x", "y")).plan
+
+
+def test_an_honest_plan_has_nothing_wrong_with_its_rows() -> None:
+    assert rules(viewed()) == set()
+
+
+@pytest.mark.parametrize(
+    ("row", "fields"),
+    [
+        ("h", {"role": "activationx"}),
+        ("h", {"dtype": "float32x"}),
+        ("h", {"shape": [3]}),
+        ("h", {"shape": [-4]}),
+        ("h", {"shape": [2**63]}),
+        ("part", {"shape": [1]}),
+        ("h", {"base_tensor_uid": "h"}),
+        ("part", {"base_tensor_uid": "nobody"}),
+        ("part", {"base_tensor_uid": "y"}),
+    ],
+)
+def test_a_row_that_contradicts_itself_is_found(row: str, fields: dict[str, Any]) -> None:
+    assert "row" in rules(edited(viewed(), row, **fields))
+
+
+def test_what_persists_lives_through() -> None:
+    tensors = [tensor("w", role="parameter"), tensor("y"), tensor("z", role="output")]
+    plan = plan_graph(graph(tensors, [node("n0", "w", "y"), node("n1", "y", "z")], "", "z")).plan
+    assert "row" in rules(edited(plan, "w", death=1))
+
+
+def test_a_preset_that_there_is_not_is_found() -> None:
+    plan = plan_graph(chain(3)).plan
+    assert "row" in rules(replace(plan, preset="inferencex"))
+
+
+def test_a_grid_of_no_bytes_is_found_and_stops_nobody() -> None:
+    plan = plan_graph(chain(3)).plan
+    zeroed = replace(plan, alignment=np.zeros(len(plan), np.uint64))
+    assert "alignment" in rules(zeroed)
+
+
+def test_what_makes_a_bound_is_there_at_its_step() -> None:
+    plan = viewed()
+    (arena,) = [a for a in plan.arenas if a.name == "activations"]
+    assert arena.witness_step >= 0
+    late = tuple(replace(a, witness_step=99) if a is arena else a for a in plan.arenas)
+    assert "certificate" in rules(replace(plan, arenas=late))
