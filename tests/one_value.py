@@ -31,13 +31,13 @@ from tmmu_core.graph.model import Graph
 from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.liveness.timeline import default_mode
 from tmmu_core.plan import gate as core
-from tmmu_core.plan import metrics
 from tmmu_core.plan.formats.compare import compare
 from tmmu_core.plan.formats.files import from_document, to_json
 from tmmu_core.plan.formats.reading import read_graph_file
 from tmmu_core.plan.gate import ALL, Measure
 from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.plan.model import ArenaSummary, Plan
+from tmmu_core.plan.storages import live_bytes
 from tmmu_core.planners import PLANNERS
 
 SHORT: dict[str, dict[str, Any]] = {"exact": {"budget": 200}, "search": {"iterations": 2}}
@@ -106,8 +106,8 @@ def arena_is_one_value(plan: Plan, arena: ArenaSummary, truth: Counted) -> None:
     gap = words.percent(arena.extent_bytes - arena.bound_bytes, arena.bound_bytes)
     assert (arena.peak_live_bytes, arena.extent_bytes, arena.slots) == (peak, extent, slots)
     # Found the way each face finds it.
-    assert (metrics.peak(plan, arena.name).step, metrics.peak(plan, arena.name).bytes) == (step, peak)
-    assert int(metrics.live_bytes(plan, arena.name)[step]) == peak
+    assert (peak(plan, arena.name).step, peak(plan, arena.name).bytes) == (step, peak)
+    assert int(live_bytes(plan, arena.name)[step]) == peak
     assert from_document(to_json(plan)).arena_of[arena.name] == arena
     assert claim(plan, arena.name).endswith(f"gap {gap}")
     assert words.step(step, plan.node_at(step)) in claim(plan, arena.name)

@@ -32,7 +32,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "fit": {"errors", "compiled", "graph", "liveness", "planners", "plan"},
     "sweep": {"errors", "extras", "graph", "plan", "planners.problem", "fit", "judge.finished"},
     # What is kept are plans and figures; who made them, and how, it need not know.
-    "store": {"errors", "names", "extras", "plan.metrics", "plan.model", "plan.formats"},
+    "store": {"errors", "names", "extras", "plan.metrics", "plan.storages", "plan.model", "plan.formats"},
 }
 """Room → the rooms (or single modules) of ``tmmu_core`` that it may import, itself aside."""
 

@@ -27,8 +27,9 @@ from numpy.typing import NDArray
 from app.say import words
 from tmmu_core.judge.finished import INVALID, conflicting_rows
 from tmmu_core.plan.formats.compare import KINDS, compare
-from tmmu_core.plan.metrics import live_bytes, peak_of, peak_step_of, storages_of
+from tmmu_core.plan.live import peak_of
 from tmmu_core.plan.model import ArenaSummary, Plan
+from tmmu_core.plan.storages import live_bytes, peak_step_of, storages_of
 
 MAGIC = b"TMMUCANV"
 VERSION = 1

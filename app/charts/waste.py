@@ -18,8 +18,8 @@ from app.charts.base import (
     figure,
 )
 from app.say import words
-from tmmu_core.plan.metrics import SlotReport
 from tmmu_core.plan.model import Plan
+from tmmu_core.plan.tenants import SlotReport
 from tmmu_core.plan.waste import ACCOUNTS, WasteLedger
 
 MOST_STEPS = 4_000

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from app.cli.console import Column, say, table
 from app.say import details, totals, words
-from tmmu_core.plan import metrics
 from tmmu_core.plan.model import ArenaSummary, Plan
+from tmmu_core.plan.storages import peak
 
 ARENA_COLUMNS = (
     Column("arena"),
@@ -32,7 +32,7 @@ def plan_in_words(plan: Plan, assumed: str = "") -> None:
         totals.handoffs(plan),
     )
     say(", ".join(counts), "")
-    peaks = {} if plan.steps > 1 << 28 else {a.name: metrics.peak(plan, a.name).step for a in plan.arenas}
+    peaks = {} if plan.steps > 1 << 28 else {a.name: peak(plan, a.name).step for a in plan.arenas}
     table(ARENA_COLUMNS, [_arena(plan, arena, peaks.get(arena.name)) for arena in plan.arenas])
     say("", *(f"{name:<20}  {value}" for name, value in totals.rows(plan)))
     remarks = {arena.name: details.planner_tells(plan, arena.name) for arena in plan.arenas}

@@ -15,8 +15,8 @@ from app.session import placed, state
 from app.session.jobs import remembered
 from app.session.placed import Origins
 from app.session.planning import Shown
-from tmmu_core.plan.metrics import arena_number
 from tmmu_core.plan.model import Plan
+from tmmu_core.plan.storages import arena_number
 
 MOST_ROWS = 5_000
 TERM_OF = {

@@ -35,6 +35,7 @@ from tmmu_core.plan.formats.compare import KINDS, Comparison, compare
 from tmmu_core.plan.formats.trace import METRIC_SCHEMA, TRACE_SCHEMA
 from tmmu_core.plan.making.engine import Solution
 from tmmu_core.plan.model import PLAN_SCHEMA, ArenaSummary, Plan, TensorRow
+from tmmu_core.plan.storages import Peak, peak
 from tmmu_core.plan.waste import WasteLedger, waste_ledger
 
 ALIVE, LARGEST, HANDOFFS, CHANGED, FINDINGS = 120, 60, 200, 120, 40
@@ -140,7 +141,7 @@ class _ArenaCard:
 
 def _arena(plan: Plan, summary: ArenaSummary, theme: Theme) -> _ArenaCard:
     ledger = waste_ledger(plan, summary.name)
-    peak = metrics.peak(plan, summary.name) if plan.steps else metrics.Peak(summary.name, 0, 0, ())
+    highest = peak(plan, summary.name) if plan.steps else Peak(summary.name, 0, 0, ())
     as_many = "slots = max live" if summary.slots == summary.max_live else f"max live {summary.max_live:,}"
     return _ArenaCard(
         name=summary.name,
@@ -155,11 +156,11 @@ def _arena(plan: Plan, summary: ArenaSummary, theme: Theme) -> _ArenaCard:
         else f"{words.NO_SLOTS} (max live {summary.max_live:,})",
         status=summary.status,
         figure=ledger_figure(plan, ledger, Sheet(LEDGER_WIDTH, LEDGER_HEIGHT, theme)) if plan.steps else Markup(),
-        at_peak=_accounts(ledger, peak.step) if plan.steps else [],
-        peak_step=peak.step,
-        peak_node=plan.node_at(peak.step),
-        alive=_rows(plan, list(peak.rows[:ALIVE])),
-        alive_shown=words.of(min(ALIVE, len(peak.rows)), len(peak.rows), "tensor"),
+        at_peak=_accounts(ledger, highest.step) if plan.steps else [],
+        peak_step=highest.step,
+        peak_node=plan.node_at(highest.step),
+        alive=_rows(plan, list(highest.rows[:ALIVE])),
+        alive_shown=words.of(min(ALIVE, len(highest.rows)), len(highest.rows), "tensor"),
         changes=bool((ledger.live != ledger.live[:1]).any()),
     )
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from app.report.look import Sheet
 from app.say import words
-from tmmu_core.plan.metrics import peak_of
+from tmmu_core.plan.live import peak_of
 from tmmu_core.plan.model import Plan
 from tmmu_core.plan.waste import ACCOUNTS, WasteLedger
 

@@ -13,8 +13,8 @@ from tmmu_core.graph.modules import Modules, modules_of
 from tmmu_core.liveness.idle import Idle, idle_of
 from tmmu_core.liveness.phases import Stretch, phases_of
 from tmmu_core.plan.making.sequence import Placed, placed_in, problem_of
-from tmmu_core.plan.metrics import PlanStorages, arena_number, storages_of
 from tmmu_core.plan.placing import Parting, parting
+from tmmu_core.plan.storages import PlanStorages, arena_number, storages_of
 from tmmu_core.plan.uplift import Uplift, uplift
 
 

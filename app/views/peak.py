@@ -14,7 +14,7 @@ from app.parts import focus, frame, pictures, selected, tensors, verdict
 from app.say import markup, words
 from app.session import placed, state
 from app.session.planning import Shown
-from tmmu_core.plan.metrics import alive_at, beats_of, live_bytes
+from tmmu_core.plan.storages import alive_at, beats_of, live_bytes
 
 GROUPS = ("operator", "role", "slot", "layer", "phase")
 

@@ -13,7 +13,8 @@ from app.charts.base import ROLE_COLOURS, bytes_axis, clicked_step, ticks
 from tests.app.small import chain
 from tmmu_core.graph.model import Graph, Node, Tensor
 from tmmu_core.plan.making.engine import plan_graph
-from tmmu_core.plan.metrics import live_bytes, peak, slot_reports
+from tmmu_core.plan.storages import live_bytes, peak
+from tmmu_core.plan.tenants import slot_reports
 from tmmu_core.plan.waste import ACCOUNTS, waste_ledger
 
 

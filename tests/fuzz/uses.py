@@ -10,13 +10,15 @@ from tmmu_core.graph import native
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.lint import lint_plan
 from tmmu_core.judge.verifier import verify_plan
-from tmmu_core.plan import metrics, waste
+from tmmu_core.plan import waste
 from tmmu_core.plan.formats import checkpoint, files, render, trace
 from tmmu_core.plan.formats.reading import PlainInstance, read_any
 from tmmu_core.plan.formats.trace import Trace
+from tmmu_core.plan.ledger import resource_ledger
 from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.plan.making.instance import plan_problem
 from tmmu_core.plan.model import Plan
+from tmmu_core.plan.storages import peak
 
 MODES = (
     ("inference", "inference"),
@@ -62,10 +64,10 @@ def use_plan(plan: Plan) -> None:
     """Draw, judge and write a plan."""
     verdict = verify_plan(plan)
     for arena in plan.arenas:
-        metrics.peak(plan, arena.name)
+        peak(plan, arena.name)
         waste.waste_at(plan, arena.name, 0)
         waste.waste_ledger(plan, arena.name)
-    metrics.resource_ledger(plan)
+    resource_ledger(plan)
     pack_plan(plan)
     written: list[Any] = [files.to_json(plan), files.to_cbor(plan), files.to_csv(plan), trace.to_json_lines(plan)]
     del written

@@ -23,7 +23,7 @@ from tmmu_core.judge.simulator import Asked, SimulatedPlan, simulate
 from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.plan.formats.reading import read_graph_file
 from tmmu_core.plan.making.engine import Solution, plan_graph
-from tmmu_core.plan.metrics import live_bytes
+from tmmu_core.plan.storages import live_bytes
 from tmmu_core.plan.waste import waste_ledger
 from tmmu_core.planners import PLANNERS
 

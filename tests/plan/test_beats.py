@@ -11,9 +11,11 @@ from app.charts.live import live_curve
 from app.charts.waste import ledger_over_time
 from tests.plan.examples import ledger_plan, problem_of
 from tmmu_core.judge.verifier import verify_plan
-from tmmu_core.plan import metrics
+from tmmu_core.plan.ledger import resource_ledger
+from tmmu_core.plan.live import live_bytes_of, peak_of, peak_together
 from tmmu_core.plan.making.instance import plan_problem
 from tmmu_core.plan.model import Plan
+from tmmu_core.plan.storages import beats_of, live_bytes, peak_step_of
 from tmmu_core.plan.waste import waste_ledger
 
 LATE = 2**62
@@ -25,18 +27,18 @@ def late() -> Plan:
 
 
 def test_a_plan_of_few_steps_is_told_at_each() -> None:
-    assert metrics.beats_of(ledger_plan()).steps.tolist() == [0, 1, 2, 3]
+    assert beats_of(ledger_plan()).steps.tolist() == [0, 1, 2, 3]
 
 
 def test_a_plan_of_very_many_steps_is_told_where_something_happens() -> None:
-    beats = metrics.beats_of(late())
+    beats = beats_of(late())
     assert beats.steps.tolist() == [0, 2**31, 2**40, LATE - 1]
     assert [beats.at(step) for step in (0, 2**31 - 1, 2**31, LATE - 1)] == [0, 0, 1, 3]
 
 
 def test_the_curve_holds_from_beat_to_beat() -> None:
-    assert metrics.live_bytes(late(), "arena").tolist() == [100, 0, 50, 110]
-    assert metrics.peak_step_of(late(), "arena") == (LATE - 1, 110)
+    assert live_bytes(late(), "arena").tolist() == [100, 0, 50, 110]
+    assert peak_step_of(late(), "arena") == (LATE - 1, 110)
 
 
 def test_the_waste_ledger_sums_to_the_extent_at_any_step() -> None:
@@ -52,7 +54,7 @@ def test_the_verifier_checks_it() -> None:
 
 def test_every_curve_of_the_page_is_drawn() -> None:
     plan = late()
-    ledger = metrics.resource_ledger(plan)
+    ledger = resource_ledger(plan)
     assert ledger.rows()[-1]["t"] == LATE - 1
     assert live_curve(plan, "arena").data
     assert ledger_chart(plan, ledger).data
@@ -77,5 +79,5 @@ def test_beats_and_steps_tell_the_same(steps: int) -> None:
     birth = np.array([0, 10, steps - 2], np.int64)
     death = np.array([12, steps // 2, steps], np.int64)
     size = np.array([3, 5, 7], np.uint64)
-    curve = metrics.live_bytes_of(birth, death, size, steps)
-    assert metrics.peak_together(birth, death, size, steps) == metrics.peak_of(curve)
+    curve = live_bytes_of(birth, death, size, steps)
+    assert peak_together(birth, death, size, steps) == peak_of(curve)

@@ -13,8 +13,19 @@ from tests.plan.examples import chain_plan, ledger_plan, solved, views_graph
 from tests.strategies import Case, plannable_cases
 from tmmu_core.errors import AllocationOverflow
 from tmmu_core.plan import metrics
+from tmmu_core.plan.ledger import resource_ledger
+from tmmu_core.plan.live import (
+    change_points,
+    exact_sum,
+    live_bytes_of,
+    live_count_of,
+    max_live_of,
+    peak_and_count,
+    peak_of,
+)
 from tmmu_core.plan.making.engine import plan_graph
-from tmmu_core.plan.metrics import live_bytes_of, live_count_of, storages_of
+from tmmu_core.plan.storages import alive_at, live_bytes, peak, storages_of
+from tmmu_core.plan.tenants import slot_reports
 from tmmu_core.plan.waste import waste_ledger
 
 RANGES = st.lists(st.tuples(st.integers(0, 12), st.integers(1, 6), st.integers(0, 2**62)), max_size=12)
@@ -42,18 +53,18 @@ def test_live_bytes_are_the_sum_over_the_ranges_that_hold_a_step(ranges: list[tu
 def test_the_peak_of_a_long_timeline_needs_no_curve(ranges: list[tuple[int, int, int]]) -> None:
     birth, death, size = columns([(b, n, s % 2**60) for b, n, s in ranges])
     far = 2**40
-    assert metrics.peak_and_count(birth + far, death + far, size, far + 20) == (
-        metrics.peak_of(live_bytes_of(birth, death, size, 20))[1],
-        metrics.max_live_of(birth, death, 20),
+    assert peak_and_count(birth + far, death + far, size, far + 20) == (
+        peak_of(live_bytes_of(birth, death, size, 20))[1],
+        max_live_of(birth, death, 20),
     )
 
 
 def test_sums_past_64_bits_are_exact() -> None:
-    assert metrics.exact_sum(np.array([2**64 - 1] * 3, np.uint64)) == 3 * (2**64 - 1)
+    assert exact_sum(np.array([2**64 - 1] * 3, np.uint64)) == 3 * (2**64 - 1)
 
 
 def test_change_points_leave_repeats_out() -> None:
-    begins, values = metrics.change_points(np.array([5, 5, 7, 7, 5], np.int64))
+    begins, values = change_points(np.array([5, 5, 7, 7, 5], np.int64))
     assert (begins.tolist(), values.tolist()) == ([0, 2, 4], [5, 7, 5])
 
 
@@ -69,20 +80,20 @@ def test_the_ledger_example_lies_as_drawn() -> None:
 
 def test_live_bytes_and_peak_of_a_plan() -> None:
     plan = ledger_plan()
-    assert metrics.live_bytes(plan, "arena").tolist() == [100, 150, 154, 90]
-    peak = metrics.peak(plan, "arena")
-    assert (peak.step, peak.bytes) == (2, 154)
-    assert [plan.tensor_ids[row] for row in peak.rows] == ["d", "b", "c"]
+    assert live_bytes(plan, "arena").tolist() == [100, 150, 154, 90]
+    highest = peak(plan, "arena")
+    assert (highest.step, highest.bytes) == (2, 154)
+    assert [plan.tensor_ids[row] for row in highest.rows] == ["d", "b", "c"]
 
 
 def test_alive_comes_by_size_falling_then_id() -> None:
     plan = plan_graph(views_graph()).plan
-    assert [plan.tensor_ids[row] for row in metrics.alive_at(plan, 1)] == ["h", "w", "x", "left", "right"]
+    assert [plan.tensor_ids[row] for row in alive_at(plan, 1)] == ["h", "w", "x", "left", "right"]
 
 
 def test_an_arena_that_is_not_there_is_a_key_error() -> None:
     with pytest.raises(KeyError):
-        metrics.live_bytes(ledger_plan(), "elsewhere")
+        live_bytes(ledger_plan(), "elsewhere")
 
 
 def test_views_are_gathered_into_their_base() -> None:
@@ -95,7 +106,7 @@ def test_views_are_gathered_into_their_base() -> None:
 
 
 def test_slots_of_the_ledger_example() -> None:
-    first, second, third = metrics.slot_reports(ledger_plan(), "arena")
+    first, second, third = slot_reports(ledger_plan(), "arena")
     assert [(t.tensor_id, t.size_bytes, t.unused_bytes) for t in first.tenants] == [("a", 100, 0), ("d", 64, 36)]
     assert (first.backing_bytes, first.busy_steps, first.unused_byte_steps) == (100, 3, 36)
     assert (second.offset_bytes, second.backing_bytes) == (128, 50)
@@ -127,7 +138,7 @@ def test_metrics_of_the_ledger_example() -> None:
 
 
 def test_the_resource_ledger_tells_the_run_so_far() -> None:
-    rows = metrics.resource_ledger(ledger_plan()).rows()
+    rows = resource_ledger(ledger_plan()).rows()
     assert [row["bytes_allocated"] for row in rows] == [100, 150, 190, 90]
     assert [row["peak_bytes"] for row in rows] == [100, 178, 232, 232]
     assert [row["allocation_failures"] for row in rows] == [0, 0, 0, 0]
@@ -138,7 +149,7 @@ def test_the_resource_ledger_tells_the_run_so_far() -> None:
 @given(plannable_cases())
 def test_the_last_row_of_the_resource_ledger_is_the_plans_own_figure(case: Case) -> None:
     plan = solved(case).plan
-    rows = metrics.resource_ledger(plan).rows()
+    rows = resource_ledger(plan).rows()
     if rows:
         assert rows[-1]["peak_bytes"] == plan.metrics["extent_bytes"]
         assert rows[-1]["internal_fragmentation_ratio"] == plan.metrics["internal_fragmentation_ratio"]
@@ -152,9 +163,9 @@ def test_a_summary_agrees_with_what_the_rows_say(case: Case) -> None:
     for number, arena in enumerate(plan.arenas):
         here = s.arena == number
         assert arena.storages == int(here.sum())
-        assert arena.peak_live_bytes == metrics.peak_of(metrics.live_bytes(plan, arena.name))[1]
+        assert arena.peak_live_bytes == peak_of(live_bytes(plan, arena.name))[1]
         assert arena.extent_bytes == int((s.offset + s.backing)[here].max(initial=0))
-        assert arena.slots == len(metrics.slot_reports(plan, arena.name))
+        assert arena.slots == len(slot_reports(plan, arena.name))
 
 
 def test_nothing_is_retained_in_inference() -> None:
@@ -196,6 +207,6 @@ def test_a_plan_without_steps_shows_what_its_summary_says() -> None:
     plan = plan_graph(graph([tensor("w", role="parameter"), tensor("v", 2, "buffer")], [])).plan
     arena = plan.arenas[0]
     assert plan.steps == 0
-    assert metrics.live_bytes(plan, arena.name).tolist() == [arena.peak_live_bytes] == [24]
+    assert live_bytes(plan, arena.name).tolist() == [arena.peak_live_bytes] == [24]
     assert waste_ledger(plan, arena.name).live.tolist() == [24]
-    assert metrics.resource_ledger(plan).peak_live_bytes.tolist() == [24]
+    assert resource_ledger(plan).peak_live_bytes.tolist() == [24]

@@ -21,8 +21,10 @@ from tmmu_core.plan.formats import files
 from tmmu_core.plan.formats.checkpoint import checkpoint, restore
 from tmmu_core.plan.formats.compare import same_plan
 from tmmu_core.plan.formats.trace import read_trace, to_json_lines
+from tmmu_core.plan.live import peak_and_count
 from tmmu_core.plan.making.engine import Solution, plan_graph
 from tmmu_core.plan.model import Handoffs, Plan
+from tmmu_core.plan.storages import alive_at, live_bytes, moments, storages_of
 from tmmu_core.plan.waste import ACCOUNTS, waste_ledger
 from tmmu_core.runtime.apply import apply_plan
 
@@ -54,8 +56,8 @@ def test_ranges_and_slots_are_those_of_the_grant(solution: Solution) -> None:
 
 def test_the_step_that_reads_the_giver_counts_it(solution: Solution) -> None:
     plan = solution.plan
-    assert metrics.live_bytes(plan, "activations").tolist() == [2 * KIB + 4, 2 * KIB + 4, 2 * KIB]
-    assert [plan.tensor_ids[row] for row in metrics.alive_at(plan, 2)] == ["b", "c"]
+    assert live_bytes(plan, "activations").tolist() == [2 * KIB + 4, 2 * KIB + 4, 2 * KIB]
+    assert [plan.tensor_ids[row] for row in alive_at(plan, 2)] == ["b", "c"]
     ledger = waste_ledger(plan, "activations")
     assert ledger.at(2)["live"] == 2 * KIB
     assert all(sum(ledger.at(step).values()) == ledger.extent for step in range(plan.steps))
@@ -101,11 +103,11 @@ def as_the_first_version(plan: Plan) -> bytes:
     for handoff in document["handoffs"]:
         del handoff["taken"]
     del document["metrics"]["totals"]
-    as_then = metrics.storages_of(replace(plan, taken=(True,) * len(plan.taken)))
+    as_then = storages_of(replace(plan, taken=(True,) * len(plan.taken)))
     for number, (name, arena) in enumerate(sorted(document["arenas"].items())):
         here = as_then.arena == number
         columns = (as_then.birth[here], as_then.death[here], as_then.size[here])
-        arena["peak_live_bytes"], arena["max_live"] = metrics.peak_and_count(*columns, metrics.moments(plan))
+        arena["peak_live_bytes"], arena["max_live"] = peak_and_count(*columns, moments(plan))
         document["metrics"]["peak_tmmu_usage_per_arena"][name] = arena["peak_live_bytes"]
     peak = document["metrics"]["peak_live_bytes"] = sum(a["peak_live_bytes"] for a in document["arenas"].values())
     document["metrics"]["max_live"] = sum(a["max_live"] for a in document["arenas"].values())

@@ -9,8 +9,8 @@ from tests.strategies import Case, plannable_cases
 from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.plan import waste
 from tmmu_core.plan.making.instance import plan_problem
-from tmmu_core.plan.metrics import storages_of
 from tmmu_core.plan.model import Plan
+from tmmu_core.plan.storages import storages_of
 from tmmu_core.plan.waste import ACCOUNTS, Region, regions_at, waste_at, waste_ledger
 from tmmu_core.planners import ARENA_PLANNERS, PLANNERS
 

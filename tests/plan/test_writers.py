@@ -8,7 +8,7 @@ from app.session import planning
 from app.session.choice import Choice
 from tests.build import residual
 from tmmu_core.plan.making.engine import plan_graph
-from tmmu_core.plan.metrics import live_bytes, storages_of
+from tmmu_core.plan.storages import live_bytes, storages_of
 from tmmu_core.plan.writers import held_by_writer
 
 

@@ -19,8 +19,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tmmu_core.plan.metrics import I64, PlanStorages, align_up, arena_number, moments, storages_of
+from tmmu_core.plan.metrics import I64, align_up
 from tmmu_core.plan.model import Plan
+from tmmu_core.plan.storages import PlanStorages, arena_number, moments, storages_of
 
 
 @dataclass(frozen=True)

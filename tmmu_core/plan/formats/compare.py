@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 
 from tmmu_core.plan.formats.held import Held, differing, held_by
 from tmmu_core.plan.formats.trace import METRIC_SCHEMA, TRACE_SCHEMA, Trace
-from tmmu_core.plan.metrics import exact_sum, written_metrics
+from tmmu_core.plan.live import exact_sum
+from tmmu_core.plan.metrics import written_metrics
 from tmmu_core.plan.model import ArenaSummary, Plan, TensorRow
 
 I64 = NDArray[np.int64]

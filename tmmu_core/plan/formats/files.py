@@ -36,8 +36,10 @@ from tmmu_core.names import for_cell
 from tmmu_core.plan.canonical import DIGEST_BYTES, is_token
 from tmmu_core.plan.formats.held import APART, Held, changed_claim, changed_since, held_by, sealed
 from tmmu_core.plan.formats.places import Addresses, Placed, derived
-from tmmu_core.plan.metrics import arena_number, moments, peak_and_count, renewed_metrics, storages_of, written_metrics
+from tmmu_core.plan.live import peak_and_count
+from tmmu_core.plan.metrics import renewed_metrics, written_metrics
 from tmmu_core.plan.model import CHANGED, I64, PLACES, PLAN_SCHEMA, UNSAID, ArenaSummary, Plan
+from tmmu_core.plan.storages import arena_number, moments, storages_of
 from tmmu_core.plan.uplift import cells, uplifts
 from tmmu_core.planners.instances import write_csv
 from tmmu_core.planners.problem import Problem

@@ -37,8 +37,9 @@ from tmmu_core.plan.formats.files import (
     noted,
 )
 from tmmu_core.plan.formats.held import Held, changed_claim, changed_since, held_by, sealed
-from tmmu_core.plan.metrics import storages_of, written_metrics
+from tmmu_core.plan.metrics import written_metrics
 from tmmu_core.plan.model import PLAN_SCHEMA, ArenaSummary, Plan
+from tmmu_core.plan.storages import storages_of
 
 TRACE_SCHEMA = "tmmu_trace/1"
 METRIC_SCHEMA = "tmmu_metrics/1"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tmmu_core.plan import metrics
+from tmmu_core.plan.live import peak_together
 from tmmu_core.planners.bounds import lower_bound
 from tmmu_core.planners.problem import Packing, Problem
 
@@ -42,6 +42,6 @@ def _bound(problem: Problem, steps: int) -> tuple[int, tuple[str, ...], int]:
     if len(problem) <= DEAR_BOUNDS_UP_TO:
         best = lower_bound(problem)
         return best.bytes, tuple([problem.ids[i] for i in best.witness]), best.step
-    step, most = metrics.peak_together(problem.birth, problem.death, problem.size, steps)
+    step, most = peak_together(problem.birth, problem.death, problem.size, steps)
     alive = np.flatnonzero((problem.birth <= step) & (problem.death > step))
     return most, tuple([problem.ids[i] for i in alive.tolist()]), step

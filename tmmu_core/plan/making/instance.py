@@ -12,10 +12,10 @@ import numpy as np
 from tmmu_core.errors import InvalidIrShapes
 from tmmu_core.graph.model import Arena
 from tmmu_core.plan import canonical
+from tmmu_core.plan.live import peak_together
 from tmmu_core.plan.making.assemble import Use, assemble
 from tmmu_core.plan.making.rows import PlanColumns, numbered_by_offset, storage_numbers
 from tmmu_core.plan.making.summary import Found, check_capacity, summarise
-from tmmu_core.plan.metrics import peak_together
 from tmmu_core.plan.model import Plan
 from tmmu_core.planners import MemoryPlannerEntry, planner_named
 from tmmu_core.planners.problem import GIVEN, I64, Packing, PlainInstance, Problem, Progress

@@ -9,6 +9,7 @@ from tmmu_core.errors import AllocationFailure, ArenaTooSmall
 from tmmu_core.graph.model import Arena
 from tmmu_core.liveness.model import I64
 from tmmu_core.plan import metrics
+from tmmu_core.plan.live import peak_and_count
 from tmmu_core.plan.making.certificate import certify
 from tmmu_core.plan.model import ArenaSummary
 from tmmu_core.planners import ARENA_PLANNERS
@@ -36,7 +37,7 @@ def summarise(problem: Problem, found: Found, config: Mapping[str, Arena], steps
     steps = max(steps, 1)
     arena = config.get(problem.arena, Arena())
     certificate = certify(problem, found.packing, found.extent, steps)
-    peak_live, max_live = metrics.peak_and_count(problem.birth, found.held, problem.size, steps)
+    peak_live, max_live = peak_and_count(problem.birth, found.held, problem.size, steps)
     return ArenaSummary(
         name=problem.arena,
         capacity_bytes=arena.capacity_bytes,
