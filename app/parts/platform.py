@@ -41,7 +41,11 @@ def form(chosen: Mapping[str, Any]) -> None:
         st.text_input("Name", key="w.memory.name", placeholder="SRAM", width=110)
         st.text_input("Size", key="w.memory.size", placeholder="256KiB", width=90, help="Empty: no limit.")
         st.selectbox(
-            "Aligned to", (None, *ALIGNMENTS), key="w.memory.alignment", width=110, format_func=lambda n: n or "any"
+            "Aligned to",
+            (None, *ALIGNMENTS),
+            key="w.memory.alignment",
+            width=110,
+            format_func=lambda n: f"{n or 'any'}",
         )
         st.checkbox("writable", value=True, key="w.memory.writable")
         st.form_submit_button("Add this memory", on_click=_add_memory)

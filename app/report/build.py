@@ -139,7 +139,7 @@ class _ArenaCard:
     """Whether anything of it varies over the steps."""
 
 
-def _arena(plan: Plan, summary: ArenaSummary, theme: Theme) -> _ArenaCard:
+def _arena(plan: Plan, summary: ArenaSummary, theme: Theme = "light") -> _ArenaCard:
     ledger = waste_ledger(plan, summary.name)
     highest = peak(plan, summary.name) if plan.steps else Peak(summary.name, 0, 0, ())
     as_many = "slots = max live" if summary.slots == summary.max_live else f"max live {summary.max_live:,}"
