@@ -33,7 +33,7 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from itertools import product
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -283,13 +283,14 @@ def shard(graph: Graph, spec: ShardSpec, dims: Mapping[str, int] | None = None) 
     splits: list[Split | None] = []
     contracted: list[int] = []
     for tensor, shape in zip(graph.tensors, shapes, strict=True):
-        said = _said(tensor, spec)
-        if said is not None:
-            _check(tensor, shape, said, spec)
-        splits.append(said)
+        own = _said(tensor, spec)
+        if own is not None:
+            _check(tensor, shape, own, spec)
+        splits.append(own)
+    said = _Said(graph, spec, shapes, known)
     for i, tensor in enumerate(graph.tensors):
         if splits[i] is None and tensor.view is None:
-            splits[i] = _unsaid(graph, i, splits, shapes, known, spec)
+            splits[i] = _unsaid(said, i, splits)
             if splits[i] and splits[i] == _contract(tensor, shapes[i], spec):
                 contracted.append(i)
     found = Sharding(
@@ -368,22 +369,25 @@ def _said(tensor: Tensor, spec: ShardSpec) -> Split | None:
     return None
 
 
-def _unsaid(
-    graph: Graph,
-    i: int,
-    splits: Sequence[Split | None],
-    shapes: Sequence[tuple[int, ...]],
-    known: Mapping[str, int],
-    spec: ShardSpec,
-) -> Split:
+class _Said(NamedTuple):
+    """What is asked for: a graph and how it is split, the shape of each tensor, and the number of each id."""
+
+    graph: Graph
+    spec: ShardSpec
+    shapes: Sequence[tuple[int, ...]]
+    known: Mapping[str, int]
+
+
+def _unsaid(said: _Said, i: int, splits: Sequence[Split | None]) -> Split:
     """What follows from the tensor it belongs to, or from its kind's contract."""
+    graph, spec, shapes, known = said
     tensor = graph.tensors[i]
     for ending in FOLLOWERS:
         leader = known.get(tensor.id.removesuffix(ending), i)
         if leader != i and shapes[leader] == shapes[i]:
             split = splits[leader]
             if split is None and graph.tensors[leader].view is None:
-                split = _unsaid(graph, leader, splits, shapes, known, spec)
+                split = _unsaid(said, leader, splits)
             if split:
                 return split
     return _contract(tensor, shapes[i], spec)

@@ -1,4 +1,4 @@
-"""Which commit made the arena grow, and which tensors (issue: "check if a patch regresses memory consumption").
+"""Which commit made the arena grow, and which tensors (asked for as iree-org/iree#15323).
 
 Runs are recorded in order, so nothing has to be tried: between a good run and a bad one the culprit is the run behind
 the last that was no worse than the good one. What it did is then told exactly, in bytes, for one arena::
