@@ -37,7 +37,7 @@ from tmmu_core.plan.formats.reading import read_graph_file
 from tmmu_core.plan.gate import ALL, Measure
 from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.plan.model import ArenaSummary, Plan
-from tmmu_core.plan.storages import live_bytes
+from tmmu_core.plan.storages import live_bytes, peak
 from tmmu_core.planners import PLANNERS
 
 SHORT: dict[str, dict[str, Any]] = {"exact": {"budget": 200}, "search": {"iterations": 2}}
@@ -102,12 +102,12 @@ def _peak(lives: list[list[int]]) -> tuple[int, int]:
 
 
 def arena_is_one_value(plan: Plan, arena: ArenaSummary, truth: Counted) -> None:
-    step, peak, extent, slots = truth.arenas[arena.name]
+    step, most, extent, slots = truth.arenas[arena.name]
     gap = words.percent(arena.extent_bytes - arena.bound_bytes, arena.bound_bytes)
-    assert (arena.peak_live_bytes, arena.extent_bytes, arena.slots) == (peak, extent, slots)
+    assert (arena.peak_live_bytes, arena.extent_bytes, arena.slots) == (most, extent, slots)
     # Found the way each face finds it.
-    assert (peak(plan, arena.name).step, peak(plan, arena.name).bytes) == (step, peak)
-    assert int(live_bytes(plan, arena.name)[step]) == peak
+    assert (peak(plan, arena.name).step, peak(plan, arena.name).bytes) == (step, most)
+    assert int(live_bytes(plan, arena.name)[step]) == most
     assert from_document(to_json(plan)).arena_of[arena.name] == arena
     assert claim(plan, arena.name).endswith(f"gap {gap}")
     assert words.step(step, plan.node_at(step)) in claim(plan, arena.name)
@@ -115,7 +115,7 @@ def arena_is_one_value(plan: Plan, arena: ArenaSummary, truth: Counted) -> None:
     assert (card.bound, card.gap, card.peak_step) == (arena.bound_bytes, gap, step)
     assert (card.headroom == "no capacity given") == (arena.headroom_bytes is None)
     assert held_to(plan, "gap", arena.name) == gap
-    assert held_to(plan, "peak live bytes", arena.name) == words.full_bytes(peak)
+    assert held_to(plan, "peak live bytes", arena.name) == words.full_bytes(most)
     assert held_to(plan, "extent", arena.name) == words.full_bytes(extent)
     strip = unescape(markup.strip([arena], {}, slots=plan.has_slots))
     cells = re.findall(r"<td[^>]*>(.*?)</td>", strip)
