@@ -293,7 +293,7 @@ HASHES = _in(
     ("canonical.py", "§6 the one NaN", "_NAN if math.isnan(x) else", "", (CANONICAL,)),
     ("canonical.py", "§6 the token is in the plan hash", "return [token, rows]", "return [bytes(32), rows]", (LAW,)),
     ("canonical.py", "§6 the layout hash holds both tables", '["tmmu_layout_v1", [slots, addresses]]', '["tmmu_layout_v1", [slots]]', (LAW,)),
-    ("canonical.py", "§6 rank is in the plan hash", "                rank,\n", "                0 * rank + 1,\n", (LAW,)),
+    ("canonical.py", "§6 rank is in the plan hash", "[*identity, slot", "[*identity._replace(rank=1), slot", (LAW,)),
     ("canonical.py", "§6 the tag of the plan hash", '"tmmu_plan_v1"', '"tmmu_plan_v2"', (LAW,)),
 ) + _in(
     "graph",
