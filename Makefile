@@ -27,7 +27,7 @@ explore: $(VENV)/.base ## open the explorer on a sample (needs nothing but Pytho
 	$(BIN)/tmmu explore $(FILES)
 
 test: check ## the linter, the type checker and every test
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(BIN)/python -m pytest -n 3 --dist worksteal
 
 # PyTorch is an optional extra of 200 MB and more, in an environment of its own; where it cannot be had, that is said.
 .venv-torch/.made: requirements-dev.lock
