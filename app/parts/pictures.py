@@ -68,7 +68,7 @@ def section(shown: Shown) -> None:
     if kind not in kinds or arena not in names:
         return
     svg = takeaway.picture(plan, kind, arena, sheet())
-    st.image(svg, width="stretch")
+    st.html(markup.picture(svg, f"{called[kind]} of {arena}"))
     stem = f"{repeat.file_stem(shown.opened.name)}.{repeat.file_stem(arena)}.{kind}"
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="pictures-take"):
         st.download_button(

@@ -6,6 +6,7 @@ Names of tensors, nodes and files are other people's text: everything goes throu
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
@@ -79,6 +80,12 @@ def heading(title: str, note: str = "") -> str:
     """The claim of one chart or table."""
     small = f"<small>{explained(esc(note))}</small>" if note else ""
     return f'<div class="tm tm-sub"><h2>{explained(esc(title))}{small}</h2></div>'
+
+
+def picture(svg: str, what: str) -> str:
+    """A drawing as wide as the page, with what it shows for who cannot see it."""
+    coded = b64encode(svg.encode()).decode()
+    return f'<img class="tm-picture" alt="{esc(what)}" src="data:image/svg+xml;base64,{coded}">'
 
 
 def empty(title: str, sentence: str) -> str:

@@ -93,7 +93,7 @@ def use_table(data: bytes) -> None:
     """Its instance, planned by what it says or anew."""
     columns = {field: own for field, own in COLUMNS.items() if own.encode() in data}
     found = tables.read(data, columns, "given")
-    use_plan(plan_problem(found.problem, planner="slots", packing=found.packing, name=found.name))
+    use_plan(plan_problem(found))
 
 
 def _weights() -> Graph:
