@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from app.cli.main import run as run_here
 from app.report.change import bars
 from tests.cli.test_store import file_of, record
 from tmmu_core.plan.formats.files import to_json
@@ -34,6 +36,12 @@ class Ran:
     verdict: str
     folder: Path
     summary: str
+    used: dict[str, dict[str, str]]
+    """Step of another's action → what it was given."""
+    steps: tuple[str, ...]
+    """The names of the shell steps that ran."""
+    commented: str
+    """What ``gh`` was called with, and the body that it was given."""
 
 
 def filled(text: str, values: dict[str, str]) -> str:
@@ -49,46 +57,138 @@ def programs(tmp_path: Path) -> dict[str, str]:
     shim = folder / "tmmu"
     shim.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m app.cli.main "$@"\n')
     shim.chmod(0o755)
+    gh = folder / "gh"
+    gh.write_text(
+        '#!/bin/sh\nprintf "%s\\n" "$@" > "$RUNNER_TEMP/gh.txt"\n'
+        'for last; do :; done\ncat "$last" >> "$RUNNER_TEMP/gh.txt"\n'
+    )
+    gh.chmod(0o755)
     path = f"{folder}{os.pathsep}{os.environ['PATH']}"
     return {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), "TMMU_STORE": ""}
 
 
+GITHUB = {
+    "github.action": "gate",
+    "github.event.pull_request.number": "7",
+    "github.event_name": "pull_request",
+    "github.repository": "them/net",
+    "github.run_attempt": "2",
+    "github.run_id": "41",
+}
+
+
+def holds(condition: str, values: dict[str, str], failed: bool) -> bool:
+    """A step's ``if``, of the few forms that the action writes: ``NAME == 'text'``, ``!=``, ``always()``, ``&&``."""
+    parts = [part.strip() for part in condition.split("&&") if part.strip()]
+    if failed and "always()" not in parts:
+        return False
+    for part in parts:
+        if part != "always()":
+            name, sign, text = part.split()
+            assert sign in ("==", "!=")
+            if (values.get(name, "") == text.strip("'")) is (sign == "!="):
+                return False
+    return True
+
+
 @pytest.fixture
 def act(tmp_path: Path, programs: dict[str, str]) -> Callable[..., Ran]:
-    """Run the shell steps in order, as long as none fails."""
+    """Run the steps as a runner does: in order, each where its condition holds; what others wrote is only noted."""
 
     def run(**inputs: str) -> Ran:
         values = {f"inputs.{name}": str(said.get("default", "")) for name, said in ACTION["inputs"].items()}
-        values |= {f"inputs.{name}": text for name, text in inputs.items()} | {"inputs.install": "false"}
+        values |= GITHUB | {f"inputs.{name}": text for name, text in ({"install": "false"} | inputs).items()}
         files = {name: tmp_path / name.lower() for name in ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY", "GITHUB_PATH")}
         for path in files.values():
             path.write_text("")
-        code = 0
+        code, used, steps = 0, {}, []
         for step in ACTION["runs"]["steps"]:
-            condition = step.get("if", "")
-            if "run" not in step or "inputs.install" in condition or "inputs.comment" in condition:
+            if not holds(step.get("if", ""), values, failed=code != 0):
                 continue
+            if "uses" in step:
+                used[step["uses"]] = {name: filled(str(text), values) for name, text in step["with"].items()}
+                continue
+            steps.append(step["name"])
             given = {name: filled(str(text), values) for name, text in step.get("env", {}).items()}
             runner = {**programs, **{name: str(path) for name, path in files.items()}, "RUNNER_TEMP": str(tmp_path)}
             shell = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]
-            code = subprocess.run(shell, env=runner | given, cwd=tmp_path, timeout=120).returncode
+            code = subprocess.run(shell, env=runner | given, cwd=tmp_path, timeout=120).returncode or code
             outputs = dict(line.split("=", 1) for line in files["GITHUB_OUTPUT"].read_text().splitlines())
             values |= {f"steps.{step.get('id')}.outputs.{name}": text for name, text in outputs.items()}
-            if code:
-                break
-        return Ran(code, outputs["verdict"], Path(outputs["folder"]), files["GITHUB_STEP_SUMMARY"].read_text())
+        called = tmp_path / "gh.txt"
+        return Ran(
+            code,
+            outputs["verdict"],
+            Path(outputs["folder"]),
+            files["GITHUB_STEP_SUMMARY"].read_text(),
+            used,
+            tuple(steps),
+            called.read_text() if called.exists() else "",
+        )
 
     return run
+
+
+def test_what_others_wrote_is_pinned_and_may_run_after_a_red_gate() -> None:
+    others = [step for step in ACTION["runs"]["steps"] if "uses" in step]
+    assert others
+    for step in others:
+        assert re.fullmatch(r"[\w.-]+/[\w.-]+@(v\d+(\.\d+)*|[0-9a-f]{40})", step["uses"])
+        assert "always()" in step["if"]
+
+
+def test_every_value_that_a_step_takes_is_one_that_there_is() -> None:
+    """A misspelt name is empty on a runner, and says nothing."""
+    known = {f"inputs.{name}" for name in ACTION["inputs"]} | set(GITHUB) | {"github.action_path"}
+    for step in ACTION["runs"]["steps"]:
+        texts = [*step.get("env", {}).values(), *step.get("with", {}).values(), "${{ " + step.get("if", "") + " }}"]
+        names = {name for text in texts for name in re.findall(r"\b(?:inputs|github|steps)\.[\w.-]+", str(text))}
+        assert names <= known
+        written = set(re.findall(r'echo "(\w+)=', step.get("run", "")))
+        known |= {f"steps.{step.get('id')}.outputs.{name}" for name in written}
+    assert {re.sub(r"[${} ]", "", output["value"]) for output in ACTION["outputs"].values()} <= known
 
 
 def test_no_script_of_the_action_holds_an_input() -> None:
     assert [step["name"] for step in ACTION["runs"]["steps"] if "${{" in step.get("run", "")] == []
 
 
+def test_the_package_is_installed_from_the_action_and_its_programs_are_found(tmp_path: Path) -> None:
+    """The step runs whole; pip, which would need an index, is one that writes down what it is asked for."""
+    python = tmp_path / "python"
+    python.write_text(
+        '#!/bin/sh\n[ "$1 $2" = "-m venv" ] && mkdir -p "$3/bin" && cp "$0" "$3/bin/python" && exit\n'
+        'printf "%s\\n" "$@" > "$RUNNER_TEMP/asked"\n'
+    )
+    python.chmod(0o755)
+    (step,) = (step for step in ACTION["runs"]["steps"] if "inputs.install" in step.get("if", ""))
+    given = {
+        "PYTHON": str(python),
+        "HERE": str(ROOT),
+        "RUNNER_TEMP": str(tmp_path),
+        "GITHUB_PATH": str(tmp_path / "path"),
+    }
+    assert set(step["env"]) <= set(given)
+    subprocess.run(["bash", "-eo", "pipefail", "-c", step["run"]], env=os.environ | given, check=True, timeout=60)
+    *_, asked = (tmp_path / "asked").read_text().split()
+    folder, extras = asked.removesuffix("]").split("[")
+    project = tomllib.loads((Path(folder) / "pyproject.toml").read_text())["project"]
+    assert set(extras.split(",")) <= set(project["optional-dependencies"])
+    assert (tmp_path / "path").read_text() == f"{tmp_path}/tmmu/bin\n"
+
+
 def test_a_grown_model_is_red_with_its_bars_its_tensors_and_its_report(act: Callable[..., Ran], tmp_path: Path) -> None:
     before, after = file_of(tmp_path, {"a": 1, "b": 1}), file_of(tmp_path, {"a": 1, "b": 3})
-    ran = act(plan=after, baseline=before)
+    ran = act(plan=after, baseline=before, comment="true")
     assert (ran.code, ran.verdict) == (1, "red")
+    assert ran.steps == ("Gate", "Comment", "Verdict")
+    (artefact,) = ran.used.values()
+    # Another attempt, and another gate of the same job, have names of their own.
+    assert artefact == {"name": "tmmu-gate-41-2-gate", "path": str(ran.folder)}
+    kept = {path.name for path in ran.folder.iterdir()}
+    assert kept >= {"report.html", "summary.md", "gate.json", "compare.txt", "baseline.plan.json"}
+    assert ran.commented.startswith("pr\ncomment\n7\n--repo\nthem/net\n")
+    assert ran.commented.endswith((ran.folder / "summary.md").read_text())
     rows = dict(re.findall(r"^(before|after|bound) +(█+)", ran.summary, re.M))
     assert {name: len(bar) for name, bar in rows.items()} == {"before": 24, "after": 40, "bound": 40}
     assert "| `b` | +256 B | 128 B | 384 B |" in ran.summary
@@ -100,7 +200,9 @@ def test_a_grown_model_is_red_with_its_bars_its_tensors_and_its_report(act: Call
     assert "not comparable" in (ran.folder / "compare.txt").read_text()
 
 
-def test_a_model_that_did_not_grow_is_green_and_kept_with_a_link(act: Callable[..., Ran], tmp_path: Path) -> None:
+def test_a_model_that_did_not_grow_is_green_and_kept_with_a_link(
+    act: Callable[..., Ran], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     store, file = f"sqlite:///{tmp_path / 'team.db'}", file_of(tmp_path, {"a": 2})
     record(store, file_of(tmp_path, {"a": 3}), "net@c1", 1)
     ran = act(
@@ -112,18 +214,15 @@ def test_a_model_that_did_not_grow_is_green_and_kept_with_a_link(act: Callable[.
         branch="topic",
         explorer="https://plans.example/team",
     )
-    assert (ran.code, ran.verdict) == (0, "green")
+    assert (ran.code, ran.verdict, ran.steps) == (0, "green", ("Gate", "Verdict"))
+    assert ran.commented == ""
     link = re.search(r"\[Open this comparison\]\((.*?)\)", ran.summary)
     assert link
     kept = r"store%3A[0-9a-f]{64}"
     assert re.fullmatch(rf"https://plans\.example/team/compare\?graph={kept}&baseline={kept}", link[1])
-    listed = subprocess.run(
-        [sys.executable, "-m", "app.cli.main", "history", "net", "--store", store, "--json"],
-        cwd=ROOT,
-        capture_output=True,
-        check=True,
-    )
-    runs = json.loads(listed.stdout)["runs"]
+    capfd.readouterr()
+    assert run_here(["history", "net", "--store", store, "--json"]) == 0
+    runs = json.loads(capfd.readouterr().out)["runs"]
     assert {(run["commit"], run["branch"], run["planner"]) for run in runs} == {
         ("c1", "main", "slots"),
         ("c2", "topic", "greedy"),
@@ -134,6 +233,8 @@ def test_what_cannot_be_read_is_an_error_that_says_why(act: Callable[..., Ran], 
     ran = act(plan=str(tmp_path / "$(touch gone).onnx"), baseline="none.json")
     assert (ran.code, ran.verdict) == (1, "error")
     assert "cannot be opened" in ran.summary
+    (artefact,) = ran.used.values()
+    assert (Path(artefact["path"]) / "errors.txt").stat().st_size > 0
     assert not (tmp_path / "gone").exists()
 
 

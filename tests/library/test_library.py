@@ -47,6 +47,20 @@ def test_nothing_is_loaded_before_it_is_asked_for() -> None:
     subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True)
 
 
+def test_a_graph_is_read_without_the_readers_of_other_formats() -> None:
+    program = (
+        f"import sys, tmmu_core as tmmu; tmmu.read({str(MIXED)!r});"
+        "print(sorted(m.rpartition('.')[2] for m in sys.modules if m.startswith('tmmu_core.plan.formats.')"
+        " or m == 'onnx' or m.startswith('tmmu_core.graph.importers.')))"
+    )
+    loaded = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout
+    assert "reading" in loaded
+    for other in ("executorch", "torch_snapshot", "flatbuffer", "vela", "tflm", "xla", "onnx", "torch", "tflite"):
+        assert f"'{other}'" not in loaded
+
+
 def test_a_verb_with_the_name_of_a_room_is_both() -> None:
     import tmmu_core.plan.model
 
@@ -69,6 +83,15 @@ def test_path_bytes_graph_and_instance_are_planned_alike() -> None:
         planner="greedy",
     )
     assert verify_plan(instance).ok
+
+
+def test_a_pytorch_value_without_pytorch_says_the_line_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module of another environment's PyTorch, such as a pickled stand-in, is known by its name alone."""
+    monkeypatch.setitem(sys.modules, "torch", None)
+    module = type("Linear", (), {"__module__": "torch.nn.modules.linear"})()
+    with pytest.raises(tmmu.TmmuError) as caught:
+        tmmu.plan(module)
+    assert "pip install 'tmmu-plan-explorer[torch]'" in str(caught.value.hint)
 
 
 def test_options_are_values_or_texts() -> None:

@@ -33,6 +33,7 @@ from tmmu_core.graph.importers.pt2_names import asked_for, with_dims
 from tmmu_core.graph.importers.pt2_program import read_program
 from tmmu_core.graph.model import Dim, Graph
 from tmmu_core.plan.formats import executorch
+from tmmu_core.plan.formats import sniff as sniff_plans
 from tmmu_core.plan.formats.reading import read_at, read_graph
 from tmmu_core.plan.making.make import make_plan
 from tmmu_core.plan.making.request import PlanRequest
@@ -115,7 +116,7 @@ def measure(data: bytes, name: str, dims: dict[str, int] | None = None) -> Measu
 def runtime_of(data: bytes) -> str:
     """The runtime that :func:`measure` runs these bytes with; ``""`` for what is no model of a known format."""
     readers = (
-        *((LITERT, sniff.not_tflite), (EAGER, torch.refuses), (EXECUTORCH, executorch.refuses)),
+        *((LITERT, sniff.not_tflite), (EAGER, torch.refuses), (EXECUTORCH, sniff_plans.not_executorch)),
         (ONNXRUNTIME, sniff.not_onnx),
     )
     return next((runtime for runtime, refuses in readers if not refuses(data)), "")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import onnx
-from onnx import helper
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import onnx
 
 ELEMENTWISE: frozenset[str] = frozenset(
     (
@@ -41,6 +43,8 @@ def say_defaults(model: onnx.ModelProto) -> None:
     A ``STFT`` that does not say ``onesided`` is (the operator's text says 1, and onnxruntime runs it so); inference
     gives it all the bins, twice the bytes.
     """
+    from onnx import helper  # the names above are asked for where no model is, and the package loads slowly
+
     for node in model.graph.node:
         if node.op_type == "STFT" and not any(attribute.name == "onesided" for attribute in node.attribute):
             node.attribute.append(helper.make_attribute("onesided", 1))

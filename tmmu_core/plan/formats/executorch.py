@@ -28,9 +28,9 @@ from math import prod
 import msgspec
 
 from tmmu_core.errors import UnreadableInput
-from tmmu_core.graph import document
 from tmmu_core.plan.formats.flatbuffer import Damaged, Flat, Table
 from tmmu_core.plan.formats.given import LAST_BYTE, Life, instance_of, peak_of, stem_of
+from tmmu_core.plan.formats.sniff import MEMORY_EVENTS
 from tmmu_core.planners.problem import PlainInstance
 
 HINT = "Write the program again with ExecuTorchProgramManager.write_to_file."
@@ -41,15 +41,6 @@ TENSOR, TENSORS, OPTIONAL_TENSORS = 5, 10, 11
 KERNEL, DELEGATE, MOVE, JUMP, FREE = 1, 2, 3, 4, 5
 """What an instruction can be, of ``InstructionArguments``."""
 UNBOUND = 2
-SMALLEST = 8
-
-
-def refuses(data: bytes) -> str:
-    """Why these bytes are no ExecuTorch program; ``""`` when they are."""
-    if len(data) < SMALLEST:
-        return "the file is empty" if not data else "it is too short"
-    known = data[4:6] == b"ET" and data[6:8].isdigit()
-    return "" if known else "bytes 4 to 8 are not ET12"
 
 
 def read(data: bytes, name: str = "") -> PlainInstance:
@@ -305,16 +296,7 @@ class _Trace(msgspec.Struct):
     events: list[_Event] = msgspec.field(name="traceEvents")
 
 
-CATEGORY = "memory_allocation"
 TRACE_HINT = "Write it with generate_memory_trace(…, enable_memory_offsets=True)."
-
-
-def refuses_trace(data: bytes) -> str:
-    """Why these bytes are no memory trace of ExecuTorch's profiler; ``""`` when they are."""
-    if document.kind(data) != "json":
-        return "it does not begin like a JSON object" if data else "the file is empty"
-    known = b'"traceEvents"' in data[:4096] and CATEGORY.encode() in data
-    return "" if known else f'it has no "traceEvents" of the category {CATEGORY}'
 
 
 def read_trace(data: bytes, name: str = "") -> PlainInstance:
@@ -323,7 +305,7 @@ def read_trace(data: bytes, name: str = "") -> PlainInstance:
         events = msgspec.json.decode(data, type=_Trace).events
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise UnreadableInput(f"the trace is damaged: {error}.", source=name, hint=TRACE_HINT) from error
-    events = [event for event in events if event.cat == CATEGORY]
+    events = [event for event in events if event.cat == MEMORY_EVENTS]
     wrong = next((e for e in events if min(e.ts, e.dur, e.pid, e.tid) < 0 or max(e.ts, e.dur, e.tid) > LAST_BYTE), None)
     if wrong is not None or not events:
         what = f"{wrong.name!r} is {wrong.dur} bytes at {wrong.ts}" if wrong else "it holds no allocation"

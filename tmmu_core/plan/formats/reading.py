@@ -20,8 +20,8 @@ from tmmu_core.errors import InvalidIrShapes, UnreadableInput
 from tmmu_core.graph import document, native
 from tmmu_core.graph.importers import node_centric, sniff
 from tmmu_core.graph.model import Dim, Graph
-from tmmu_core.plan.formats import checkpoint, executorch, files, torch_snapshot, trace
-from tmmu_core.plan.formats.sniff import not_checkpoint, not_instance, not_parquet, not_plan, not_trace
+from tmmu_core.plan.formats import checkpoint, files, trace
+from tmmu_core.plan.formats import sniff as sniff_plans
 from tmmu_core.plan.formats.trace import Trace
 from tmmu_core.plan.model import Plan
 from tmmu_core.planners import instances
@@ -109,27 +109,31 @@ def _both(module: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
 
 
 _TORCH, _XLA = "tmmu_core.graph.importers.torch", "tmmu_core.graph.importers.xla"
+_EXECUTORCH, _SNAPSHOT = (f"tmmu_core.plan.formats.{name}" for name in ("executorch", "torch_snapshot"))
 _REPORT, _VELA, _TFLM = (f"tmmu_core.plan.formats.{name}" for name in ("xla_report", "vela", "tflm"))
 
 _GRAPH = (".json", ".cbor", ".gz")
 
 READERS: tuple[Reader, ...] = (
-    Reader("trace", "trace", "plan", (".jsonl", ".cborseq", ".gz"), not_trace, trace.read_trace),
+    Reader("trace", "trace", "plan", (".jsonl", ".cborseq", ".gz"), sniff_plans.not_trace, trace.read_trace),
     Reader(
         *("torch-snapshot", "PyTorch allocator snapshot", "instance", (".pickle", ".pkl", ".json", ".gz")),
-        *(torch_snapshot.refuses, torch_snapshot.read),
+        *(sniff_plans.not_torch_snapshot, _later(_SNAPSHOT, "read")),
     ),
     Reader(
         *("executorch-trace", "ExecuTorch memory trace", "instance", (".json", ".gz")),
-        *(executorch.refuses_trace, executorch.read_trace),
+        *(sniff_plans.not_executorch_trace, _later(_EXECUTORCH, "read_trace")),
     ),
-    Reader("plan", "plan file", "plan", _GRAPH, not_plan, files.from_document),
-    Reader("checkpoint", "checkpoint", "plan", (".cbor", ".gz"), not_checkpoint, checkpoint.restore),
-    Reader("parquet", "plan as parquet", "plan", (".parquet",), not_parquet, files.from_parquet),
+    Reader("plan", "plan file", "plan", _GRAPH, sniff_plans.not_plan, files.from_document),
+    Reader("checkpoint", "checkpoint", "plan", (".cbor", ".gz"), sniff_plans.not_checkpoint, checkpoint.restore),
+    Reader("parquet", "plan as parquet", "plan", (".parquet",), sniff_plans.not_parquet, files.from_parquet),
     Reader("native", "TMMU graph", "graph", _GRAPH, sniff.not_native, native.decode),
     Reader("node-centric", "UML_Model_IR, node-centric", "graph", _GRAPH, sniff.not_ports, node_centric.decode),
     Reader("torch", "PyTorch exported program", "graph", (".pt2",), *_both(_TORCH), _later(_TORCH, "read")),
-    Reader("executorch", "ExecuTorch program", "instance", (".pte",), executorch.refuses, executorch.read),
+    Reader(
+        *("executorch", "ExecuTorch program", "instance", (".pte",)),
+        *(sniff_plans.not_executorch, _later(_EXECUTORCH, "read")),
+    ),
     Reader("tflite", "TensorFlow Lite model", "graph", (".tflite",), sniff.not_tflite, _read_tflite),
     Reader(
         "xla",
@@ -142,7 +146,7 @@ READERS: tuple[Reader, ...] = (
     Reader("xla-report", "XLA memory usage report", "instance", (".txt", ".gz"), *_both(_REPORT)),
     Reader("vela", "Vela allocation log", "instance", (".txt", ".log", ".gz"), *_both(_VELA)),
     Reader("tflm", "TensorFlow Lite Micro arena log", "instance", (".txt", ".log", ".gz"), *_both(_TFLM)),
-    Reader("instance", "packing instance", "instance", (".csv", ".gz"), not_instance, _read_instance),
+    Reader("instance", "packing instance", "instance", (".csv", ".gz"), sniff_plans.not_instance, _read_instance),
     # Last: its protobuf begins like many a text.
     Reader("onnx", "ONNX model", "graph", (".onnx",), sniff.not_onnx, _read_onnx, _read_onnx),
 )

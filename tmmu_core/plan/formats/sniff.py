@@ -9,11 +9,13 @@ import msgspec
 
 from tmmu_core.errors import UnreadableInput
 from tmmu_core.graph import document
-from tmmu_core.plan.formats import checkpoint, files, trace
+from tmmu_core.plan.formats import checkpoint, files, pickled, trace
 from tmmu_core.plan.model import PLAN_SCHEMA
 from tmmu_core.planners import instances
 
 PARQUET_MAGIC = b"PAR1"
+MEMORY_EVENTS = "memory_allocation"
+"""The category of the events that ExecuTorch's profiler writes of memory."""
 
 
 def not_trace(data: bytes) -> str:
@@ -84,3 +86,30 @@ def not_instance(data: bytes) -> str:
     if len(known) < 2:
         return f"its first line does not name the columns {', '.join(instances.NEEDED)}"
     return ""
+
+
+def not_executorch(data: bytes) -> str:
+    """Why this is no ExecuTorch program."""
+    if len(data) < 8:
+        return "the file is empty" if not data else "it is too short"
+    known = data[4:6] == b"ET" and data[6:8].isdigit()
+    return "" if known else "bytes 4 to 8 are not ET12"
+
+
+def not_executorch_trace(data: bytes) -> str:
+    """Why this is no memory trace of ExecuTorch's profiler."""
+    if document.kind(data) != "json":
+        return "it does not begin like a JSON object" if data else "the file is empty"
+    known = b'"traceEvents"' in data[:4096] and MEMORY_EVENTS.encode() in data
+    return "" if known else f'it has no "traceEvents" of the category {MEMORY_EVENTS}'
+
+
+def not_torch_snapshot(data: bytes) -> str:
+    """Why this is no snapshot of PyTorch's allocator."""
+    if data.startswith(pickled.FIRST):
+        return "" if b"segments" in data or b"device_traces" in data else "the pickle has no segments"
+    if document.kind(data) != "json":
+        return "it begins neither like a pickle nor like a JSON object" if data else "the file is empty"
+    if b'"segments"' in data and (b'"device_traces"' in data or b'"blocks"' in data):
+        return ""
+    return 'it has no "segments" with blocks'

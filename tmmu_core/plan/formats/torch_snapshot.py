@@ -24,7 +24,6 @@ from typing import Any
 import msgspec
 
 from tmmu_core.errors import UnreadableInput
-from tmmu_core.graph import document
 from tmmu_core.plan.formats import pickled
 from tmmu_core.plan.formats.given import AddressMap, Life, instance_of, peak_of, stem_of
 from tmmu_core.planners.problem import PlainInstance
@@ -97,17 +96,6 @@ class Snapshot(msgspec.Struct, gc=False):
 class _TextSnapshot(Snapshot, gc=False):
     segments: list[_TextSegment]  # type: ignore[assignment]
     device_traces: list[list[_TextEvent]] = []  # type: ignore[assignment]
-
-
-def refuses(data: bytes) -> str:
-    """Why these bytes are no snapshot; ``""`` when they are."""
-    if data.startswith(pickled.FIRST):
-        return "" if b"segments" in data or b"device_traces" in data else "the pickle has no segments"
-    if document.kind(data) != "json":
-        return "it begins neither like a pickle nor like a JSON object" if data else "the file is empty"
-    if b'"segments"' in data and (b'"device_traces"' in data or b'"blocks"' in data):
-        return ""
-    return 'it has no "segments" with blocks'
 
 
 def read(data: bytes, name: str = "") -> PlainInstance:
