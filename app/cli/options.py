@@ -196,19 +196,19 @@ def input_of(name: str) -> tuple[bytes, str]:
         folder = Path(name)
         name = str(folder / xla_folder.only(modules_in(folder), name).assignment)
     data = read_input(name)
-    companion = _companion(name)
-    if companion is not None and Path(companion).exists():
-        data += b"\n" + read_input(companion)  # two files of one dump are one finished plan
+    for beside in _beside(name):
+        if Path(beside).exists():
+            data += b"\n" + read_input(beside)  # the files of one module of a dump are one finished plan
     return data, "standard input" if name == STREAM else name
 
 
-def _companion(name: str) -> str | None:
-    """The file that belongs to one of an XLA dump; whoever plans another kind of file does not load its reader."""
+def _beside(name: str) -> list[str]:
+    """The files that belong to one of an XLA dump; whoever plans another kind of file does not load its reader."""
     if not name.endswith(".txt"):
-        return None
+        return []
     from tmmu_core.graph.importers import xla
 
-    return xla.companion(name)
+    return [other for other in (xla.companion(name), xla.program_of(name)) if other is not None]
 
 
 def modules_in(folder: Path) -> tuple[Module, ...]:

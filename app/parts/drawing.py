@@ -11,7 +11,7 @@ from app.parts import certificate, focus, pictures, placing
 from app.session import state
 from app.session.choice import COLOURS, VIEWS, zoom_of, zoom_text
 from app.session.jobs import remembered
-from app.session.placed import MOST_UNASKED, bands, operators, origins
+from app.session.placed import MOST_UNASKED, are_told, bands, operators, origins
 from app.session.planning import Shown
 
 
@@ -29,7 +29,7 @@ def store(shown: Shown, baseline: Shown | None = None, key: str = "plan-bytes") 
 def _by_layers(shown: Shown) -> bool:
     chosen = state.choice()
     asked = chosen.colour in ("module", "phase") or certificate.layer_of(chosen.marked) is not None
-    return shown.solution is not None and (asked or len(shown.plan) <= MOST_UNASKED)
+    return are_told(shown) and (asked or len(shown.plan) <= MOST_UNASKED)
 
 
 @remembered

@@ -17,8 +17,10 @@ KNOWN_BY = {
 
 
 def pick(shown: Shown) -> None:
-    """Let a layer be picked, where the graph's names tell any."""
-    if shown.solution is None or (len(shown.plan) > placed.MOST_UNASKED and certificate.layer_of(_marked()) is None):
+    """Let a layer be picked, where names tell any."""
+    if not placed.are_told(shown) or (
+        len(shown.plan) > placed.MOST_UNASKED and certificate.layer_of(_marked()) is None
+    ):
         return
     known = placed.origins(shown)
     if known is None or not known.modules.known_by:

@@ -11,6 +11,7 @@ from app.say import words
 from app.say.glossary import explained
 from app.say.markup import PERSISTENT_COLOUR, ROLE_COLOURS, definition_list, esc, link_to
 from tmmu_core.graph.assumed import SAID_BY
+from tmmu_core.graph.model import Made, Origin
 from tmmu_core.liveness.idle import Idle
 from tmmu_core.liveness.why import REFUSAL_WORDS, Event, Explanation, explain
 from tmmu_core.plan.making.engine import Solution
@@ -58,8 +59,13 @@ def explanation(solution: Solution | None, tensor_id: str) -> Explanation | None
         return None
 
 
-def details(plan: Plan, solution: Solution | None, tensor_id: str, idle: Idle | None = None) -> str:
-    """The card of one tensor, with how long its storage is ``idle``. ``KeyError`` for one that is not there."""
+def details(
+    plan: Plan, solution: Solution | None, tensor_id: str, idle: Idle | None = None, made: Made | None = None
+) -> str:
+    """The card of one tensor, with how long its storage is ``idle``; ``made``, without a graph, says who made it.
+
+    ``KeyError`` for one that is not there.
+    """
     i = plan.row_of[tensor_id]
     row, why, near = plan.row(i), explanation(solution, tensor_id), neighbours(plan, tensor_id)
     colour = ROLE_COLOURS.get(row.role, PERSISTENT_COLOUR)
@@ -80,7 +86,7 @@ def details(plan: Plan, solution: Solution | None, tensor_id: str, idle: Idle | 
         None,
         ("lives", f"{esc(words.live_range(row.birth, row.death))} <span class=soft>{_steps(row)}</span>"),
         ("born", _born(plan, why, row.birth)),
-        *_made_in(solution, tensor_id),
+        *_made_in(solution, tensor_id, made),
         ("read by", _readers(why)),
         ("dies", _dies(plan, why, row.death)),
     ]
@@ -114,15 +120,20 @@ def _said(solution: Solution | None, tensor_id: str) -> str:
     return f" · {esc(SAID_BY[who])}" if who else ""
 
 
-def _made_in(solution: Solution | None, tensor_id: str) -> list[tuple[str, str] | None]:
+def _made_in(solution: Solution | None, tensor_id: str, made: Made | None) -> list[tuple[str, str] | None]:
     """The module and the line of source of who writes it, where the file keeps them."""
+    if solution is None and made is not None:
+        rows = (("operator", made.operator), ("phase", made.phase or ""))
+        return [*((name, esc(text)) for name, text in rows if text), *_came_from(made.origin)]
     if solution is None:
         return []
     index = solution.liveness.timeline.index
     node = int(index.producer[index.tensor_of[tensor_id]]) if tensor_id in index.tensor_of else -1
     origin = index.graph.origins.get(index.node_ids[node]) if node >= 0 else None
-    if origin is None:
-        return []
+    return [] if origin is None else _came_from(origin)
+
+
+def _came_from(origin: Origin) -> list[tuple[str, str] | None]:
     rows: list[tuple[str, str] | None] = []
     if origin.module:
         rows.append(("module", f"<code>{esc('.'.join(origin.module))}</code>"))

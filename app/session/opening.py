@@ -8,8 +8,8 @@ import os
 import secrets
 import zlib
 from collections import OrderedDict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -23,7 +23,7 @@ from app.session.jobs import desk
 from app.session.workers import Question
 from tmmu_core.errors import ArenaTooSmall, TmmuError, UnreadableInput
 from tmmu_core.graph.document import read_whole
-from tmmu_core.graph.model import PERSISTENT_ROLES, Graph
+from tmmu_core.graph.model import PERSISTENT_ROLES, Graph, Made
 from tmmu_core.limits import SHELF_BYTES, ceiling
 from tmmu_core.plan.formats import xla_folder
 from tmmu_core.plan.formats.reading import read_any
@@ -66,6 +66,8 @@ class Opened:
     trace: Trace | None = None
     notes: tuple[str, ...] = ()
     """What the reader has to say about the file."""
+    made: Mapping[str, Made] = field(default_factory=dict)
+    """By storage of a plain problem who made it, where the file says so."""
 
 
 # --- reading -----------------------------------------------------------------------------------------------------
@@ -130,7 +132,9 @@ def read_bytes(data: bytes, name: str, source: str) -> Opened:
         return Opened(source, name, "trace", plan=thing.plan, trace=thing)
     if isinstance(thing, Plan):
         return Opened(source, thing.ir_name or name, "plan", plan=thing)
-    return Opened(source, thing.name, "problem", problem=thing.problem, packing=thing.packing, notes=thing.notes)
+    return Opened(
+        source, thing.name, "problem", problem=thing.problem, packing=thing.packing, notes=thing.notes, made=thing.made
+    )
 
 
 # --- the samples -------------------------------------------------------------------------------------------------

@@ -9,9 +9,10 @@ import numpy as np
 from app.say import words
 from app.session.jobs import remembered
 from app.session.planning import Shown
-from tmmu_core.graph.modules import Modules, modules_of
+from tmmu_core.graph.model import Made
+from tmmu_core.graph.modules import Modules, modules_of, modules_told
 from tmmu_core.liveness.idle import Idle, idle_of
-from tmmu_core.liveness.phases import Stretch, phases_of
+from tmmu_core.liveness.phases import Stretch, phases_of, phases_told
 from tmmu_core.plan.making.sequence import Placed, placed_in, problem_of
 from tmmu_core.plan.placing import Parting, parting
 from tmmu_core.plan.storages import PlanStorages, arena_number, storages_of
@@ -20,10 +21,12 @@ from tmmu_core.plan.uplift import Uplift, uplift
 
 @remembered
 def operators(key: str, _shown: Shown) -> list[str] | None:
-    """For each row of the plan the operator that writes it, ``""`` for none; ``None`` without the graph."""
+    """For each row of the plan the operator that writes it, ``""`` for none; ``None`` where nothing tells them."""
     del key
     if _shown.solution is None:
-        return None
+        made = _shown.opened.made
+        names = [made[name].operator if name in made else "" for name in _shown.plan.tensor_ids]
+        return names if any(names) else None
     timeline = _shown.solution.liveness.timeline
     index, nodes = timeline.index, timeline.graph.nodes
     tensor_of = index.tensor_of
@@ -50,8 +53,30 @@ class Origins:
 
 
 def origins(shown: Shown) -> Origins | None:
-    """Producer, layer, module and phase of each row; ``None`` without the graph."""
-    return None if shown.solution is None else _origins(shown.key, shown)
+    """Producer, layer, module and phase of each row; ``None`` where nothing tells them."""
+    if not are_told(shown):
+        return None
+    return _of_file(shown.key, shown) if shown.solution is None else _origins(shown.key, shown)
+
+
+def are_told(shown: Shown) -> bool:
+    """Whether something tells where rows come from: a graph, or the file of a finished plan."""
+    return shown.solution is not None or bool(shown.opened.made)
+
+
+@remembered
+def _of_file(key: str, _shown: Shown) -> Origins:
+    """Of a plan without a graph, what its file says of its storages."""
+    del key
+    said = [_shown.opened.made.get(name, Made()) for name in _shown.plan.tensor_ids]
+    tree = modules_told([each.origin.module for each in said])
+    return Origins(
+        producer=[""] * len(said),
+        layer=[tree.layers[k] for k in tree.of_tensor.tolist()],
+        module=[".".join(each.origin.module) for each in said],
+        phase=[each.phase or "" for each in said],
+        modules=tree,
+    )
 
 
 def modules(shown: Shown) -> Modules:
@@ -88,7 +113,12 @@ def _origins(key: str, _shown: Shown) -> Origins:
 
 def phases(shown: Shown) -> tuple[Stretch, ...]:
     """The phases of the steps, where there are several; else nothing to tell."""
-    found = phases_of(shown.solution.liveness.timeline) if shown.solution is not None else ()
+    if shown.solution is not None:
+        found = phases_of(shown.solution.liveness.timeline)
+    else:
+        plan, made = shown.plan, shown.opened.made
+        births = zip(plan.birth.tolist(), plan.tensor_ids, strict=True) if made else ()
+        found = phases_told(plan.steps, ((t, made[name].phase) for t, name in births if name in made))
     return found if len({stretch.phase for stretch in found}) > 1 else ()
 
 

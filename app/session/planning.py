@@ -107,7 +107,7 @@ def take(files: list[tuple[str, bytes]], owner: str | None = None) -> tuple[list
 def asked_of(opened: Opened) -> Graph | PlainInstance:
     """What is planned where something is: a graph, or an instance."""
     if opened.problem is not None:
-        return PlainInstance(opened.name, opened.problem, opened.packing, opened.notes)
+        return PlainInstance(opened.name, opened.problem, opened.packing, opened.notes, opened.made)
     assert opened.graph is not None
     return opened.graph
 

@@ -88,7 +88,7 @@ def claim(shown: Shown, arena: str, step: int, own: list[tuple[int, int]]) -> st
 
 
 def _group(shown: Shown) -> str:
-    cannot = {"operator"} if shown.solution is None else set()
+    cannot = {"operator"} if placed.operators(shown.key, shown) is None else set()
     cannot |= set() if shown.plan.has_slots else {"slot"}
     known = placed.origins(shown)
     cannot |= set() if known is not None and known.modules.known_by else {"layer"}

@@ -126,6 +126,16 @@ class Origin(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
     """The line of that code, ``model.py:12``; empty where the file says none."""
 
 
+class Made(msgspec.Struct, frozen=True, gc=False):
+    """Who made a storage of a finished plan that comes without a graph, as the files beside it say."""
+
+    origin: Origin = Origin()
+    operator: str = ""
+    """What the framework calls the operation: ``dot_general``."""
+    phase: Phase | None = None
+    """``None`` where nothing tells it."""
+
+
 class Graph(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, weakref=True):
     """What is planned. Tensor and node ids are unique free text; every order is total by id bytes."""
 

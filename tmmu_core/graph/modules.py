@@ -136,6 +136,14 @@ def modules_of(index: GraphIndex, order: Iterable[int]) -> Modules:
     )
 
 
+def modules_told(of_rows: Sequence[Path]) -> Modules:
+    """The module tree of storages of which a file tells the paths, without a graph: a storage counts as its node."""
+    paths = tuple(sorted({(), *of_rows}))
+    number = {path: k for k, path in enumerate(paths)}
+    rows = np.array([number[path] for path in of_rows], np.int64)
+    return Modules(paths, rows, rows, "origins" if len(paths) > 1 else "")
+
+
 def _scope(index: GraphIndex, node: int) -> Path:
     """Where a node's own name, or the first of what it writes, says that it stands."""
     outputs = index.outputs_of(node)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tmmu_core.graph.model import Phase
@@ -20,7 +21,25 @@ class Stretch:
 def phases_of(timeline: Timeline) -> tuple[Stretch, ...]:
     """The stretches, first to last; together they are all steps. ``@inputs`` goes with the step behind it."""
     nodes = timeline.graph.nodes
-    phases = [nodes[node].phase if node >= 0 else None for node in timeline.node_at.tolist()]
+    return _stretches([nodes[node].phase if node >= 0 else None for node in timeline.node_at.tolist()])
+
+
+def phases_told(steps: int, known: Iterable[tuple[int, Phase | None]]) -> tuple[Stretch, ...]:
+    """The stretches of ``steps`` steps of which ``(step, phase)`` of what is made there is told, for some of them.
+
+    A step of which nothing is told goes with the one before it, the first ones with the first that is; without any
+    there are no stretches.
+    """
+    by_step = dict(sorted((step, phase) for step, phase in known if phase is not None))
+    phases: list[Phase | None] = []
+    now = next(iter(by_step.values()), None)
+    for step in range(steps if by_step else 0):
+        now = by_step.get(step, now)
+        phases.append(now)
+    return _stretches(phases)
+
+
+def _stretches(phases: Sequence[Phase | None]) -> tuple[Stretch, ...]:
     found: list[Stretch] = []
     start = 0
     for t, phase in enumerate(phases):

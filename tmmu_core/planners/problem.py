@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tmmu_core.graph.model import Made
+
 I64 = NDArray[np.int64]
 U64 = NDArray[np.uint64]
 
@@ -119,6 +121,8 @@ class PlainInstance:
     packing: Packing | None = None
     notes: tuple[str, ...] = ()
     """What the reader has to say about the file."""
+    made: Mapping[str, Made] = field(default_factory=dict)
+    """By storage who made it, where the file says so; planned or hashed it is not."""
 
 
 ArenaPlanner = Callable[[Problem, Mapping[str, Any], Progress | None], Packing]

@@ -6,7 +6,10 @@
 * ``*-live-range.txt``: the sequence of instructions, and from which to which of them each value is alive, the last
   one included.
 
-Both texts together, in either order, are one finished plan. Allocations are buffers of their own; here they are laid
+* ``*.txt``: the program itself, whose instructions say what they were made from (:mod:`.xla_program`).
+
+The first two together, in either order, are one finished plan; the third, if it is there, says where its buffers come
+from. Allocations are buffers of their own; here they are laid
 behind one another, in the order of their numbers. An allocation of a donated parameter holds temporaries and results
 after the parameter's last use, as the dump says. Constants and parameters that are not donated keep their bytes from
 the first instruction to the last. What a loop carries round and what the branches of a conditional give is one buffer
@@ -19,13 +22,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
 from tmmu_core.errors import UnreadableInput
+from tmmu_core.graph.importers import xla_program
+from tmmu_core.graph.model import Made
 
 ASSIGNMENT, LIVE_RANGE = "BufferAssignment:", "HloLiveRange"
+_BOTH = (ASSIGNMENT, LIVE_RANGE)
 HINT = "Give both files of the dump as one: cat X-buffer-assignment.txt X-live-range.txt > X.txt."
 
 ASSIGNMENT_ENDING, RANGES_ENDING = "-buffer-assignment.txt", "-live-range.txt"
@@ -63,6 +69,8 @@ class Dump:
     within: int
     """The same, were the temporaries laid anew within their own allocation as well as can be: its peak."""
     notes: tuple[str, ...]
+    made: Mapping[str, Made] = field(default_factory=dict)
+    """By buffer who made it, of those that the program's text tells."""
 
 
 @dataclass
@@ -98,16 +106,24 @@ def companion(name: str) -> str | None:
     return None
 
 
+def program_of(name: str) -> str | None:
+    """The name of the program's text that lies beside a dump's file of this name; ``None`` for any other name."""
+    ending = next((each for each in (ASSIGNMENT_ENDING, RANGES_ENDING) if name.endswith(each)), None)
+    return None if ending is None else name.removesuffix(ending) + xla_program.PROGRAM_ENDING
+
+
 def refuses(data: bytes) -> str:
     """Why these bytes are no XLA dump; ``""`` when they are, or are half of one."""
     if data.startswith((ASSIGNMENT.encode(), LIVE_RANGE.encode())):
+        return ""
+    if data.startswith(xla_program.HEADING.encode()) and any(b"\n" + each.encode() in data for each in _BOTH):
         return ""
     return f"it begins neither with {ASSIGNMENT} nor with {LIVE_RANGE}" if data else "the file is empty"
 
 
 def read(data: bytes, name: str = "") -> Dump:
     """The finished plan in the joined texts. Raises ``UnreadableInput`` where one is missing or a line is damaged."""
-    lines = data.decode("utf-8", "replace").splitlines()
+    program, lines = xla_program.apart(data.decode("utf-8", "replace").splitlines(), _BOTH)
     for heading, what in ((ASSIGNMENT, "buffer assignment"), (LIVE_RANGE, "live ranges")):
         if not any(line.startswith(heading) for line in lines):
             raise UnreadableInput(f"the dump's {what} are missing.", source=name, hint=HINT)
@@ -137,7 +153,21 @@ def read(data: bytes, name: str = "") -> Dump:
     if merged:
         notes.append(f"{len(merged)} buffers hold several values at once, as loops and updates in place do")
     ordered = sorted(rows, key=lambda row: (row.birth, -row.size, row.id.encode()))
-    return Dump(tuple(Buffer(**vars(row)) for row in ordered), base, within, tuple(notes))
+    made = _made(ordered, xla_program.origins_of(program))
+    if program:
+        notes.append(f"the program says of {len(made)} of {len(ordered)} buffers where they come from")
+    return Dump(tuple(Buffer(**vars(row)) for row in ordered), base, within, tuple(notes), made)
+
+
+def _made(rows: Sequence[_Row], program: Mapping[str, Made]) -> dict[str, Made]:
+    """By buffer who made it; one of several values was made by the first that says so. ``tuple{1}`` is ``tuple``'s."""
+    found = {}
+    for row in rows:
+        said = (program.get(value.partition("{")[0]) for value in row.id.split("+"))
+        made = next((each for each in said if each is not None), None)
+        if made is not None:
+            found[row.id] = made
+    return found
 
 
 def _number(digits: str, line: int, name: str) -> int:

@@ -92,7 +92,7 @@ def _read_xla(data: bytes, name: str) -> PlainInstance:
         roles=tuple([buffer.role for buffer in dump.buffers]),
     )
     packing = Packing(offset=np.array(column("offset"), np.uint64))
-    return PlainInstance(_stem(name).removesuffix(".txt"), problem, packing, dump.notes)
+    return PlainInstance(_stem(name).removesuffix(".txt"), problem, packing, dump.notes, dump.made)
 
 
 def _later(module: str, function: str) -> Callable[..., Any]:

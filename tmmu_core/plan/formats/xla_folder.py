@@ -1,7 +1,8 @@
-"""XLA's dump folder: which modules are in it, and the two files that are one module's finished plan.
+"""XLA's dump folder: which modules are in it, and the files that are one module's finished plan.
 
 ``--xla_dump_to=DIR`` writes dozens of files for each module. A module can be opened where its buffer assignment lies
-beside its live ranges; what both say is read by :mod:`tmmu_core.graph.importers.xla`.
+beside its live ranges; the program's text, if it lies there too, says where buffers come from. All is read by
+:mod:`tmmu_core.graph.importers.xla`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from tmmu_core.errors import UnreadableInput
 from tmmu_core.graph.importers import xla
 
 LISTED = 12
+MOST_PROGRAM = 1 << 28
+"""Bytes of a program's text up to which it is read: a dump may print constants of any size, and it only says names."""
 
 
 @dataclass(frozen=True)
@@ -26,16 +29,23 @@ class Module:
     ranges: str
     size: int
     """Bytes of its buffer assignment, by which the largest module is told."""
+    program: str = ""
+    """The text of its program; ``""`` where it is not there, or is larger than :data:`MOST_PROGRAM`."""
 
 
 def modules(files: Mapping[str, int]) -> tuple[Module, ...]:
     """The modules among the files ``name → bytes``, the largest first."""
     found = [
-        Module(name.removesuffix(xla.ASSIGNMENT_ENDING), name, other, size)
+        Module(name.removesuffix(xla.ASSIGNMENT_ENDING), name, other, size, _program(name, files))
         for name, size in files.items()
         if name.endswith(xla.ASSIGNMENT_ENDING) and (other := xla.companion(name)) in files and other is not None
     ]
     return tuple(sorted(found, key=lambda module: (-module.size, module.name)))
+
+
+def _program(assignment: str, files: Mapping[str, int]) -> str:
+    name = xla.program_of(assignment) or ""
+    return name if files.get(name, MOST_PROGRAM + 1) <= MOST_PROGRAM else ""
 
 
 def only(found: Iterable[Module], folder: str) -> Module:
@@ -75,5 +85,6 @@ def joined(files: Iterable[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
 
 
 def of_module(module: Module, read: Callable[[str], bytes]) -> tuple[str, bytes]:
-    """``(name, bytes)`` of a module's two files as the one that the reader of XLA takes."""
-    return f"{module.name}.txt", read(module.assignment) + b"\n" + read(module.ranges)
+    """``(name, bytes)`` of a module's files as the one that the reader of XLA takes."""
+    names = [module.assignment, module.ranges, *([module.program] if module.program else [])]
+    return f"{module.name}.txt", b"\n".join([read(name) for name in names])

@@ -1,0 +1,34 @@
+"""A finished plan without a graph that says where its storages come from: an XLA dump with its program."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from app.session import opening
+from tests.app.test_pages import html, opened
+from tests.importers.test_xla import ASSIGNMENT, LIVE_RANGE
+from tests.importers.test_xla_program import PROGRAM
+
+
+def source() -> str:
+    return opening.shelf().put("step.txt", (ASSIGNMENT + LIVE_RANGE + PROGRAM).encode())
+
+
+def test_its_card_and_its_columns_say_where_a_storage_comes_from() -> None:
+    at = opened(graph=source(), tensor="b")
+    assert not at.exception
+    card = html(at)
+    assert "&lt;img src=x onerror=" in card
+    assert "<img src=x" not in card
+    assert "gpt/it&#x27;s &quot;model&quot;.py:7" in card
+    table = next(frame.value for frame in at.dataframe if "module" in frame.value)
+    assert isinstance(table, pd.DataFrame)
+    row = table.set_index("tensor").loc["a"]
+    assert (row["operator"], row["module"], row["phase"]) == ("tanh", "GPT.h_0.mlp", "forward")
+
+
+def test_the_peak_is_told_by_operator_layer_and_phase() -> None:
+    at = opened("peak", graph=source())
+    assert not at.exception
+    group = next(each for each in at.get("button_group") if "peak-group" in str(each.key))
+    assert [option.content for option in group.proto.options] == ["operator", "role", "layer", "phase"]
