@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pandas as pd
 import streamlit as st
 
 from app.parts import frame
+from app.parts.picking import Picks, pickable
 from app.say import markup, words
 from app.session import planning, state
 from app.session.jobs import Job
@@ -79,23 +78,14 @@ def ranked(job: Job[WhatIf], today: int) -> None:
     )
     key = "fit-single." + "/".join(sorted({move.kind for move in listed}))
     at = next((k for k, move in enumerate(listed) if (move.kind, move.what) == state.raw(CHOSEN)), None)
-    marked = [] if at is None else [(at, "what")]
-    state.put(key, {"selection": {"rows": [], "columns": [], "cells": marked}})
-    st.dataframe(
-        table,
-        key=key,
-        height=min(330, 38 + 28 * len(table)),
-        hide_index=True,
-        row_height=28,
-        on_select=lambda: _choose(key, listed),
-        selection_mode="single-cell",
-        column_config={
-            "what": st.column_config.TextColumn(width="large"),
-            "bytes off": st.column_config.NumberColumn("bytes off (B)", format="localized"),
-            "operations": st.column_config.NumberColumn(format="localized"),
-            "moved": st.column_config.NumberColumn("moved (B)", format="localized"),
-        },
-    )
+    columns = {
+        "what": st.column_config.TextColumn(width="large"),
+        "bytes off": st.column_config.NumberColumn("bytes off (B)", format="localized"),
+        "operations": st.column_config.NumberColumn(format="localized"),
+        "moved": st.column_config.NumberColumn("moved (B)", format="localized"),
+    }
+    picks = Picks(key, None if at is None else (at, "what"), lambda cell: _choose(listed, cell))
+    pickable(table, picks, columns)
 
 
 def chosen(job: Job[WhatIf]) -> Move | None:
@@ -111,8 +101,6 @@ def choose_none() -> None:
     state.put(CHOSEN, None)
 
 
-def _choose(key: str, listed: tuple[Move, ...]) -> None:
-    event: Any = state.raw(key)
-    cells = event["selection"]["cells"] if event else []
-    move = listed[cells[0][0]] if cells else None
+def _choose(listed: tuple[Move, ...], cell: tuple[int, str] | None) -> None:
+    move = None if cell is None else listed[cell[0]]
     state.put(CHOSEN, None if move is None else (move.kind, move.what))

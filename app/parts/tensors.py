@@ -10,6 +10,7 @@ import pandas as pd
 import streamlit as st
 
 from app.parts import certificate
+from app.parts.picking import Picks, pickable
 from app.say import details, glossary, markup, words
 from app.session import placed, state
 from app.session.jobs import remembered
@@ -174,22 +175,10 @@ def _used_by(plan: Plan, step: int) -> str:
 
 
 def selectable(frame: pd.DataFrame, key: str, selected: str, *, height: int) -> None:
-    """A table with a column ``tensor``: the selected one is marked, a click anywhere in a row selects.
-
-    Cells are what is selected: a column of boxes to tick would push the others aside, and ask for a second aim.
-    """
-    at = np.flatnonzero(frame["tensor"].to_numpy() == selected) if selected else np.zeros(0, np.int64)
-    state.put(key, {"selection": {"rows": [], "columns": [], "cells": [(int(i), "tensor") for i in at[:1]]}})
-    st.dataframe(
-        frame,
-        key=key,
-        height=min(height, 38 + 28 * max(1, len(frame))),
-        hide_index=True,
-        row_height=28,
-        on_select=lambda: _selected(key, frame),
-        selection_mode="single-cell",
-        column_config=explained(frame.columns),
-    )
+    """A table with a column ``tensor``: the selected one is marked, a click anywhere in a row selects."""
+    at = np.flatnonzero(frame["tensor"].to_numpy() == selected).tolist() if selected else []
+    picks = Picks(key, (at[0], "tensor") if at else None, lambda cell: _selected(frame, cell))
+    pickable(frame, picks, explained(frame.columns), height=height)
 
 
 def explained(columns: Iterable[str]) -> dict[str, Any]:
@@ -219,12 +208,10 @@ def explained(columns: Iterable[str]) -> dict[str, Any]:
     return config
 
 
-def _selected(key: str, frame: pd.DataFrame) -> None:
-    ev: Any = state.raw(key)
-    cells = ev["selection"]["cells"] if ev else []
-    if not cells:
+def _selected(frame: pd.DataFrame, cell: tuple[int, str] | None) -> None:
+    if cell is None:
         state.choose(selected="")
         return
-    row, column = cells[0]
+    row, column = cell
     named = str(frame[column].iloc[row]) if column in NAMING else ""
     state.choose(selected=named or str(frame["tensor"].iloc[row]))

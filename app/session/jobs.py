@@ -20,7 +20,8 @@ import streamlit as st
 
 from app.session import visitors
 from app.session.kept import Kept
-from app.session.workers import NotDone, Question, Workers
+from app.session.question import NotDone, Question
+from app.session.workers import Workers
 from tmmu_core.limits import KEPT_BYTES, SERVER_WORKERS, SESSION_WORKERS, ceiling
 from tmmu_core.planners.problem import Progress
 

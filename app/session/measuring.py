@@ -7,7 +7,7 @@ from app.session.choice import Choice
 from app.session.jobs import Job, desk
 from app.session.opening import Opened, content_of
 from app.session.planning import about
-from app.session.workers import Question
+from app.session.question import Question
 from tmmu_core.plan.making.request import PlanRequest
 from tmmu_core.planners.problem import Progress
 from tmmu_core.runtime import measure

@@ -20,7 +20,7 @@ import streamlit as st
 from app.places import place
 from app.session import history, tasks, visitors
 from app.session.jobs import desk
-from app.session.workers import Question
+from app.session.question import Question
 from tmmu_core.errors import ArenaTooSmall, TmmuError, UnreadableInput
 from tmmu_core.graph.document import read_whole
 from tmmu_core.graph.model import PERSISTENT_ROLES, Graph, Made

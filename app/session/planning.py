@@ -17,7 +17,7 @@ from app.session.choice import Choice, from_query
 from app.session.jobs import Job, desk
 from app.session.judging import Judgement, judge
 from app.session.opening import Opened, card_of, content_of, lacks_arenas, open_source, shelf
-from app.session.workers import Question, Task
+from app.session.question import Question, Task
 from app.session.worlds import spec_of
 from tmmu_core.errors import ArenaTooSmall, TmmuError
 from tmmu_core.graph.model import Graph

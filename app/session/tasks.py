@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from app.session.judging import Judgement
 from app.session.judging import judge as judged
-from app.session.workers import Asker, NotDone
+from app.session.question import Asker, NotDone
 from tmmu_core.fit.asking import Candidate, question_of
 from tmmu_core.fit.capacity import Capacity
 from tmmu_core.fit.curve import curve

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 
-from app.session.workers import Asker
+from app.session.question import Asker
 
 
 def count(asker: Asker) -> int:

@@ -15,7 +15,7 @@ import pytest
 from app.session import jobs, opening, planning, tasks, visitors
 from app.session.jobs import WORKERS, Desk, Job
 from app.session.kept import Kept, weight_of
-from app.session.workers import NotDone, Question
+from app.session.question import NotDone, Question
 from tests.app.endless import count, eat
 from tmmu_core.errors import InvalidIrShapes
 from tmmu_core.limits import SERVER_WORKERS, SESSION_WORKERS

@@ -15,7 +15,7 @@ import contextlib
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import PurePath
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from tmmu_core.errors import InvalidIrShapes, MissingExtra, UnreadableInput
 from tmmu_core.extras import install
@@ -71,15 +71,16 @@ def import_torch(
     name = name or (exported.graph_module if exported else module)._get_name()
     args, kwargs = _arguments(exported, example_inputs)
     module = exported.module(check_guards=False) if exported else module
-    joint = _trace(_Chosen.around(module, loss), args, kwargs, train, name, _input_names(module, args, kwargs))
+    call = _Call(args, kwargs, _input_names(module, args, kwargs))
+    joint = _trace(_Chosen.around(module, loss), call, train, name)
     return add_adamw(joint.graph, joint.gradients) if optimizer == "adamw" else joint.graph
 
 
 def import_rebuilt(module: Any, name: str) -> Graph:
     """The graph of ``module``, a saved program built anew (``fx_program.Rebuilt``): a training step of a loss."""
-    example, names = tuple(module.example), module.input_names
-    joint: Graph = _trace(_Chosen.around(module, None), example, {}, module.is_loss, name, names).graph
-    return joint
+    call = _Call(tuple(module.example), {}, module.input_names)
+    graph: Graph = _trace(_Chosen.around(module, None), call, module.is_loss, name).graph
+    return graph
 
 
 @contextlib.contextmanager
@@ -185,9 +186,16 @@ def _input_names(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     return names
 
 
-def _trace(
-    module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], train: bool, name: str, input_names: list[str]
-) -> Any:
+class _Call(NamedTuple):
+    """What a module is called with."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    input_names: Sequence[str]
+    """What its arguments are called, one by one, nested ones opened."""
+
+
+def _trace(module: Any, call: _Call, train: bool, name: str) -> Any:
     """The joint graph (``fx_joint.Joint``), the module left in the mode it was in."""
     import torch
 
@@ -205,7 +213,7 @@ def _trace(
     from tmmu_core.graph.importers.fx_joint import read_joint
     from tmmu_core.graph.importers.fx_values import while_traced
 
-    tensors = [*module.parameters(), *module.buffers(), *torch.utils._pytree.tree_leaves((args, kwargs))]
+    tensors = [*module.parameters(), *module.buffers(), *torch.utils._pytree.tree_leaves((call.args, call.kwargs))]
     mode = next((t.fake_mode for t in tensors if hasattr(t, "fake_mode")), None) or _fake_mode()
     stand_ins = StandIns(mode)
     was_training = {part: part.training for part in module.modules()}
@@ -219,12 +227,12 @@ def _trace(
             stack.enter_context(while_traced(train))
             stack.enter_context(stand_ins.inside(module))
             stack.enter_context(fx_origins.kept(module.module))
-            args, kwargs = stand_ins.among((args, kwargs))
+            args, kwargs = stand_ins.among((call.args, call.kwargs))
             try:
                 joint = aot_export_joint_with_descriptors(stack, module, args, kwargs)
             except Exception as error:  # whatever the model's own code raises under fake tensors
                 raise _not_traceable(error, name) from error
-            return read_joint(joint.graph_module, mode, name, input_names)
+            return read_joint(joint.graph_module, mode, name, call.input_names)
     finally:
         for part, training in was_training.items():
             with contextlib.suppress(NotImplementedError):
