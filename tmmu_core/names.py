@@ -12,6 +12,7 @@ _MARKDOWN = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~$:&=@/\"'^])")
 _ADDRESS = re.compile(r"(https?:|ftp:|mailto:|xmpp:|www|@)", re.I)
 """How what Markdown makes a link of by itself begins, escapes or not: a joiner without width stands behind it."""
 _INVISIBLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u200b-\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_DIGITS = re.compile(r"([0-9]{1,18})")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
@@ -34,3 +35,9 @@ def visible(name: str) -> str:
 def _spelled(character: str) -> str:
     number = ord(character)
     return f"\\x{number:02x}" if number < 256 else f"\\u{number:04x}"
+
+
+def natural(text: str) -> tuple[tuple[int, str], ...]:
+    """A key that sorts names as people count: ``r2`` before ``r10``."""
+    parts = (part for part in _DIGITS.split(text) if part)
+    return (*((int(part), "") if _DIGITS.fullmatch(part) else (-1, part) for part in parts), (-2, text))

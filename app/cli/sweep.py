@@ -19,7 +19,6 @@ from app.cli.console import BAD_INPUT, FINE, Column, UsageFault, note, read_inpu
 from app.cli.options import AsJson, about_instance, input_of, planning, progress_on_terminal, read_bytes_option
 from app.cli.stores import StoreUrl, open_store
 from app.say import words
-from app.session import worlds
 from tmmu_core.errors import TmmuError
 from tmmu_core.extras import installed, require
 from tmmu_core.graph.model import MODES, PRESETS, Graph
@@ -277,7 +276,7 @@ _COLUMNS = (
 
 
 def _in_words(row: Mapping[str, Any]) -> list[str]:
-    head = [worlds.runs(row["ranks"] or []), words.count(len(row["ranks"] or []))] if "ranks" in row else []
+    head = [words.runs(row["ranks"] or []), words.count(len(row["ranks"] or []))] if "ranks" in row else []
     head += [row[title] for title in ("model", "shard") if title in row]
     head += [",".join(f"{name}={size}" for name, size in row["dims"].items())] if "dims" in row else []
     head += [row["planner"], row["mode"] or "", row["preset"] or ""]

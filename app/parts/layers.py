@@ -5,9 +5,9 @@ from __future__ import annotations
 import streamlit as st
 
 from app.parts import certificate
-from app.say import words
 from app.session import placed, state
 from app.session.planning import Shown
+from tmmu_core.names import natural
 
 KNOWN_BY = {
     "origins": "The file says in which module each node stands.",
@@ -26,7 +26,7 @@ def pick(shown: Shown) -> None:
     if known is None or not known.modules.known_by:
         return
     repeated = ", ".join(f"{n:,} × {name}" for name, n in known.modules.repeated)
-    names = sorted({layer for layer in known.layer if layer}, key=words.natural)
+    names = sorted({layer for layer in known.layer if layer}, key=natural)
     now = certificate.layer_of(_marked())
     st.selectbox(
         "Layer",

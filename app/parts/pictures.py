@@ -11,8 +11,7 @@ from typing import Any
 import streamlit as st
 
 from app.charts import base
-from app.parts import focus
-from app.report import takeaway
+from app.parts import focus, takeaway
 from app.report.look import HEIGHT, LEAST, MOST, WIDTH, Sheet
 from app.say import markup
 from app.session import repeat, state

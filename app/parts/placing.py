@@ -7,7 +7,7 @@ from typing import Any
 
 import streamlit as st
 
-from app.parts import focus
+from app.parts import address, focus
 from app.say import placing as say
 from app.say import words
 from app.session import placed, state
@@ -29,7 +29,7 @@ def panel(shown: Shown, name: str) -> None:
     plan = shown.plan
     arena = plan.arenas[int(plan.arena[plan.row_of[name]])].name
     order = placed.decisions(shown, arena)
-    st.html(state.linked(say.card(plan, why_here(plan, name, order.storages), order)))
+    st.html(address.linked(say.card(plan, why_here(plan, name, order.storages), order)))
     with st.expander("Try another place", expanded=bool(state.choice().tried)):
         _try(plan, name)
 
@@ -50,7 +50,7 @@ def _try(plan: Plan, name: str) -> None:
     if now is None:
         st.caption("Or hold Alt in the arena map and drag the selected box.")
         return
-    st.html(state.linked(say.tried(plan, now)))
+    st.html(address.linked(say.tried(plan, now)))
     st.button("Back to its place", key="untried", type="tertiary", on_click=state.choose, kwargs={"tried": ""})
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from app.parts import certificate, focus, placing
+from app.parts import address, certificate, focus, placing
 from app.say import details, markup, words
 from app.session import placed, state, walked
 from app.session.planning import Shown
@@ -19,14 +19,14 @@ def panel(shown: Shown) -> None:
         arena = focus.arena(shown)
         if arena and plan.arena_of[arena].peak_live_bytes:
             step = focus.peak(plan, shown.key, arena)[0]
-            st.html(state.linked(details.largest(plan, arena, step, placed.storages_alive(shown, step, arena))))
+            st.html(address.linked(details.largest(plan, arena, step, placed.storages_alive(shown, step, arena))))
         certificate.panel(shown)
         placing.replay_button(shown)
         return
     if name not in plan.row_of:
         st.html(markup.empty("Not in this plan", f"{words.shortened(name)} is no tensor of this plan."))
         return
-    st.html(state.linked(details.details(plan, shown.solution, name, placed.idle(shown), shown.opened.made.get(name))))
+    st.html(address.linked(details.details(plan, shown.solution, name, placed.idle(shown), shown.opened.made.get(name))))
     near, slots = details.neighbours(plan, name), plan.has_slots
     with st.container(horizontal=True, gap="small"):
         ends = (

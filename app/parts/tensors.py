@@ -16,6 +16,7 @@ from app.session import placed, state
 from app.session.jobs import remembered
 from app.session.placed import Origins
 from app.session.planning import Shown
+from tmmu_core.names import natural
 from tmmu_core.plan.model import Plan
 from tmmu_core.plan.storages import arena_number
 
@@ -87,7 +88,7 @@ def frame_of(plan: Plan, rows: np.ndarray, origins: Origins | None = None) -> pd
 def by_size(plan: Plan, rows: np.ndarray) -> np.ndarray:
     """Rows by size falling, those of one size by name as people count."""
     sizes = plan.size
-    return np.array(sorted(rows.tolist(), key=lambda i: (-int(sizes[i]), words.natural(plan.tensor_ids[i]))), np.int64)
+    return np.array(sorted(rows.tolist(), key=lambda i: (-int(sizes[i]), natural(plan.tensor_ids[i]))), np.int64)
 
 
 @remembered

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from app.say import totals, words
 from tmmu_core.judge.finding import Verdict
-from tmmu_core.names import for_markdown, visible
+from tmmu_core.names import for_markdown, natural, visible
 from tmmu_core.plan.live import peak_of
 from tmmu_core.plan.model import Plan
 from tmmu_core.plan.storages import live_bytes, storages_of
@@ -37,7 +37,7 @@ def _largest(plan: Plan, arena: str) -> list[str]:
     s = storages_of(plan)
     number = [a.name for a in plan.arenas].index(arena)
     alive = [k for k in range(len(s.head)) if int(s.arena[k]) == number and int(s.birth[k]) <= step < int(s.death[k])]
-    alive.sort(key=lambda k: (-int(s.size[k]), words.natural(plan.tensor_ids[int(s.head[k])])))
+    alive.sort(key=lambda k: (-int(s.size[k]), natural(plan.tensor_ids[int(s.head[k])])))
     count = words.of(min(LARGEST, len(alive)), len(alive), "storage")
     lines = [
         f"Peak of {code(arena)}: {words.full_bytes(most)} at {code(words.step(step, plan.node_at(step)))}; {count}:"

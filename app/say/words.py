@@ -6,8 +6,7 @@ there (``#104 conv_12``), ranges half-open (``[104, 131)``). What is not known i
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 UNKNOWN = "unknown"
 UNLIMITED = 2**64 - 1
@@ -17,7 +16,6 @@ NO_SLOTS = "–"
 """Stands where a plan without slots would tell of them: it numbers its storages, which is no count of slots."""
 WHY_NO_SLOTS = "This planner places bytes, not slots: it only numbers its storages."
 
-_NUMBER = re.compile(r"([0-9]{1,18})")
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
@@ -158,12 +156,6 @@ def shortened(text: str, width: int = 28) -> str:
     return f"{text[:head]}…{text[len(text) - (width - 1 - head) :]}"
 
 
-def natural(text: str) -> tuple[tuple[int, str], ...]:
-    """A key that sorts names as people count: ``r2`` before ``r10``."""
-    parts = (part for part in _NUMBER.split(text) if part)
-    return (*((int(part), "") if _NUMBER.fullmatch(part) else (-1, part) for part in parts), (-2, text))
-
-
 def change(before: str, after: str) -> str:
     """``before → after``, or the one value where nothing changed."""
     return before if before == after else f"{before} → {after}"
@@ -179,3 +171,16 @@ def gap(extent: int | None, bound: int | None) -> str:
 def over_bound(over: int, bound: int) -> str:
     """A gap as its fraction is told, in percent; no valid plan is below a bound."""
     return "impossible" if over < 0 else percent(over, bound)
+
+
+def runs(ranks: Sequence[int], most: int = 4) -> str:
+    """Ascending ranks in words: ``0–7, 16–23 and 40 more``."""
+    found: list[list[int]] = []
+    for rank in ranks:
+        if found and rank == found[-1][1] + 1:
+            found[-1][1] = rank
+        else:
+            found.append([rank, rank])
+    parts = [f"{a}" if a == b else f"{a}–{b}" for a, b in found[:most]]
+    rest = sum(b - a + 1 for a, b in found[most:])
+    return ", ".join(parts) + (f" and {rest:,} more" if rest else "")

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from app.say import words
 from app.session.jobs import remembered
 from app.session.planning import Shown
 from tmmu_core.graph.model import Made
 from tmmu_core.graph.modules import Modules, modules_of, modules_told
 from tmmu_core.liveness.idle import Idle, idle_of
 from tmmu_core.liveness.phases import Stretch, phases_of, phases_told
+from tmmu_core.names import natural
 from tmmu_core.plan.making.sequence import Placed, placed_in, problem_of
 from tmmu_core.plan.placing import Parting, parting
 from tmmu_core.plan.storages import PlanStorages, arena_number, storages_of
@@ -147,7 +147,7 @@ def storages_alive(shown: Shown, step: int, arena: str) -> list[tuple[int, int]]
     alive = np.flatnonzero((s.arena == arena_number(shown.plan, arena)) & (s.birth <= step) & (step < s.death))
     found = list(zip(s.head[alive].tolist(), s.size[alive].tolist(), strict=True))
     ids = shown.plan.tensor_ids
-    return sorted(found, key=lambda pair: (-pair[1], words.natural(ids[pair[0]])))
+    return sorted(found, key=lambda pair: (-pair[1], natural(ids[pair[0]])))
 
 
 def decisions(shown: Shown, arena: str) -> Placed:

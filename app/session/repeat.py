@@ -6,13 +6,12 @@ import json
 import shlex
 from typing import Any
 
-from app.say import words
 from app.session.opening import SAMPLES, sample_named, shelf
 from app.session.planning import Shown, requested
 from tmmu_core.plan.making.request import PlanRequest
 from tmmu_core.plan.making.wording import SAID, written
 from tmmu_core.plan.model import Plan
-from tmmu_core.planners.problem import GIVEN
+from tmmu_core.planners.problem import GIVEN, UNLIMITED
 
 FILES = {"arenas": "arenas.json", "order": "order.json", "shard_spec": "shards.json"}
 """Field of the request → the file that the command reads it from."""
@@ -62,7 +61,7 @@ def arenas_spelled_out(plan: Plan) -> bytes:
     config = {}
     for arena in plan.arenas:
         said = {"alignment_bytes": arena.alignment_bytes, "page_size": arena.page_size}
-        if arena.capacity_bytes < words.UNLIMITED:
+        if arena.capacity_bytes < UNLIMITED:
             said = {"capacity_bytes": arena.capacity_bytes, **said}
         config[arena.name] = {name: n for name, n in said.items() if n}
     return json.dumps(config, indent=2, ensure_ascii=False).encode() + b"\n"

@@ -12,7 +12,6 @@ from typing import Any
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-from app.say.markup import complete_links
 from app.session.choice import LANDING, Choice, from_query, to_query
 
 _CHOICE, _GOOD, _REFUSALS, _EPOCH = "tmmu.choice", "tmmu.good", "tmmu.refusals", "tmmu.epoch"
@@ -89,14 +88,6 @@ def write_link() -> None:
     query = to_query(choice())
     if st.query_params.to_dict() != query:
         st.query_params.from_dict(query)
-
-
-def linked(html: str) -> str:
-    """HTML whose names of tensors are links, with the rest of the address in each of them.
-
-    A click is caught and selects in place; one that comes before that, or opens another tab, must show the same graph.
-    """
-    return complete_links(html, to_query(choice()))
 
 
 # --- widgets -----------------------------------------------------------------------------------------------------

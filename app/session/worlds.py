@@ -1,4 +1,4 @@
-"""Shard specs as people write them: the text of a spec, presets for any graph, and how ranks are said. Pure."""
+"""Shard specs as people write them: the text of a spec, presets for any graph, where a rank stands. Pure."""
 
 from __future__ import annotations
 
@@ -142,16 +142,3 @@ def place(spec: ShardSpec, rank: int) -> str:
     """Where a rank stands in the mesh: ``dp 3 · tp 1``."""
     at = spec.place(rank)
     return " · ".join(f"{name} {at[name]}" for name, size in spec.mesh if size > 1) or "alone"
-
-
-def runs(ranks: Sequence[int], most: int = 4) -> str:
-    """Ascending ranks in words: ``0–7, 16–23 and 40 more``."""
-    found: list[list[int]] = []
-    for rank in ranks:
-        if found and rank == found[-1][1] + 1:
-            found[-1][1] = rank
-        else:
-            found.append([rank, rank])
-    parts = [f"{a}" if a == b else f"{a}–{b}" for a, b in found[:most]]
-    rest = sum(b - a + 1 for a, b in found[most:])
-    return ", ".join(parts) + (f" and {rest:,} more" if rest else "")

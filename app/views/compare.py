@@ -9,7 +9,7 @@ import streamlit as st
 
 from app.charts import base
 from app.charts.compare import curves
-from app.parts import drawing, focus, frame, pictures, selected, tensors
+from app.parts import address, drawing, focus, frame, pictures, selected, tensors
 from app.say import markup, placing, totals, words
 from app.session import opening, placed, planning, state
 from app.session.planning import Shown
@@ -271,7 +271,7 @@ def body(left: Shown, right: Shown, found: Comparison, handle: Any) -> None:
     arena = focus.of_plan(right.plan)
     if arena is not None:
         if arena in left.plan.arena_of:
-            st.html(state.linked(placing.parted(placed.where_they_part(left, right, arena), arena)))
+            st.html(address.linked(placing.parted(placed.where_they_part(left, right, arena), arena)))
         st.html(markup.heading(f"Live bytes of {arena}, baseline → candidate"))
         st.plotly_chart(
             base.phase_bands(curves(left.plan, right.plan, arena), placed.bands(right)),

@@ -196,7 +196,7 @@ def _classes(found: RankPlans, look: int) -> str:
         rows.append(
             [
                 f"{number}",
-                markup.esc(worlds.runs(one.ranks)),
+                markup.esc(words.runs(one.ranks)),
                 f"{len(one.ranks):,}",
                 *(f'<span title="{words.exact_bytes(int(n))}">{words.short_bytes(int(n))}</span>' for n in extents),
                 words.short_bytes(int(extents.sum())),

@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 import streamlit as st
 
-from app.parts import frame, pictures
-from app.report import takeaway
+from app.parts import frame, pictures, takeaway
 from app.report.build import Known, build_report
 from app.report.look import Theme
 from app.say import markup, words

@@ -19,6 +19,7 @@ from tmmu_core.graph.checks import resolve_dims
 from tmmu_core.graph.model import Graph
 from tmmu_core.names import for_markdown
 from tmmu_core.plan.formats import trace
+from tmmu_core.plan.formats.checkpoint import checkpoint
 from tmmu_core.plan.making.replan import DimCurve, Iteration, PlanAt, ReplanLog, Rule
 
 OFFERED = "sample:dynamic_batch"
@@ -330,7 +331,7 @@ def log_line(shown: Shown, log: ReplanLog, dim: str, wanted: int) -> None:
         )
         st.download_button(
             "Checkpoint after the last iteration",
-            lambda: log.checkpoint(len(log.iterations) - 1),
+            lambda: checkpoint(last.solution.plan, last.solution.liveness),
             file_name="session.checkpoint.cbor",
             mime="application/cbor",
             icon=":material/download:",

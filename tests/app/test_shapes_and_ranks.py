@@ -12,6 +12,7 @@ import streamlit as st
 
 from app.charts.ranks import fold, heat_map
 from app.charts.shapes import dim_curve
+from app.say import words
 from app.session import envelopes, opening, planning, worlds
 from app.session.choice import Choice
 from tests.app.test_pages import claim, html, opened
@@ -72,8 +73,8 @@ def test_presets_can_be_read(dim: Dim) -> None:
 
 
 def test_ranks_are_said_in_runs() -> None:
-    assert worlds.runs((0, 1, 2, 5, 7, 8)) == "0–2, 5, 7–8"
-    assert worlds.runs(tuple(range(0, 20, 2)), 2) == "0, 2 and 8 more"
+    assert words.runs((0, 1, 2, 5, 7, 8)) == "0–2, 5, 7–8"
+    assert words.runs(tuple(range(0, 20, 2)), 2) == "0, 2 and 8 more"
 
 
 def test_a_rank_is_told_by_its_place_in_the_mesh() -> None:

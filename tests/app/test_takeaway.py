@@ -15,7 +15,7 @@ import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from app.cli.export import EXPORTERS
-from app.report import takeaway
+from app.parts import takeaway
 from app.session import opening, planning, repeat
 from app.session.choice import Choice, from_query, to_query
 from tests.app.test_pages import html, opened, plan_bytes

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from app.say import words
 from tmmu_core.graph.quantities import parse_bytes
+from tmmu_core.names import natural
 
 
 @pytest.mark.parametrize(
@@ -84,4 +85,4 @@ def test_large_steps_are_grouped_like_every_figure() -> None:
 
 
 def test_names_are_sorted_as_people_count() -> None:
-    assert sorted(["r10", "r2", "r1", "a", "r02"], key=words.natural) == ["a", "r1", "r02", "r2", "r10"]
+    assert sorted(["r10", "r2", "r1", "a", "r02"], key=natural) == ["a", "r1", "r02", "r2", "r10"]

@@ -13,7 +13,8 @@ import pytest
 from markdown_it import MarkdownIt
 from playwright.sync_api import Browser, expect
 
-from app.report import pdf, takeaway
+from app.parts import takeaway
+from app.report import pdf
 from app.report.build import build_report
 from app.session import opening, planning, repeat
 from app.session.choice import Choice

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from app.cli.main import run
+from app.parts.takeaway import PICTURES, picture
 from app.report.build import build_report
 from app.report.look import LOOKS, Sheet, Theme
 from app.report.still import OVER, still
-from app.report.takeaway import PICTURES, picture
 from tests.build import residual
 from tests.canvas.plans import plan_of
 from tmmu_core.plan.making.engine import plan_graph

@@ -20,17 +20,12 @@ from tmmu_core.liveness.model import Liveness
 from tmmu_core.liveness.views import view_roots
 from tmmu_core.plan.live import exact_sum, peak_together
 from tmmu_core.plan.model import ArenaSummary, Plan
-from tmmu_core.plan.storages import moments, storages_of
+from tmmu_core.plan.storages import align_up, moments, storages_of
 
 I64 = NDArray[np.int64]
 U64 = NDArray[np.uint64]
 
 # --- sizes of arenas ---------------------------------------------------------------------------------------------
-
-
-def align_up(value: int, alignment: int) -> int:
-    """The least multiple of ``alignment`` (bytes) that is ≥ ``value``; not checked against 2^64 − 1."""
-    return -(-value // alignment) * alignment
 
 
 def committed_bytes(extent: int, page_size: int, *, arena: str = "") -> int:

@@ -19,9 +19,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tmmu_core.plan.metrics import I64, align_up
 from tmmu_core.plan.model import Plan
-from tmmu_core.plan.storages import PlanStorages, arena_number, moments, storages_of
+from tmmu_core.plan.storages import I64, PlanStorages, align_up, by_birth, moments, storages_of
 
 
 @dataclass(frozen=True)
@@ -253,9 +252,3 @@ def parting(
 def _decisions(plan: Plan, arena: str, order: Sequence[int] | None) -> list[tuple[str, int]]:
     s = storages_of(plan)
     return [(plan.tensor_ids[s.head[i]], int(s.offset[i])) for i in order or by_birth(plan, s, arena)]
-
-
-def by_birth(plan: Plan, s: PlanStorages, arena: str) -> list[int]:
-    """The storages of an arena in the normative order: birth, −bytes, id bytes."""
-    here = np.flatnonzero(s.arena == arena_number(plan, arena)).tolist()
-    return sorted(here, key=lambda i: (int(s.birth[i]), -int(plan.size[s.head[i]]), int(s.head[i])))

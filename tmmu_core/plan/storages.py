@@ -186,3 +186,14 @@ def alive_at(plan: Plan, step: int, arena: str | None = None) -> I64:
         alive &= plan.arena == arena_number(plan, arena)
     rows = np.flatnonzero(alive)
     return rows[np.lexsort((rows, U64_MAX - plan.size[rows]))]
+
+
+def by_birth(plan: Plan, s: PlanStorages, arena: str) -> list[int]:
+    """The storages of an arena in the normative order: birth, −bytes, id bytes."""
+    here = np.flatnonzero(s.arena == arena_number(plan, arena)).tolist()
+    return sorted(here, key=lambda i: (int(s.birth[i]), -int(plan.size[s.head[i]]), int(s.head[i])))
+
+
+def align_up(value: int, alignment: int) -> int:
+    """The least multiple of ``alignment`` (bytes) that is ≥ ``value``; not checked against 2^64 − 1."""
+    return -(-value // alignment) * alignment

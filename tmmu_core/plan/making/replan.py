@@ -33,7 +33,6 @@ from tmmu_core.graph.arenas import as_given
 from tmmu_core.graph.model import Dim, Graph
 from tmmu_core.liveness.timeline import default_mode
 from tmmu_core.plan import canonical
-from tmmu_core.plan.formats.checkpoint import checkpoint
 from tmmu_core.plan.making.configured import settled
 from tmmu_core.plan.making.engine import Solution, solve
 from tmmu_core.plan.making.request import PlanRequest
@@ -86,11 +85,6 @@ class ReplanLog:
     """How many plans were made; the others came from the cache."""
     aborted: ContractError | None = None
     """Why the session ended early."""
-
-    def checkpoint(self, number: int) -> bytes:
-        """The checkpoint after iteration ``number``: it holds the plan, and the plan hash, then in force."""
-        solution = self.iterations[number].solution
-        return checkpoint(solution.plan, solution.liveness)
 
 
 class Rule(NamedTuple):
