@@ -26,7 +26,9 @@ def panel(shown: Shown) -> None:
     if name not in plan.row_of:
         st.html(markup.empty("Not in this plan", f"{words.shortened(name)} is no tensor of this plan."))
         return
-    st.html(address.linked(details.details(plan, shown.solution, name, placed.idle(shown), shown.opened.made.get(name))))
+    st.html(
+        address.linked(details.details(plan, shown.solution, name, placed.idle(shown), shown.opened.made.get(name)))
+    )
     near, slots = details.neighbours(plan, name), plan.has_slots
     with st.container(horizontal=True, gap="small"):
         ends = (
