@@ -7,8 +7,10 @@ cannot be written to; the first run on a machine waits for the compiler, and a f
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from functools import cache
+from importlib.util import find_spec
 from typing import Any
 
 ONCE = "compiling the inner loops, once on this machine; it takes some seconds"
@@ -25,6 +27,13 @@ def njit(loop: Callable[..., Any]) -> Any:
 def when_compiling(tell: Callable[[str], None]) -> None:
     """Have ``tell`` called with a word when a loop is really compiled, not found on disk: once, by whoever is first."""
     _telling.append(tell)
+
+
+def is_there() -> bool:
+    """Whether loops would be compiled: numba is installed; it is not loaded for the answer."""
+    if "numba" in sys.modules:
+        return sys.modules["numba"] is not None
+    return find_spec("numba") is not None
 
 
 @cache

@@ -222,6 +222,18 @@ def test_a_packing_keeps_alignment_and_capacity() -> None:
         tmmu.pack([0, 0], [2, 2], [8, 8], capacity="8")
 
 
+def test_a_packing_that_fits_is_the_answer_unless_the_least_is_asked_for() -> None:
+    draw = np.random.default_rng(0)
+    lower = draw.integers(0, 30, 60)
+    buffers = lower, lower + draw.integers(1, 9, 60), draw.integers(1, 10_000, 60)
+    enough = tmmu.pack(*buffers, alignment=64, capacity=10**6)
+    assert enough.plan.verify().ok
+    least = tmmu.pack(*buffers, alignment=64, capacity=10**6, planner="portfolio")
+    assert least.extent_bytes <= enough.extent_bytes
+    asked = tmmu.pack(*buffers, alignment=64, capacity=10**6, minimise=True)
+    assert asked.extent_bytes == tmmu.pack(*buffers, alignment=64).extent_bytes <= least.extent_bytes
+
+
 @settings(max_examples=40, deadline=None)
 @given(
     st.lists(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from packings import live_steps, problem, problems, smallest_extent
 
-from tmmu_core.planners.bounds import lower_bound, on_grid
+from tmmu_core.planners.bounds import lower_bound, on_grid, reachable
+from tmmu_core.planners.columns import columns
 from tmmu_core.planners.problem import Problem
 
 
@@ -17,6 +19,19 @@ def test_the_fullest_moment_is_the_bound_and_its_storages_the_witness() -> None:
 
 def test_on_a_common_grid_all_but_the_topmost_are_padded() -> None:
     assert on_grid([(10, 8), (9, 8), (16, 8)]) == 16 + 16 + 16 - 7
+
+
+def test_an_extent_ends_where_a_storage_can_end() -> None:
+    cols = columns(problem((0, 2, 10), (1, 3, 70), alignment=64))
+    assert [reachable(cols, at) for at in (0, 10, 11, 71, 75)] == [10, 10, 70, 74, 134]
+
+
+@settings(deadline=None, max_examples=60)
+@given(problems(most=5), st.integers(0, 40))
+def test_no_packing_ends_between_what_is_asked_and_what_is_reachable(p: Problem, at: int) -> None:
+    least = smallest_extent(p)
+    if least >= at:
+        assert reachable(columns(p), at) <= least
 
 
 def test_a_coarser_few_can_bind_harder_than_a_finer_many() -> None:

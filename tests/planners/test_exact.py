@@ -194,6 +194,12 @@ def test_a_capacity_under_the_bound_is_proven_too_small() -> None:
     assert (caught.value.diagnostics["proven"], caught.value.diagnostics["required"]) == (True, 12)
 
 
+def test_a_gap_in_which_nothing_can_end_is_closed_at_once() -> None:
+    p = problem_with(ring(), alignment=np.full(5, 64, np.uint64))  # what ends above 64 + 8 ends at 128 + 8
+    packing = exact(p, {})
+    assert (packing.optimal, packing.lower_bound, packing.notes["attempts"]) == (True, 136, 1)
+
+
 def test_a_capacity_between_the_bound_and_the_least_extent_is_proven_too_small() -> None:
     assert max(columns(ring()).live_bytes()) == 16
     with pytest.raises(ArenaTooSmall, match="proven") as caught:

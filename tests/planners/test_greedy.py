@@ -13,7 +13,8 @@ from packings import extent, faults, offsets, problem, problem_with, problems
 from tmmu_core.errors import AlignmentViolation, AllocationOverflow, InvalidIrShapes
 from tmmu_core.planners.bounds import lower_bound
 from tmmu_core.planners.columns import columns
-from tmmu_core.planners.greedy import FITS, ORDERS, by_birth, greedy, place
+from tmmu_core.planners.greedy import FITS, ORDERS, _place, by_birth, greedy, place
+from tmmu_core.planners.near import NEAR_UP_TO, near_of, place_near
 from tmmu_core.planners.portfolio import RUNS, best_greedy, portfolio
 from tmmu_core.planners.problem import Problem
 
@@ -140,6 +141,20 @@ def test_the_compiled_loop_gives_the_same_bytes(p: Problem, order: str, fit: str
     cols = columns(p)
     sequence = ORDERS[order](cols)
     assert place(cols, sequence, fit, compiled=True) == place(cols, sequence, fit, compiled=False)
+
+
+@given(problems(most=30, steps=40, odd=False), st.sampled_from(sorted(ORDERS)), st.booleans())
+def test_sorting_neighbours_gives_the_same_bytes_as_the_tree(p: Problem, order: str, tightest: bool) -> None:
+    cols = columns(p)
+    near = near_of(cols)
+    assert near is not None
+    sequence = ORDERS[order](cols)
+    assert place_near(cols, sequence, near, tightest) == _place(cols, sequence, tightest)
+
+
+def test_who_meets_too_many_is_placed_by_the_tree() -> None:
+    crowd = problem(*((0, 2, 1 + k) for k in range(NEAR_UP_TO + 2)))
+    assert near_of(columns(crowd)) is None
 
 
 @given(problems(most=30, steps=40, odd=False))

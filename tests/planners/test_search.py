@@ -75,6 +75,22 @@ def test_auto_searches_exactly_where_greedy_does_not_and_says_how_far_off_greedy
     assert "377856 bytes above the bound" in str(packing.notes["why"])
 
 
+def test_auto_ends_at_the_first_packing_that_fits_a_capacity_and_minimises_when_told() -> None:
+    p = problem_with(instance("A.1048576"), capacity=2_000_000)
+    fits, least = auto(p, {}), auto(p, {"minimise": True})
+    assert (fits.notes["picked"], fits.notes["runs"], fits.optimal, fits.stopped) == ("portfolio", 1, False, False)
+    assert str(fits.notes["why"]).startswith("a greedy run fits the capacity of 2000000 bytes")
+    assert 1_048_576 < extent(p, fits.offset) <= 2_000_000
+    assert (least.notes["picked"], extent(p, least.offset), least.optimal) == ("exact", 1_048_576, True)
+
+
+def test_auto_searches_until_a_capacity_is_met_and_no_longer() -> None:
+    p = problem_with(instance("A.1048576"), capacity=1_200_000)
+    packing = auto(p, {})
+    assert (packing.notes["picked"], faults(p, offsets(packing))) == ("exact", [])
+    assert 1_048_576 < extent(p, packing.offset) <= 1_200_000
+
+
 def test_auto_packs_what_passes_int64() -> None:
     p = problem((0, 2, 2**63), (1, 4, 2**62), (3, 5, 2**63), (0, 1, 2**61), (4, 6, 2**62))
     p = problem_with(p)

@@ -106,18 +106,21 @@ def pack(
     alignment: ArrayLike = 1,
     capacity: int | str | None = None,
     planner: str = "auto",
+    minimise: bool | None = None,
 ) -> Packed:
     """Pack buffers that live in ``[lower, upper)`` into one arena: an offset each, no two alive on the same byte.
 
     ``lower``, ``upper`` (steps), ``size`` (bytes): whole numbers, shape (n,). ``alignment``: powers of two, shape (n,)
-    or one for all. ``capacity``: bytes, or a text (``"1MiB"``); with one, the search ends when everything fits.
+    or one for all. ``capacity``: bytes, or a text (``"1MiB"``); with one, the search ends when everything fits, unless
+    ``minimise`` (an option of ``auto`` and ``exact``) asks for the least.
     Gives offsets in the order of the buffers. Raises ``ArenaTooSmall`` where nothing was found that fits, and
     ``UnreadableInput`` for arrays that do not belong together. Source: dynamic storage allocation, as MiniMalloc
     has it (Moffitt 2023).
     """
     columns: dict[str, ArrayLike | None] = {"lower": lower, "upper": upper, "size": size, "alignment": alignment}
     instance, place = instance_of(columns, None if capacity is None else amount_of_bytes("capacity", capacity))
-    made = make_plan(instance, PlanRequest(planner=planner))
+    options = {} if minimise is None else {"minimise": minimise}
+    made = make_plan(instance, PlanRequest(planner=planner, options=options))
     rows = np.array([made.plan.row_of[name] for name in instance.problem.ids], np.int64)
     offset = made.plan.offset[rows[place]] if len(rows) else np.zeros(0, np.uint64)
     assert not made.plan.arenas or made.plan.arenas[0].name == ARENA

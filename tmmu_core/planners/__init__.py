@@ -141,6 +141,7 @@ PLANNERS: dict[str, ArenaPlannerEntry | MemoryPlannerEntry] = {
             "picks by size, and says what it picked and why",
             f"{_HERE}.auto",
             "auto",
+            {"minimise": None},
         ),
     )
 }

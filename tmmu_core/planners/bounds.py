@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tmmu_core.planners.columns import NEVER, Columns, align_up, columns
+from tmmu_core.planners.columns import NEVER, SAFE, Columns, align_up, columns
 from tmmu_core.planners.problem import Problem, without_empty
 
 WHERE_TRIED = 64
@@ -69,7 +69,10 @@ def bound_of(cols: Columns) -> Bound:
             best = Bound(at + cols.size[i], (i,), int(cols.problem.birth[i]), "fixed", peak)
 
     coarse = min(cols.align) > 1
+    most = _padded(cols) if coarse and cols.odd is None and cols.small else None
     for column in fullest[:WHERE_TRIED] if coarse or cols.odd is not None else ():
+        if most is not None and most[column] <= best.bytes:
+            continue  # no grid can make more of it
         alive = _alive(cols, column)
         step = int(cols.births[column])
         ended = _refused_handoffs(cols, alive, step)
@@ -81,6 +84,27 @@ def bound_of(cols: Columns) -> Bound:
         if total > best.bytes:
             best = Bound(total, members, step, rule, peak)
     return best
+
+
+def _padded(cols: Columns) -> list[int]:
+    """Per column the bytes alive, each storage padded to its own alignment: no less than what any grid says."""
+    padded = (-(-cols.sizes // cols.aligns) * cols.aligns)[cols.storage_of_part]
+    change = np.zeros(len(cols.births) + 1, np.int64)
+    np.add.at(change, cols.part_lo, padded)
+    np.subtract.at(change, cols.part_hi, padded)
+    most: list[int] = np.cumsum(change).tolist()
+    return most
+
+
+def reachable(cols: Columns, at: int) -> int:
+    """The least extent from ``at`` bytes on that a packing can have.
+
+    An extent is where some storage ends, and that is a multiple of its alignment and its size.
+    """
+    if not len(cols) or not cols.small or at >= SAFE or max(cols.align) == 1:
+        return at
+    under = np.maximum(at - cols.sizes, 0)
+    return int((-(-under // cols.aligns) * cols.aligns + cols.sizes).min())
 
 
 def on_grid(storages: list[tuple[int, int]]) -> int:

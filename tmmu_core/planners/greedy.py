@@ -7,7 +7,9 @@ nodes, merged ranges stay few because low memory fills up, so a run is near-line
 
 Orders and fits are the field's: by size and by breadth (Pisarchyk & Lee 2020), by area and length (Knuth's dynamic
 storage allocation and the strip-packing literature), first fit in birth order with a free list (every allocator).
-From :data:`COMPILED_FROM` storages on the same loop runs compiled (:mod:`tmmu_core.planners.kernels`).
+From :data:`COMPILED_FROM` storages on the same loop runs compiled (:mod:`tmmu_core.planners.kernels`), where numba is
+installed; where it is not, or not worth loading, and storages meet few others, those are sorted instead
+(:mod:`tmmu_core.planners.near`).
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from tmmu_core import compiled as compiling
 from tmmu_core.planners.columns import (
     HANDOFF,
     Columns,
@@ -29,6 +32,7 @@ from tmmu_core.planners.columns import (
     finished,
     option,
 )
+from tmmu_core.planners.near import near_of, place_near
 from tmmu_core.planners.problem import I64, Packing, Problem, Progress
 
 COMPILED_FROM = 10_000
@@ -155,17 +159,17 @@ def place(cols: Columns, order: Sequence[int], fit: str, *, runs: int = 1, compi
         return _free_list(cols)
     sequence = [i for i in order if cols.fixed[i] >= 0] + [i for i in order if cols.fixed[i] < 0]
     if compiled is None:
-        compiled = len(cols) * runs >= COMPILED_FROM or (len(cols) >= LOADED_FROM and _is_loaded())
+        pays = len(cols) * runs >= COMPILED_FROM or (len(cols) >= LOADED_FROM and "numba" in sys.modules)
+        compiled = pays and compiling.is_there()
     if compiled and cols.small:
         from tmmu_core.planners import kernels
 
         return kernels.place(cols, sequence, tightest=fit == "tightest")
+    if cols.plain:
+        near = near_of(cols)
+        if near is not None:
+            return place_near(cols, sequence, near, tightest=fit == "tightest")
     return _place(cols, sequence, tightest=fit == "tightest")
-
-
-def _is_loaded() -> bool:
-    """Whether numba is there without having to be loaded for it: then a small run is compiled too."""
-    return "numba" in sys.modules and sys.modules["numba"] is not None
 
 
 def _place(cols: Columns, sequence: Sequence[int], tightest: bool) -> list[int]:

@@ -58,9 +58,18 @@ def portfolio(problem: Problem, options: Mapping[str, Any], progress: Progress |
 
 
 def best_greedy(
-    cols: Columns, bound: Bound, progress: Progress | None = None, runs: Iterable[tuple[str, str]] = RUNS
+    cols: Columns,
+    bound: Bound,
+    progress: Progress | None = None,
+    runs: Iterable[tuple[str, str]] = RUNS,
+    *,
+    goal: int = 0,
 ) -> Best:
-    """Run through ``runs`` and keep the first of the lowest extents; stop at the bound or when told to."""
+    """Run through ``runs`` and keep the first of the lowest extents; stop at the bound or when told to.
+
+    An extent of ``goal`` bytes is low enough too.
+    """
+    enough = max(bound.bytes, goal)
     todo = list(runs)
     sequences: dict[str, list[int]] = {}
     crown, grid = _crown(cols, bound)
@@ -75,13 +84,13 @@ def best_greedy(
         extent = extent_of(cols, offset)
         if best is None or extent < best.extent:
             best = Best(offset, extent, order, fit, made, False, sequence)
-        if crown >= 0 and bound.bytes < extent < bound.bytes + grid:
+        if crown >= 0 and enough < extent < bound.bytes + grid:
             sequence = [*(i for i in sequence if i != crown), crown]
             offset = place(cols, sequence, fit, runs=len(todo))
             extent = extent_of(cols, offset)
             if extent < best.extent:
                 best = Best(offset, extent, order, fit, made, False, sequence, crown)
-        if best.extent <= bound.bytes:
+        if best.extent <= enough:
             break
         if progress is not None and not progress("portfolio", made, len(todo)):
             return replace(best, runs=made, stopped=made < len(todo))

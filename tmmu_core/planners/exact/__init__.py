@@ -23,7 +23,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from tmmu_core.errors import ArenaTooSmall
-from tmmu_core.planners.bounds import Bound, bound_of
+from tmmu_core.planners.bounds import Bound, bound_of, reachable
 from tmmu_core.planners.columns import Columns, columns, count_option, extent_of, finished, flag_option
 from tmmu_core.planners.exact.apart import apart, part
 from tmmu_core.planners.exact.model import Model, build, chains, handoffs, take_all
@@ -69,8 +69,9 @@ def searched(
     budget = count_option(options, "budget", DEFAULT_BUDGET)
     minimise = flag_option(options, "minimise", problem.capacity == UNLIMITED)
     goal = 0 if minimise else problem.capacity
+    bound = replace(bound, bytes=reachable(cols, bound.bytes))
     _refuse_if_proven(problem, bound.bytes, bound.max_live)
-    start = start or best_greedy(cols, bound)
+    start = start or best_greedy(cols, bound, goal=goal)
     offset, lower, stopped = list(start.offset), bound.bytes, False
     notes: dict[str, Any] = {"start": f"{start.order}/{start.fit}", "nodes": 0, "attempts": 0}
     course = _Course(start.extent, lower)
@@ -179,7 +180,8 @@ def _parts(cols: Columns, whole: Bound) -> list[tuple[I64, Columns, Bound]]:
     parts = []
     for indices in found:
         own = columns(part(cols.problem, indices))
-        parts.append((indices, own, bound_of(own)))
+        bound = bound_of(own)
+        parts.append((indices, own, replace(bound, bytes=reachable(own, bound.bytes))))
     return sorted(parts, key=lambda one: (-one[2].bytes, int(one[0][0])))
 
 
@@ -220,7 +222,7 @@ def _models(cols: Columns) -> tuple[list[Model], Model | None]:
 class _Hunt:
     """A part on the way down, to be gone on with."""
 
-    capacity: int
+    cols: Columns
     bound: int
     floor: int
     """What another part needs anyway: down to there it goes, and a bound says something only above it."""
@@ -246,10 +248,10 @@ def _hunt(cols: Columns, bound: int, floor: int, best: tuple[int, list[int]]) ->
     # No extent lies between the last multiple of the grain and the floor: there the floor is reached already.
     low = max(bound, floor // models[0].grain * models[0].grain)
     if models[0].work > LARGEST:
-        return _Hunt(cols.problem.capacity, low, floor, *best, [], None, best[0])
+        return _Hunt(cols, low, floor, *best, [], None, best[0])
     variants = [_variant(model, low) for model in models]
     relaxed = _variant(relaxation, low) if relaxation is not None else None
-    return _Hunt(cols.problem.capacity, low, floor, *best, variants, relaxed, best[0])
+    return _Hunt(cols, low, floor, *best, variants, relaxed, best[0])
 
 
 def _search(hunt: _Hunt, asked: _Asked) -> None:
@@ -272,7 +274,7 @@ def _search(hunt: _Hunt, asked: _Asked) -> None:
         proven = min(variant.bound for variant in variants)
         hunt.bound = max(hunt.bound, min(hunt.extent, max(proven, relaxed.bound if relaxed is not None else 0)))
         course.tell(before + spent, hunt.extent, hunt.bound)
-        if hunt.extent <= max(hunt.bound, goal) or hunt.bound > hunt.capacity:
+        if hunt.extent <= max(hunt.bound, goal) or hunt.bound > hunt.cols.problem.capacity:
             break
         if progress is not None and attempt and not progress("exact", before + spent, before + allowed):
             notes["told_to_stop"] = True
@@ -288,7 +290,7 @@ def _search(hunt: _Hunt, asked: _Asked) -> None:
         if goal and variant.bound <= goal < ceiling:
             kind, target = AT_CAPACITY, max(goal // grain * grain, variant.bound)
         else:
-            kind, target = _aim(variant, ceiling, grain, hunt.capacity)
+            kind, target = _aim(variant, ceiling, grain, hunt.cols.problem.capacity)
         steering = variant.steering[kind]
         tried = steering.attempt(target)
         watch = None if progress is None else _watch(progress, before + spent, before + allowed)
@@ -305,7 +307,7 @@ def _search(hunt: _Hunt, asked: _Asked) -> None:
         attempt += 1
         spent += max(nodes, 1)
         if verdict == INFEASIBLE:
-            variant.bound = max(variant.bound, target + grain)
+            variant.bound = max(variant.bound, align_up_any(reachable(hunt.cols, target + grain), grain))
         elif verdict == FOUND and offset is not None:
             extent = max(at + high for at, high in zip(offset, variant.searcher.tall, strict=True))
             for steering in variant.steering.values():
@@ -319,8 +321,8 @@ def _search(hunt: _Hunt, asked: _Asked) -> None:
                         hunt.offset[i] = at
     proven = max(min(variant.bound for variant in variants), relaxed.bound if relaxed is not None else 0)
     hunt.bound = max(hunt.bound, min(hunt.extent, proven))
-    if min(variant.bound for variant in variants) > hunt.capacity:
-        hunt.bound = max(hunt.bound, hunt.capacity + 1)
+    if min(variant.bound for variant in variants) > hunt.cols.problem.capacity:
+        hunt.bound = max(hunt.bound, hunt.cols.problem.capacity + 1)
     course.tell(before + spent, hunt.extent, hunt.bound)
     notes.update(nodes=before + spent, attempts=notes["attempts"] + attempt)
     hunt.is_open = spent > 0 and max(hunt.bound, goal) < hunt.extent
