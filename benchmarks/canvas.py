@@ -162,7 +162,7 @@ def measure_report(browser: Browser, boxes: int) -> dict[str, Any]:
     return {"boxes": boxes, "megabytes": len(report) / 1e6, "build": building, "open": opening}
 
 
-OTHERS = "## Planning a million tensors"
+OTHERS = "## Starting"
 """The heading in ``docs/performance.md`` behind which other commands' figures stand."""
 
 

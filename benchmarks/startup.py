@@ -1,0 +1,93 @@
+"""What a command takes to begin: ``python -m benchmarks.startup [--tmmu PROGRAM]`` writes its part of the page.
+
+The page is ``docs/performance.md``. Each command is a process of its own, run in turn with ``python -c pass``, of which
+it takes so many times as long; the least of all rounds is the one that other work disturbed least. ``--tmmu`` measures
+another environment's, such as one with nothing but the wheel and what it requires.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from benchmarks.serving import ROOT
+
+SMALL = ROOT / "sample_graphs" / "linear_chain.tmmu.json"
+OURS, BEHIND = "## Starting", "## Planning a million tensors"
+
+
+def taken(command: list[str]) -> tuple[float, float]:
+    """Wall and CPU seconds of a process, from its start to its end."""
+    began = time.perf_counter()
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, cwd=ROOT) as process:
+        _, status, used = os.wait4(process.pid, 0)
+        wall = time.perf_counter() - began
+        process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise SystemExit(f"{' '.join(command)} ended with {process.returncode}")
+    return wall, used.ru_utime + used.ru_stime
+
+
+def least(commands: dict[str, list[str]], rounds: int) -> dict[str, tuple[float, float]]:
+    """The least wall and the least CPU seconds of each command, all of them run in turn ``rounds`` times."""
+    runs = [{name: taken(command) for name, command in commands.items()} for _ in range(rounds + 1)][1:]
+    return {name: (min(run[name][0] for run in runs), min(run[name][1] for run in runs)) for name in commands}
+
+
+def document(figures: dict[str, tuple[float, float]], where: str, rounds: int) -> str:
+    """The part of the page; ``where`` says what is installed."""
+    (bare, *_), lines = figures.values(), []
+    for name, (wall, used) in figures.items():
+        lines.append(f"| `{name}` | {wall:.3f} | {used:.3f} | {wall / bare[0]:.1f} | {used / bare[1]:.1f} |")
+    return "\n".join(
+        [
+            OURS,
+            "",
+            f"`python -m benchmarks.startup`, in an environment {where}.",
+            f"Seconds of a process from its start to its end, the least of {rounds} runs behind a first that is not",
+            "counted, on a machine shared with much other work; and how many times those of `python -c pass`, run in",
+            "turn with it.",
+            "",
+            "| | wall s | CPU s | wall, ratio | CPU, ratio |",
+            "|---|---:|---:|---:|---:|",
+            *lines,
+            "",
+        ]
+    )
+
+
+def written(page: str, part: str) -> str:
+    """The page with our part anew, before what :data:`BEHIND` begins, and the rest as it was."""
+    before, _, rest = page.partition(OURS + "\n")
+    if rest:
+        return before + part + "\n" + BEHIND + rest.partition(BEHIND)[2]
+    before, _, rest = page.partition(BEHIND)
+    return before + part + "\n" + BEHIND + rest
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--tmmu", type=Path, default=Path(sys.executable).parent / "tmmu")
+    options.add_argument("--rounds", type=int, default=15)
+    given = options.parse_args()
+    python, tmmu = str(given.tmmu.parent / "python"), str(given.tmmu)
+    commands = {
+        "python -c pass": [python, "-c", "pass"],
+        "python -c 'import numpy'": [python, "-c", "import numpy"],
+        "tmmu --version": [tmmu, "--version"],
+        f"tmmu plan {SMALL.name}": [tmmu, "plan", str(SMALL)],
+    }
+    fast = subprocess.run([python, "-c", "import numba"], capture_output=True).returncode == 0
+    where = "with numba" if fast else "with the wheel and what it requires (no numba)"
+    page = ROOT / "docs" / "performance.md"
+    part = document(least(commands, given.rounds), where, given.rounds)
+    print(part)
+    page.write_text(written(page.read_text(encoding="utf-8"), part), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
