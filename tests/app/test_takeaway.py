@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import re
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -156,5 +157,5 @@ def test_a_picture_is_shown_and_every_camera_saves_as_it_is_chosen() -> None:
 
 def drawing(at: AppTest) -> str:
     """The SVG that the page shows."""
-    (shown,) = at.get("image")
-    return base64.b64decode(shown.proto.imgs[0].url.partition("base64,")[2]).decode()
+    (coded,) = re.findall(r'<img class="tm-picture" alt="[^"]+" src="data:image/svg\+xml;base64,([^"]*)">', html(at))
+    return base64.b64decode(coded).decode()
