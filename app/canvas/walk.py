@@ -72,6 +72,8 @@ class Drawing:
     selected: int = -1
     peak: int = -1
     carrying: Sequence[int] = ()
+    saved: tuple[int, int] | None = None
+    """Width and height in pixels of what is saved as SVG; ``None``: as large as it is drawn."""
 
 
 def walk_canvas(drawing: Drawing, *, key: str, height: int, on: Mapping[str, Callable[[str], None]]) -> None:
@@ -88,6 +90,7 @@ def walk_canvas(drawing: Drawing, *, key: str, height: int, on: Mapping[str, Cal
         "levels": frames,
         "marks": {"selected": drawing.selected, "peak": drawing.peak, "carrying": list(drawing.carrying)},
         "height": height,
+        "saved": drawing.saved,
     }
     callbacks = {f"on_{event}_change": _callback(key, event, tell) for event, tell in on.items()}
     _component()(key=key, data=data, height="content", **callbacks)

@@ -8,7 +8,7 @@ import numpy as np
 import streamlit as st
 
 from app.canvas.walk import Arrow, Box, Drawing, Frame, walk_canvas
-from app.parts import focus
+from app.parts import focus, pictures
 from app.say import words
 from app.session import state, walked
 from app.session.planning import Shown
@@ -140,6 +140,7 @@ def drawing(scene: Scene) -> Drawing:
         selected=at,
         peak=int(found.of_node[scene.peak_node]) if scene.peak_node >= 0 else -1,
         carrying=_carrying(scene, tensor),
+        saved=pictures.saved_as(),
     )
 
 

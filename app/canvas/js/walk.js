@@ -3,7 +3,7 @@
 import { el } from "./element.js";
 import { lookOf } from "./look.js";
 import { STYLE } from "./style.js";
-import { paintGraph, SHADES } from "./walkpen.js";
+import { graphAsSvg, paintGraph, SHADES } from "./walkpen.js";
 import { Steps } from "./walkhands.js";
 import { WORKER } from "./worker.js";
 
@@ -72,6 +72,7 @@ class Walk {
       button("+", "nearer (+)", () => this.zoom(1.3)),
       button("−", "farther (-)", () => this.zoom(1 / 1.3)),
       button("fit", "show everything (0, double click)", () => this.fit()),
+      button("SVG", "save the whole drawing as an SVG", () => this.saveVector()),
       button("PNG", "save what is drawn as a PNG", () => this.save()),
     );
     const legend = el("span", { class: "legend" });
@@ -256,6 +257,12 @@ class Walk {
   save() {
     const link = el("a", { href: this.canvas.toDataURL("image/png"), download: "graph.png" });
     link.click();
+  }
+
+  saveVector() {
+    if (!this.layout || !this.look) return;
+    const text = graphAsSvg(this, this.data.saved);
+    el("a", { href: `data:image/svg+xml;charset=utf-8,${encodeURIComponent(text)}`, download: "graph.svg" }).click();
   }
 
   destroy() {

@@ -1,12 +1,15 @@
 // The picture of a collapsed graph: frames, edges, boxes, in that order; nothing that is not in sight is drawn.
 
+import { VectorPen } from "./vector.js";
+
 /** What colours say here; marks say it in shapes and words too. */
 export const SHADES = { held: "#0072B2", peak: "#D55E00" };
 const LEGIBLE = 6.5; // pixels of a letter's height below which words are left out
 const ROUND = 4;
+const ROOM = 16; // around the whole, in a picture of it
 
 export function paintGraph(walk) {
-  const { canvas, data, layout, view, look, cursor, under } = walk;
+  const { canvas, view, cursor, under } = walk;
   const pen = canvas.getContext("2d"), ratio = window.devicePixelRatio || 1;
   pen.setTransform(1, 0, 0, 1, 0, 0);
   pen.clearRect(0, 0, canvas.width, canvas.height);
@@ -17,8 +20,21 @@ export function paintGraph(walk) {
     x1: (canvas.width / ratio - view.x) / view.scale,
     y1: (canvas.height / ratio - view.y) / view.scale,
   };
-  const scene = { pen, data, layout, look, seen, scale: view.scale, font: look.font.slice(look.font.indexOf(" ") + 1) };
-  scene.words = 11 * view.scale >= LEGIBLE;
+  drawn(walk, { pen, seen, scale: view.scale, cursor, under });
+}
+
+/** The whole of it as SVG, so large; without a size, as large as its words are here. */
+export function graphAsSvg(walk, size) {
+  const pen = new VectorPen(), { width, height } = walk.layout, { look, data } = walk;
+  drawn(walk, { pen, seen: { x0: -ROOM, y0: -ROOM, x1: width + ROOM, y1: height + ROOM }, scale: 1, cursor: -1, under: null });
+  const sheet = [-ROOM, -ROOM, width + 2 * ROOM, height + 2 * ROOM];
+  return pen.document(sheet, size ?? sheet.slice(2).map(Math.ceil), `rgb(${look.solid})`, data.title);
+}
+
+function drawn(walk, { pen, seen, scale, cursor, under }) {
+  const { data, layout, look } = walk;
+  const scene = { pen, data, layout, look, seen, scale, font: look.font.slice(look.font.indexOf(" ") + 1) };
+  scene.words = 11 * scale >= LEGIBLE;
   frames(scene, under);
   edges(scene, (k) => walk.route(k), under);
   boxes(scene, cursor, under);
