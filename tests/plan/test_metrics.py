@@ -12,6 +12,7 @@ from tests.build import chain, graph, node, tensor, view
 from tests.plan.examples import chain_plan, ledger_plan, solved, views_graph
 from tests.strategies import Case, plannable_cases
 from tmmu_core.errors import AllocationOverflow
+from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.plan import metrics
 from tmmu_core.plan.ledger import resource_ledger
 from tmmu_core.plan.live import (
@@ -210,3 +211,18 @@ def test_a_plan_without_steps_shows_what_its_summary_says() -> None:
     assert live_bytes(plan, arena.name).tolist() == [arena.peak_live_bytes] == [24]
     assert waste_ledger(plan, arena.name).live.tolist() == [24]
     assert resource_ledger(plan).peak_live_bytes.tolist() == [24]
+
+
+@pytest.mark.parametrize(("planner", "kept"), [("slots", 16), ("greedy", 32)])
+def test_what_is_read_by_the_first_backward_node_is_kept_where_it_is_not_taken_over(planner: str, kept: int) -> None:
+    """``g`` is kept in any case; ``a`` dies with the forward pass where it is handed on, else a step later."""
+    tensors = [tensor("x", role="input"), tensor("a"), tensor("g"), tensor("y")]
+    nodes = [
+        node("f", "x", "a", instr="RELU", inplace="none"),
+        node("b", "a", "g", instr="RELU", inplace="any", phase="backward"),
+        node("c", "g", "y", instr="RELU", inplace="none", phase="backward"),
+    ]
+    made = graph(tensors, nodes, "x", "y", execution_order=("f", "b", "c"))
+    plan = plan_graph(made, planner=planner, mode="backward").plan
+    assert plan.metrics["activation_bytes_retained"] == kept
+    assert verify_plan(plan, made).ok

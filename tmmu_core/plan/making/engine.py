@@ -165,7 +165,7 @@ def _planned(graph: Graph, asked: PlanRequest, ir_hash: bytes | None, progress: 
             plan_columns(liveness, placement, summaries, own_arenas=own_arenas),
             summaries,
             identity,
-            Use(placement.peak(timeline.steps), metrics.activation_retention(liveness), started),
+            Use(placement.peak(timeline.steps), metrics.activation_retention(placement.liveness), started),
             planner=planner.name,
             planner_options=dict(asked.options),
             ir_name=graph.name,
