@@ -42,7 +42,7 @@ def areas(
     colours = colours_of(names)
     left = sum(size for _, size in rest)
     fig = figure(height)
-    boxes: list[_Box] = []
+    boxes: list[Box] = []
     outer = squarified([*(totals[name] for name in names), *([left] if rest else [])], (0.0, 0.0, WIDTH, HEIGHT))
     for name, rect in zip(names, outer, strict=False):
         _head(fig, name, totals[name], rect)
@@ -56,8 +56,8 @@ def areas(
         ]
     if rest:
         label = f"{len(rest):,} smaller ones"
-        boxes.append(_Box(outer[-1], PERSISTENT_COLOUR, label, ("", label, words.full_bytes(left), "")))
-    _draw(fig, boxes)
+        boxes.append(Box(outer[-1], PERSISTENT_COLOUR, label, ("", label, words.full_bytes(left), "")))
+    draw(fig, boxes)
     fig.update_layout(title=None, meta=title, margin={"l": 0, "r": 0, "t": 0, "b": 0}, clickmode="event+select")
     fig.update_layout(bargap=0, hovermode="closest", dragmode=False, uniformtext={"minsize": 9, "mode": "hide"})
     fig.update_xaxes(range=[0, WIDTH], visible=False, fixedrange=True)
@@ -111,7 +111,7 @@ def _worst(largest: float, smallest: float, area: float, side: float) -> float:
     return max(side * side * largest / (area * area), area * area / (side * side * smallest))
 
 
-class _Box:
+class Box:
     """A rectangle with its colour, its label and what is said of it."""
 
     def __init__(self, rect: Rect, colour: str, label: str, data: tuple[str, str, str, str]) -> None:
@@ -145,7 +145,7 @@ def brief(name: str, shared: str, letters: int) -> str:
     return words.shortened(f"…{rest}", letters)
 
 
-def _box(plan: Plan, storage: tuple[int, int], rect: Rect, look: tuple[str, str]) -> _Box:
+def _box(plan: Plan, storage: tuple[int, int], rect: Rect, look: tuple[str, str]) -> Box:
     (row, size), (colour, shared) = storage, look
     name = plan.tensor_ids[row]
     lives = words.live_range(int(plan.birth[row]), int(plan.death[row]))
@@ -154,7 +154,7 @@ def _box(plan: Plan, storage: tuple[int, int], rect: Rect, look: tuple[str, str]
     label = "" if letters < 4 or lines < 1 else brief(name, shared, letters)
     if label and lines > 1:
         label += f"<br>{words.short_bytes(size)}"
-    return _Box(rect, colour, label, (name, name, words.full_bytes(size), lives))
+    return Box(rect, colour, label, (name, name, words.full_bytes(size), lives))
 
 
 def _head(fig: go.Figure, name: str, total: int, rect: Rect) -> None:
@@ -174,7 +174,8 @@ def _head(fig: go.Figure, name: str, total: int, rect: Rect) -> None:
     )
 
 
-def _draw(fig: go.Figure, boxes: Sequence[_Box]) -> None:
+def draw(fig: go.Figure, boxes: Sequence[Box]) -> None:
+    """Put boxes into a figure, as bars: a click on a bar reaches Python, one on a treemap of Plotly does not."""
     full = {"marker": {"opacity": 1}}
     fig.add_trace(
         go.Bar(

@@ -1,42 +1,130 @@
-"""Bytes down the module tree: a flame graph, the root on top. Pure."""
+"""Bytes down the module tree: a flame graph, the root on top, storages as its leaves. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import plotly.graph_objects as go
 
+from app.charts.alive import LETTER, WIDTH, Box, colours_of, draw
 from app.charts.base import figure
 from app.say import words
+from app.say.markup import PERSISTENT_COLOUR
+from tmmu_core.names import natural
 
 ROOT = "the model"
+ROW = 26.0
+"""Pixels of a row, and units of the drawing."""
+DEEPEST = 12
+"""Rows below the module that is looked into; whoever wants to see deeper looks into one of them."""
+NARROWEST = WIDTH / 1000
+
+Path = tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Flames:
+    """The drawing, and what each of its boxes is: ``customdata[3]`` of a box is its place in the columns."""
+
+    figure: go.Figure
+    modules: tuple[Path, ...]
+    """Which module it is, or lies in."""
+    tensors: tuple[str, ...]
+    """Which tensor it is; ``""`` for a module."""
+    left_out: int
+    """Boxes that are narrower than a thousandth of the drawing, or deeper than it goes."""
+
+
+@dataclass
+class _Module:
+    size: int = 0
+    parts: dict[str, _Module] = field(default_factory=dict)
+    own: list[tuple[int, int]] = field(default_factory=list)
+    """Storages in the module itself, as (row of the head, bytes)."""
 
 
 def flames(
-    storages: Sequence[tuple[int, int]], path: Callable[[int], Sequence[str]], *, height: int = 260
-) -> go.Figure:
-    """Storages, as (row of the head, bytes), added up along the module path of each row."""
-    held: dict[tuple[str, ...], int] = {(): 0}
+    storages: Sequence[tuple[int, int]], path: Callable[[int], Path], names: Sequence[str], into: Path = ()
+) -> Flames:
+    """Storages, as (row of the head, bytes), added up along the module path of each row; ``names`` are the rows'.
+
+    What is above ``into`` stands over it in full width.
+    """
+    root = _Module()
     for row, size in storages:
-        parts = tuple(path(row))
-        for k in range(len(parts) + 1):
-            held[parts[:k]] = held.get(parts[:k], 0) + size
-    paths = sorted(held)
-    fig = figure(height)
-    fig.add_trace(
-        go.Icicle(
-            ids=["/".join(("", *p)) for p in paths],
-            labels=[p[-1] if p else ROOT for p in paths],
-            parents=["/".join(("", *p[:-1])) if p else "" for p in paths],
-            values=[held[p] for p in paths],
-            customdata=[words.full_bytes(held[p]) for p in paths],
-            hovertemplate="%{id}<br>%{customdata}<extra></extra>",
-            branchvalues="total",
-            tiling={"orientation": "v"},
-            sort=False,
-            marker={"line": {"width": 1}},
-            maxdepth=5,
-        )
-    )
-    fig.update_layout(margin={"l": 0, "r": 0, "t": 4, "b": 4})
-    return fig
+        here, parts = root, path(row)
+        here.size += size
+        for part in parts:
+            here = here.parts.setdefault(part, _Module())
+            here.size += size
+        here.own.append((row, size))
+    drawing = _Drawing(names, len(into) + DEEPEST)
+    here = root
+    for k in range(len(into) + 1):
+        if k and into[k - 1] not in here.parts:
+            into = into[: k - 1]  # it holds nothing at this step
+            break
+        here = here.parts[into[k - 1]] if k else root
+        drawing.add((0.0, float(k), WIDTH), PERSISTENT_COLOUR, into[:k], here.size)
+    colours = colours_of(sorted(here.parts, key=lambda name: (-here.parts[name].size, name)))
+    drawing.below(here, into, (0.0, len(into) + 1.0, WIDTH), colours)
+    rows = 1 + max(int(box.rect[1] / ROW) for box in drawing.boxes)
+    fig = figure(int(rows * ROW) + 8)
+    for box in drawing.boxes:  # rows are counted downwards, y upwards
+        x, y, w, h = box.rect
+        box.rect = (x, rows * ROW - y - ROW, w, h)
+    draw(fig, drawing.boxes)
+    fig.update_layout(margin={"l": 0, "r": 0, "t": 4, "b": 4}, clickmode="event+select", bargap=0, dragmode=False)
+    fig.update_layout(hovermode="closest", uniformtext={"minsize": 9, "mode": "hide"})
+    fig.update_xaxes(range=[0, WIDTH], visible=False, fixedrange=True)
+    fig.update_yaxes(range=[0, rows * ROW], visible=False, fixedrange=True)
+    return Flames(fig, tuple(drawing.modules), tuple(drawing.tensors), drawing.left_out)
+
+
+@dataclass
+class _Drawing:
+    names: Sequence[str]
+    last: int
+    """The lowest row."""
+    boxes: list[Box] = field(default_factory=list)
+    modules: list[Path] = field(default_factory=list)
+    tensors: list[str] = field(default_factory=list)
+    left_out: int = 0
+
+    def add(self, place: tuple[float, float, float], colour: str, module: Path, size: int, row: int = -1) -> None:
+        """A box at ``(x, row of the drawing, width)``: a module, or the storage of ``row`` in it."""
+        x, level, width = place
+        name = self.names[row] if row >= 0 else module[-1] if module else ROOT
+        letters = int((width - 8) / LETTER)
+        label = words.shortened(name, letters) if letters >= 3 else ""
+        self.tensors.append(self.names[row] if row >= 0 else "")
+        data = (self.tensors[-1], name, words.full_bytes(size), str(len(self.modules)))
+        self.boxes.append(Box((x, level * ROW, width, ROW), colour, label, data))
+        self.modules.append(module)
+
+    def below(self, here: _Module, path: Path, place: tuple[float, float, float], colours: Mapping[str, str]) -> None:
+        """What lies in a module: its parts as people count, then its own storages, the largest first."""
+        x, level, width = place
+        if level > self.last:
+            self.left_out += len(here.parts) + len(here.own)
+            return
+        inner = width / here.size if here.size else 0.0
+        ordered = sorted(here.parts, key=natural)
+        colour = colours.get("", PERSISTENT_COLOUR)
+        for name in ordered:
+            part, wide = here.parts[name], here.parts[name].size * inner
+            if wide < NARROWEST:
+                self.left_out += 1
+            else:
+                shade = colours.get(name, colour)
+                self.add((x, level, wide), shade, (*path, name), part.size)
+                self.below(part, (*path, name), (x, level + 1, wide), {"": shade})
+            x += wide
+        for row, size in here.own:
+            wide = size * inner
+            if wide < NARROWEST:
+                self.left_out += 1
+            else:
+                self.add((x, level, wide), colour, path, size, row)
+            x += wide

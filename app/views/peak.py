@@ -8,7 +8,7 @@ import streamlit as st
 
 from app.charts import base
 from app.charts.alive import areas
-from app.charts.flames import flames
+from app.charts.flames import Flames, flames
 from app.charts.live import live_curve
 from app.parts import focus, frame, pictures, selected, tensors, verdict
 from app.say import markup, words
@@ -16,6 +16,8 @@ from app.session import placed, state
 from app.session.planning import Shown
 from tmmu_core.plan.storages import alive_at, beats_of, live_bytes
 
+INTO = "flames.into"
+"""The module that the flame graph looks into, for as long as the session lasts."""
 GROUPS = ("operator", "role", "slot", "layer", "phase")
 
 
@@ -122,9 +124,41 @@ def _flames(shown: Shown, own: list[tuple[int, int]], step: int) -> None:
     """The same bytes down the module tree: a module's width is what it holds."""
     known = placed.origins(shown)
     assert known is not None
-    st.html(markup.heading("Down the module tree", "width: bytes alive; a click looks into a module"))
-    figure = flames(own, lambda row: known.module[row].split(".") if known.module[row] else [])
-    st.plotly_chart(figure, key=f"flames.{shown.key}.{step}", config=pictures.camera(alone=True))
+    st.html(
+        markup.heading(
+            "Down the module tree",
+            "width: bytes alive; a click looks into a module, on it or above leads back out, on a storage selects it",
+        )
+    )
+    into: tuple[str, ...] = state.raw(INTO) or ()
+    paths = known.module
+    drawn = flames(own, lambda row: tuple(paths[row].split(".")) if paths[row] else (), shown.plan.tensor_ids, into)
+    key = f"flames.{shown.key}.{step}.{'.'.join(into)}"
+    st.plotly_chart(
+        drawn.figure,
+        key=key,
+        config=pictures.camera(alone=True),
+        on_select=lambda: _flame(key, drawn, into),
+        selection_mode="points",
+    )
+    if drawn.left_out:
+        boxes = words.count(drawn.left_out, "box", "boxes")
+        st.caption(f"{boxes} left out: narrower than a thousandth, or deeper than is drawn.")
+
+
+def _flame(key: str, drawn: Flames, into: tuple[str, ...]) -> None:
+    """A storage is selected; a module is looked into, and left by a click on itself."""
+    event = state.raw(key)
+    points = event["selection"]["points"] if event else []
+    data = (points[0].get("customdata") or []) if points else []
+    if len(data) < 4:
+        return
+    box = int(data[3])
+    if drawn.tensors[box]:
+        state.choose(selected=drawn.tensors[box])
+        return
+    module = drawn.modules[box]
+    state.put(INTO, module[:-1] if module == into else module)
 
 
 def _list(shown: Shown, rows: np.ndarray) -> None:

@@ -5,11 +5,25 @@ from __future__ import annotations
 import re
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.conftest import Visit, rest
 
 pytestmark = pytest.mark.browser
+
+
+def _click(page: Page, label: str) -> None:
+    """On the box of a flame graph that is called so."""
+    _on(page, page.locator("[class*=st-key-flames] .barlayer .point", has_text=label).first)
+
+
+def _on(page: Page, point: Locator) -> None:
+    """A click on it: what lies above every drawing of Plotly is asked by the mouse alone."""
+    expect(point).to_be_visible()
+    point.scroll_into_view_if_needed()
+    box = point.bounding_box()
+    assert box is not None
+    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
 
 
 def test_a_layer_is_marked_in_the_drawing_and_lists_its_tensors_alone(visit: Visit) -> None:
@@ -28,7 +42,18 @@ def test_the_peak_is_told_by_layer_and_down_the_module_tree_and_phases_are_bands
     rest(page)
     page.get_by_text("layer", exact=True).click()
     expect(page.locator(".tm-sub", has_text="Down the module tree")).to_be_visible()
-    expect(page.locator("[class*=st-key-flames] .iciclelayer .slicetext").first).to_be_visible()
+    flame = page.locator("[class*=st-key-flames]")
+    expect(flame.locator(".barlayer .point", has_text="the model")).to_be_visible()
+    count = flame.locator(".barlayer .point").count()
+    assert count > 10
+    _click(page, "blocks")  # looked into: it is as wide as the whole
+    expect(flame.locator(".barlayer .point")).not_to_have_count(count)
+    rest(page)
+    _click(page, "the model")  # and back out
+    expect(flame.locator(".barlayer .point")).to_have_count(count)
+    rest(page)
+    _on(page, flame.locator(".barlayer .point").last)  # the last box of a tree is a storage
+    expect(page.locator(".tm-card[data-tensor]")).to_be_visible()
     curve = page.locator("[class*=st-key-peak-curve]")
     expect(curve.locator(".annotation-text", has_text=re.compile("forward"))).to_be_visible()
     expect(curve.locator(".annotation-text", has_text="backward")).to_be_visible()
