@@ -66,7 +66,9 @@ def main() -> None:
     if len(sys.argv) == 3:
         print(json.dumps(measured(int(sys.argv[1]), sys.argv[2])))
         return
-    print("| buffers | pack ms | without numba | ratio | fits ms | without numba | ratio | placing ms | without numba | ratio |")
+    print(
+        "| buffers | pack ms | without numba | ratio | fits ms | without numba | ratio | placing ms | without numba | ratio |"
+    )
     print("|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
     for count in COUNTS:
         rows = []
