@@ -19,6 +19,7 @@ import numpy as np
 COUNTS = (100, 500, 1000, 2000)
 RUNS = 9
 WAYS = ("with", "without")
+WHAT = ("pack", "fits", "placing")
 
 
 def buffers(count: int) -> tuple[Any, Any, Any]:
@@ -66,9 +67,7 @@ def main() -> None:
     if len(sys.argv) == 3:
         print(json.dumps(measured(int(sys.argv[1]), sys.argv[2])))
         return
-    print(
-        "| buffers | pack ms | without numba | ratio | fits ms | without numba | ratio | placing ms | without numba | ratio |"
-    )
+    print("| buffers | " + " | ".join(f"{what} ms | without numba | ratio" for what in WHAT) + " |")
     print("|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
     for count in COUNTS:
         rows = []
@@ -77,7 +76,7 @@ def main() -> None:
             rows.append(json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout))
         assert rows[0]["extent_bytes"] == rows[1]["extent_bytes"]
         cells = [f"{count:,}"]
-        for what in ("pack", "fits", "placing"):
+        for what in WHAT:
             one, two = (row[what] for row in rows)
             cells += [f"{one:.1f}", f"{two:.1f}", f"{two / one:.1f}"]
         print("| " + " | ".join(cells) + " |", flush=True)
