@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import plotly.graph_objects as go
@@ -167,3 +167,12 @@ def phase_bands(fig: go.Figure, bands: Sequence[tuple[str, int, int]]) -> go.Fig
             x=start, y=0.03, xref="x", yref="paper", text=phase, showarrow=False, xanchor="left", yanchor="bottom"
         )
     return fig
+
+
+def clicked_tensor(points: Sequence[Mapping[str, Any]], tensor_ids: Iterable[str]) -> str | None:
+    """The tensor that a click on a mark means, whose name stands first in its ``customdata``: as a figure's texts are,
+    with every ``<`` spelled out.
+    """
+    data = points[0].get("customdata") if points else None
+    said = data[0] if data else ""
+    return next((name for name in tensor_ids if name and _as_text(name) == said), None)

@@ -12,6 +12,7 @@ from app.say import glossary, markup, words
 from app.session import placed, state
 from app.session.jobs import remembered
 from app.session.planning import Shown
+from tmmu_core.plan.model import Plan
 from tmmu_core.plan.tenants import SlotReport, slot_reports
 from tmmu_core.plan.waste import ACCOUNTS, WasteLedger, waste_ledger
 
@@ -119,7 +120,9 @@ def slots(shown: Shown, arena: str) -> None:
         figure = waste.slots_against_tenants(found)
         figure.update_layout(clickmode="event+select")
         key, camera = f"slots.{shown.key}.{arena}", pictures.camera()
-        st.plotly_chart(figure, key=key, config=camera, on_select=lambda: _tenant(key), selection_mode="points")
+        st.plotly_chart(
+            figure, key=key, config=camera, on_select=lambda: _tenant(key, shown.plan), selection_mode="points"
+        )
     with right:
         st.html(
             markup.heading("Slot by slot", "byte-steps: unused bytes × steps alive; a click selects the largest tenant")
@@ -152,12 +155,12 @@ def _picked(key: str) -> None:
         state.choose(step=step)
 
 
-def _tenant(key: str) -> None:
+def _tenant(key: str, plan: Plan) -> None:
     event = state.raw(key)
     points = event["selection"]["points"] if event else []
-    data = points[0].get("customdata") if points else None
-    if data and points[0].get("curve_number") == 1:  # a tenant; curve 0 is the slots' backing
-        state.choose(selected=data[0])
+    name = base.clicked_tensor(points, plan.tensor_ids)
+    if name is not None and points[0].get("curve_number") == 1:  # a tenant; curve 0 is the slots' backing
+        state.choose(selected=name)
 
 
 page()

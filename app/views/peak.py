@@ -14,6 +14,7 @@ from app.parts import focus, frame, pictures, selected, tensors, verdict
 from app.say import markup, words
 from app.session import placed, state
 from app.session.planning import Shown
+from tmmu_core.plan.model import Plan
 from tmmu_core.plan.storages import alive_at, beats_of, live_bytes
 
 INTO = "flames.into"
@@ -60,7 +61,7 @@ def body(shown: Shown) -> None:
             boxes,
             key=area_key,
             config=pictures.camera(alone=True),
-            on_select=lambda: _box(area_key),
+            on_select=lambda: _box(area_key, plan),
             selection_mode="points",
         )
         if group == "layer":
@@ -178,11 +179,10 @@ def _picked(key: str) -> None:
         state.choose(step=step)
 
 
-def _box(key: str) -> None:
+def _box(key: str, plan: Plan) -> None:
     event = state.raw(key)
-    points = event["selection"]["points"] if event else []
-    name = (points[0].get("customdata") or [""])[0] if points else ""
-    if name:
+    name = base.clicked_tensor(event["selection"]["points"] if event else [], plan.tensor_ids)
+    if name is not None:
         state.choose(selected=name)
 
 

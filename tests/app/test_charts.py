@@ -9,8 +9,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from app.charts import alive, compare, live, waste
-from app.charts.base import ROLE_COLOURS, bytes_axis, clicked_step, ticks
+from app.charts.base import ROLE_COLOURS, bytes_axis, clicked_step, clicked_tensor, ticks
 from tests.app.small import chain
+from tests.build import graph, node, tensor
 from tmmu_core.graph.model import Graph, Node, Tensor
 from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.plan.storages import live_bytes, peak
@@ -89,6 +90,16 @@ def test_every_storage_that_is_alive_is_a_box_that_can_be_clicked() -> None:
     figure, drawn = alive.areas(plan, [(0, 8), (1, 4)], lambda row: plan.roles[row], title="#1")
     assert drawn == 2
     assert {data[0] for data in figure.data[0]["customdata"]} == {plan.tensor_ids[0], plan.tensor_ids[1]}
+
+
+def test_a_click_means_a_tensor_whatever_it_is_called() -> None:
+    made = graph([tensor("a", role="input"), tensor("<b")], [node("n", "a", "<b")], "a", "<b")
+    names = plan_graph(made).plan.tensor_ids
+    sent = alive.areas(plan_graph(made).plan, [(0, 8), (1, 8)], lambda row: "all", title="#1")[0].to_dict()
+    clicks = [[{"customdata": list(data)}] for data in sent["data"][0]["customdata"]]
+    assert [clicked_tensor(points, names) for points in clicks] == list(names)
+    assert clicked_tensor([{"customdata": ["", "3 smaller ones"]}], ["a"]) is None
+    assert clicked_tensor([], ["a"]) is None
 
 
 @example([2**40, 1, 1])
