@@ -22,7 +22,7 @@ def visitor() -> str:
 
 def there(one: str) -> bool:
     """Whether a tab is still open."""
-    return one == NOBODY or not Runtime.exists() or Runtime.instance().is_active_session(one)
+    return one == NOBODY or not Runtime.exists() or Runtime.instance().is_active_session(one) is not False
 
 
 def forget(one: str) -> None:
