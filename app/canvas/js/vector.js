@@ -5,7 +5,10 @@ const ENTITIES = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "
 const ANCHORS = { left: "start", center: "middle", right: "end" };
 
 /** Text as text: whatever it says, it opens no element and ends no attribute. */
-export const escaped = (text) => String(text).replace(ILLEGAL, "\uFFFD").replace(/[&<>"']/g, (letter) => ENTITIES[letter]);
+export const escaped = (text) =>
+  String(text)
+    .replace(ILLEGAL, "\uFFFD")
+    .replace(/[&<>"']/g, (letter) => ENTITIES[letter]);
 
 const near = (n) => String(Math.round(n * 100) / 100);
 
@@ -79,7 +82,8 @@ export class VectorPen {
   }
 
   fillText(text, x, y) {
-    const [, weight, size, family] = /^(?:(\d+) )?([\d.]+)px (.*)$/s.exec(this.font) ?? [null, null, "11", "sans-serif"];
+    const parts = /^(?:(\d+) )?([\d.]+)px (.*)$/s.exec(this.font);
+    const [, weight, size, family] = parts ?? [null, null, "11", "sans-serif"];
     const look = `font-family="${escaped(family)}" font-size="${size}"${weight ? ` font-weight="${weight}"` : ""}`;
     // Where letters stand on their line is said by numbers: not every reader knows dominant-baseline.
     const place = `x="${near(x)}" y="${near(y + 0.35 * size)}" text-anchor="${ANCHORS[this.textAlign]}"`;
@@ -99,7 +103,8 @@ export class VectorPen {
   document([x, y, w, h], [width, height], ground, title) {
     const head = `xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}"`;
     const box = `viewBox="${[x, y, w, h].map(near).join(" ")}" role="img"`;
-    const under = `<rect x="${near(x)}" y="${near(y)}" width="${near(w)}" height="${near(h)}"${this.paint("fill", ground)}/>`;
+    const place = `x="${near(x)}" y="${near(y)}" width="${near(w)}" height="${near(h)}"`;
+    const under = `<rect ${place}${this.paint("fill", ground)}/>`;
     return `<svg ${head} ${box}><title>${escaped(title)}</title>${under}\n${this.written.join("\n")}\n</svg>\n`;
   }
 }

@@ -26,7 +26,8 @@ export function paintGraph(walk) {
 /** The whole of it as SVG, so large; without a size, as large as its words are here. */
 export function graphAsSvg(walk, size) {
   const pen = new VectorPen(), { width, height } = walk.layout, { look, data } = walk;
-  drawn(walk, { pen, seen: { x0: -ROOM, y0: -ROOM, x1: width + ROOM, y1: height + ROOM }, scale: 1, cursor: -1, under: null });
+  const seen = { x0: -ROOM, y0: -ROOM, x1: width + ROOM, y1: height + ROOM };
+  drawn(walk, { pen, seen, scale: 1, cursor: -1, under: null });
   const sheet = [-ROOM, -ROOM, width + 2 * ROOM, height + 2 * ROOM];
   return pen.document(sheet, size ?? sheet.slice(2).map(Math.ceil), `rgb(${look.solid})`, data.title);
 }
