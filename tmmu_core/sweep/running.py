@@ -19,14 +19,22 @@ from uuid import uuid4
 from tmmu_core.sweep.points import Done, Point, Source
 from tmmu_core.sweep.working import refused, work
 
-BATCH_SECONDS = 0.5
+BATCH_SECONDS = 1.0
 AHEAD = 3
 """Batches per worker that are handed out before they can begin."""
-MOST = 512
+MOST = 1024
 """Points in a batch."""
 DEATHS = 1
 """Workers that may end under a batch before it is given up: Dask tries it once more, for one death is chance."""
 DIED = "WORKER_DIED"
+QUIET = {
+    "distributed.scheduler.allowed-failures": DEATHS,
+    "distributed.admin.large-graph-warning-threshold": "1GB",
+    # A look at each worker's stack every 10 ms, for a dashboard that is not there, takes a tenth of what they do.
+    "distributed.worker.profile.enabled": False,
+    "distributed.admin.system-monitor.interval": "5s",
+}
+"""How Dask is set for workers of our own."""
 
 Runner = Callable[[Sequence[Source], Sequence[Point]], Iterator[tuple[Done, ...]]]
 
@@ -53,8 +61,7 @@ def cluster(scheduler: str | None = None, workers: int = 0) -> Iterator[Any]:
     import dask
     from distributed import Client, LocalCluster
 
-    quiet = {"distributed.scheduler.allowed-failures": DEATHS, "distributed.admin.large-graph-warning-threshold": "1GB"}
-    with dask.config.set(quiet):
+    with dask.config.set(QUIET):
         if scheduler is not None:
             with _reached(scheduler) as client:
                 client.wait_for_workers(1, timeout=60)
