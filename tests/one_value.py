@@ -30,14 +30,14 @@ from tests.golden import SAMPLES, sample_files
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.liveness.timeline import default_mode
-from tmmu_core.plan import gate as core
+from tmmu_core.plan.analysis import gate as core
+from tmmu_core.plan.analysis.gate import ALL, Measure
+from tmmu_core.plan.figures.storages import live_bytes, peak
 from tmmu_core.plan.formats.compare import compare
 from tmmu_core.plan.formats.files import from_document, to_json
 from tmmu_core.plan.formats.reading import read_graph_file
-from tmmu_core.plan.gate import ALL, Measure
 from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.plan.model import ArenaSummary, Plan
-from tmmu_core.plan.storages import live_bytes, peak
 from tmmu_core.planners import PLANNERS
 
 SHORT: dict[str, dict[str, Any]] = {"exact": {"budget": 200}, "search": {"iterations": 2}}

@@ -34,7 +34,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "fit": {"errors", "compiled", "graph", "liveness", "planners", "plan"},
     "sweep": {"errors", "extras", "graph", "plan", "planners.problem", "fit", "judge.finished"},
     # What is kept are plans and figures; who made them, and how, it need not know.
-    "store": {"errors", "names", "extras", "plan.metrics", "plan.storages", "plan.model", "plan.formats"},
+    "store": {"errors", "names", "extras", "plan.figures", "plan.model", "plan.formats"},
 }
 """Room → the rooms (or single modules) of ``tmmu_core`` that it may import, itself aside."""
 
@@ -98,19 +98,11 @@ ARROWS: dict[str, dict[str, str]] = {
         "views": "canvas charts parts report say session",
     },
     "tmmu_core/plan": {
+        "analysis": "figures model",
         "canonical": "model",
-        "course": "model",
-        "formats": "canonical live metrics model storages uplift",
-        "gate": "metrics model",
-        "ledger": "live metrics model storages",
-        "making": "canonical live metrics model storages",
-        "metrics": "live model storages",
-        "placing": "model storages",
-        "storages": "live model",
-        "tenants": "model storages",
-        "uplift": "model",
-        "waste": "live model storages",
-        "writers": "model storages",
+        "figures": "model",
+        "formats": "analysis canonical figures model",
+        "making": "canonical figures model",
     },
 }
 """Room → the rooms beside it that it imports. The list only gets shorter, but for rooms that are new."""

@@ -9,7 +9,7 @@ Layout of the bytes (every array starts at a multiple of 8)::
     arrays      as the header's [type, start, count] triples say; start counts from the end of the header
 
 Integers are stored in the narrowest of u1, u2, u4, u8 that holds the column, so that a million boxes are about 20 MB
-plus their names. Every figure in the header comes from ``tmmu_core.plan.metrics``; this file computes none.
+plus their names. Every figure in the header comes from ``tmmu_core.plan.figures.metrics``; this file computes none.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from numpy.typing import NDArray
 
 from app.say import words
 from tmmu_core.judge.finished import INVALID, conflicting_rows
+from tmmu_core.plan.figures.live import peak_of
+from tmmu_core.plan.figures.storages import live_bytes, peak_step_of, storages_of
 from tmmu_core.plan.formats.compare import KINDS, compare
-from tmmu_core.plan.live import peak_of
 from tmmu_core.plan.model import ArenaSummary, Plan
-from tmmu_core.plan.storages import live_bytes, peak_step_of, storages_of
 
 MAGIC = b"TMMUCANV"
 VERSION = 1

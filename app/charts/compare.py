@@ -11,9 +11,9 @@ import plotly.graph_objects as go
 from app.charts.base import LINE, LIVE, bytes_axis, figure
 from app.charts.live import thinned
 from app.say import words
-from tmmu_core.plan.live import change_points
+from tmmu_core.plan.figures.live import change_points
+from tmmu_core.plan.figures.storages import beats_of, live_bytes
 from tmmu_core.plan.model import Plan
-from tmmu_core.plan.storages import beats_of, live_bytes
 
 STATUS_COLOURS = {"optimal": "#009E73", "invalid": "#D55E00"}
 

@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 
 from app.charts.base import LINE, LIVE, figure
 from app.say import words
-from tmmu_core.plan.course import Moment
+from tmmu_core.plan.analysis.course import Moment
 
 
 def falling(moments: Sequence[Moment], nodes: int, *, height: int = 220) -> go.Figure:

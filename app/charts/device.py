@@ -9,9 +9,9 @@ import plotly.graph_objects as go
 
 from app.charts.base import BAD, LINE, bytes_axis, figure
 from app.say import words
-from tmmu_core.plan.metrics import totals
+from tmmu_core.plan.figures.metrics import totals
+from tmmu_core.plan.figures.storages import beats_of, live_bytes
 from tmmu_core.plan.model import Plan
-from tmmu_core.plan.storages import beats_of, live_bytes
 
 MOST_BEATS = 4_000
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#8C6BB1", "#B8860B", "#4D9221", "#A6611A")

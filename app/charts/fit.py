@@ -11,7 +11,7 @@ from app.charts.live import thinned
 from app.say import words
 from tmmu_core.fit.asking import Candidate
 from tmmu_core.fit.capacity import Capacity
-from tmmu_core.plan.live import change_points
+from tmmu_core.plan.figures.live import change_points
 from tmmu_core.plan.model import U64
 
 

@@ -9,8 +9,8 @@ from plotly.subplots import make_subplots
 from app.charts.base import LINE, LIVE, TextFigure, bytes_axis, figure
 from app.charts.live import thinned
 from app.say import words
-from tmmu_core.plan.ledger import ResourceLedger
-from tmmu_core.plan.live import change_points
+from tmmu_core.plan.analysis.ledger import ResourceLedger
+from tmmu_core.plan.figures.live import change_points
 from tmmu_core.plan.model import Plan
 
 MOST_POINTS = 4_000

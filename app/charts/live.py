@@ -7,9 +7,9 @@ import plotly.graph_objects as go
 
 from app.charts.base import BAD, LINE, LIVE, bytes_axis, clickable, figure
 from app.say import words
-from tmmu_core.plan.live import change_points, peak_of
+from tmmu_core.plan.figures.live import change_points, peak_of
+from tmmu_core.plan.figures.storages import beats_of, live_bytes
 from tmmu_core.plan.model import Plan
-from tmmu_core.plan.storages import beats_of, live_bytes
 
 MOST_POINTS = 20_000
 

@@ -18,9 +18,9 @@ from app.charts.base import (
     figure,
 )
 from app.say import words
+from tmmu_core.plan.analysis.tenants import SlotReport
+from tmmu_core.plan.analysis.waste import ACCOUNTS, WasteLedger
 from tmmu_core.plan.model import Plan
-from tmmu_core.plan.tenants import SlotReport
-from tmmu_core.plan.waste import ACCOUNTS, WasteLedger
 
 MOST_STEPS = 4_000
 MOST_SLOTS = 40

@@ -13,9 +13,9 @@ from app.cli.console import FINDING, FINE, NOT_COMPARABLE, Column, say, say_json
 from app.cli.options import FIRST_FINDINGS, AsJson, Resolved, planning, say_invalid
 from app.cli.stores import StoreUrl, resolve_side, tells_its_model
 from app.say import totals, words
+from tmmu_core.plan.figures.metrics import totals as plan_totals
 from tmmu_core.plan.formats.compare import KINDS, Comparison, Difference, TensorChange, compare
 from tmmu_core.plan.making.request import PlanRequest
-from tmmu_core.plan.metrics import totals as plan_totals
 from tmmu_core.plan.model import ArenaSummary, Plan, TensorRow
 
 Baseline = Annotated[

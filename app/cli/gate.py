@@ -25,10 +25,10 @@ from app.cli.options import (
 )
 from app.cli.stores import PREFIX, StoreUrl, open_store, resolve_side
 from app.say import words
-from tmmu_core.plan import gate as core
+from tmmu_core.plan.analysis import gate as core
+from tmmu_core.plan.figures.metrics import totals
 from tmmu_core.plan.formats.files import to_json
 from tmmu_core.plan.making.request import PlanRequest
-from tmmu_core.plan.metrics import totals
 from tmmu_core.plan.model import Plan
 
 ALL = "all arenas"

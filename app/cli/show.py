@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from app.cli.console import Column, say, table
 from app.say import details, totals, words
+from tmmu_core.plan.figures.storages import peak
 from tmmu_core.plan.model import ArenaSummary, Plan
-from tmmu_core.plan.storages import peak
 
 ARENA_COLUMNS = (
     Column("arena"),

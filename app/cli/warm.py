@@ -15,9 +15,9 @@ from tmmu_core.fit.order.searching import best_order
 from tmmu_core.fit.recompute import lower
 from tmmu_core.fit.recompute.cut import minimum_cut
 from tmmu_core.graph.model import Graph, Node, Tensor
+from tmmu_core.plan.analysis.waste import waste_ledger
 from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.plan.making.request import PlanRequest
-from tmmu_core.plan.waste import waste_ledger
 from tmmu_core.planners import ARENA_PLANNERS
 from tmmu_core.planners.problem import Problem
 from tmmu_core.runtime.shadow import shadow_replay

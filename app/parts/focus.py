@@ -9,8 +9,8 @@ from app.session import state
 from app.session.jobs import remembered
 from app.session.planning import Shown
 from tmmu_core.names import for_markdown
+from tmmu_core.plan.figures.storages import peak_step_of
 from tmmu_core.plan.model import ArenaSummary, Plan
-from tmmu_core.plan.storages import peak_step_of
 
 ALL = "*"
 """Chosen where the drawing shall show all arenas on one byte scale."""

@@ -12,7 +12,7 @@ from app.say import glossary, markup, words
 from app.session import placed
 from app.session.jobs import remembered
 from app.session.planning import Shown
-from tmmu_core.plan.ledger import ResourceLedger, resource_ledger
+from tmmu_core.plan.analysis.ledger import ResourceLedger, resource_ledger
 
 MOST_ROWS = 20_000
 

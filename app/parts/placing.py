@@ -14,8 +14,8 @@ from app.session import placed, state
 from app.session.choice import tried_of, tried_text
 from app.session.planning import Shown
 from tmmu_core.names import for_markdown
+from tmmu_core.plan.analysis.placing import Ghost, ghost, on_grid, why_here
 from tmmu_core.plan.model import Plan
-from tmmu_core.plan.placing import Ghost, ghost, on_grid, why_here
 
 MOST_MARKED = 20_000
 """Storages up to which the placement is gone through in the drawing: every turn sends what is placed."""

@@ -21,6 +21,7 @@ from app.session.planning import Shown
 from tmmu_core.errors import TmmuError
 from tmmu_core.graph import native
 from tmmu_core.judge.verifier import verify_plan
+from tmmu_core.plan.analysis.waste import waste_ledger
 from tmmu_core.plan.formats import checkpoint, files, trace
 from tmmu_core.plan.formats.c_project import c_project, zipped
 from tmmu_core.plan.formats.constants import constants_in
@@ -28,7 +29,6 @@ from tmmu_core.plan.formats.render import RenderIncomplete, RenderMemoryPlan, bu
 from tmmu_core.plan.formats.render_c import c_header, c_prefix, c_source
 from tmmu_core.plan.making.wording import SAID
 from tmmu_core.plan.model import Plan
-from tmmu_core.plan.waste import waste_ledger
 
 ARENAS = repeat.FILES["arenas"]
 

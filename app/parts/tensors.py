@@ -17,8 +17,8 @@ from app.session.jobs import remembered
 from app.session.placed import Origins
 from app.session.planning import Shown
 from tmmu_core.names import natural
+from tmmu_core.plan.figures.storages import arena_number
 from tmmu_core.plan.model import Plan
-from tmmu_core.plan.storages import arena_number
 
 MOST_ROWS = 5_000
 TERM_OF = {

@@ -16,7 +16,7 @@ from tmmu_core.graph.collapsed import Edge, Vertex
 from tmmu_core.graph.tree import Tree
 from tmmu_core.graph.walk import MOST_DRAWN, Walked
 from tmmu_core.liveness.model import Liveness
-from tmmu_core.plan.storages import live_bytes
+from tmmu_core.plan.figures.storages import live_bytes
 
 HEIGHT = 600
 WAYS = {walked.MODEL: "Whole model", walked.AROUND: "Around the selection"}

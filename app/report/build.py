@@ -30,13 +30,13 @@ from tmmu_core.judge.finding import Verdict
 from tmmu_core.judge.finished import believed
 from tmmu_core.judge.lint import lint_verdict
 from tmmu_core.judge.verifier import verify_plan
-from tmmu_core.plan import metrics
+from tmmu_core.plan.analysis.waste import WasteLedger, waste_ledger
+from tmmu_core.plan.figures import metrics
+from tmmu_core.plan.figures.storages import Peak, peak
 from tmmu_core.plan.formats.compare import KINDS, Comparison, compare
 from tmmu_core.plan.formats.trace import METRIC_SCHEMA, TRACE_SCHEMA
 from tmmu_core.plan.making.engine import Solution
 from tmmu_core.plan.model import PLAN_SCHEMA, ArenaSummary, Plan, TensorRow
-from tmmu_core.plan.storages import Peak, peak
-from tmmu_core.plan.waste import WasteLedger, waste_ledger
 
 ALIVE, LARGEST, HANDOFFS, CHANGED, FINDINGS = 120, 60, 200, 120, 40
 """Rows of each table at most; what is left out is told."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from app.report.summary import code
 from app.say import words
+from tmmu_core.plan.figures.metrics import totals
 from tmmu_core.plan.formats.compare import KINDS, compare
-from tmmu_core.plan.metrics import totals
 from tmmu_core.plan.model import Plan
 from tmmu_core.planners import PLANNERS
 from tmmu_core.store.growth import Blame, blame

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from app.report.look import Sheet
 from app.say import words
-from tmmu_core.plan.live import peak_of
+from tmmu_core.plan.analysis.waste import ACCOUNTS, WasteLedger
+from tmmu_core.plan.figures.live import peak_of
 from tmmu_core.plan.model import Plan
-from tmmu_core.plan.waste import ACCOUNTS, WasteLedger
 
 WIDTH, HEIGHT = 1100, 230
 _LEFT, _RIGHT, _TOP, _BOTTOM = 78, 12, 20, 34

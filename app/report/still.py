@@ -18,8 +18,8 @@ from app.report.look import Sheet
 from app.say import words
 from app.say.markup import PERSISTENT_COLOUR, ROLE_COLOURS
 from app.say.scale import ticks
+from tmmu_core.plan.figures.storages import arena_number, storages_of
 from tmmu_core.plan.model import ArenaSummary, Plan
-from tmmu_core.plan.storages import arena_number, storages_of
 
 Kind = Literal["map", "slots", "lifetimes"]
 _LEFT, _RIGHT, _TOP, _BOTTOM = 84, 12, 22, 34

@@ -5,9 +5,9 @@ from __future__ import annotations
 from app.say import totals, words
 from tmmu_core.judge.finding import Verdict
 from tmmu_core.names import for_markdown, natural, visible
-from tmmu_core.plan.live import peak_of
+from tmmu_core.plan.figures.live import peak_of
+from tmmu_core.plan.figures.storages import live_bytes, storages_of
 from tmmu_core.plan.model import Plan
-from tmmu_core.plan.storages import live_bytes, storages_of
 
 LARGEST = 8
 FINDINGS = 5

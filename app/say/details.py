@@ -14,9 +14,9 @@ from tmmu_core.graph.assumed import SAID_BY
 from tmmu_core.graph.model import Made, Origin
 from tmmu_core.liveness.idle import Idle
 from tmmu_core.liveness.why import REFUSAL_WORDS, Event, Explanation, explain
+from tmmu_core.plan.analysis.uplift import Uplift, uplift
 from tmmu_core.plan.making.engine import Solution
 from tmmu_core.plan.model import ArenaSummary, Plan
-from tmmu_core.plan.uplift import Uplift, uplift
 
 MOST_AT_PEAK = 12
 MOST = 6

@@ -16,7 +16,7 @@ from app.say import words
 from app.say.glossary import define as defined
 from app.say.glossary import explained
 from app.say.refused import nearest, others
-from tmmu_core.plan.metrics import fragmentation_ratio, reuse_ratio
+from tmmu_core.plan.figures.metrics import fragmentation_ratio, reuse_ratio
 from tmmu_core.plan.model import ArenaSummary
 
 ROLE_COLOURS: dict[str, str] = {

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from app.say import words
+from tmmu_core.plan.figures.metrics import totals
 from tmmu_core.plan.making.over import over_limits, packing_may_do
-from tmmu_core.plan.metrics import totals
 from tmmu_core.plan.model import Plan
 
 BEST = "best"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from app.say import words
 from app.say.markup import definition_list, esc, link_to
+from tmmu_core.plan.analysis.placing import Ghost, Parting, WhyHere
 from tmmu_core.plan.making.sequence import Placed
 from tmmu_core.plan.model import Plan
-from tmmu_core.plan.placing import Ghost, Parting, WhyHere
 
 MOST = 6
 """Walls listed before "and N more"."""

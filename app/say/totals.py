@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from app.say import words
 from app.say.markup import esc
-from tmmu_core.plan.metrics import totals
+from tmmu_core.plan.figures.metrics import totals
 from tmmu_core.plan.model import Plan
 
 PEAK, EXTENT, BOUND, GAP = "peak over all arenas", "sum of extents", "sum of lower bounds", "gap over all arenas"

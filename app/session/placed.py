@@ -13,10 +13,10 @@ from tmmu_core.graph.modules import Modules, modules_of, modules_told
 from tmmu_core.liveness.idle import Idle, idle_of
 from tmmu_core.liveness.phases import Stretch, phases_of, phases_told
 from tmmu_core.names import natural
+from tmmu_core.plan.analysis.placing import Parting, parting
+from tmmu_core.plan.analysis.uplift import Uplift, uplift
+from tmmu_core.plan.figures.storages import PlanStorages, arena_number, storages_of
 from tmmu_core.plan.making.sequence import Placed, placed_in, problem_of
-from tmmu_core.plan.placing import Parting, parting
-from tmmu_core.plan.storages import PlanStorages, arena_number, storages_of
-from tmmu_core.plan.uplift import Uplift, uplift
 
 
 @remembered

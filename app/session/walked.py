@@ -12,7 +12,7 @@ from app.session.planning import Shown
 from tmmu_core.graph.modules import Path
 from tmmu_core.graph.tree import Tree, tree_of
 from tmmu_core.graph.walk import Walked, Wish, walk
-from tmmu_core.plan.writers import held_by_writer
+from tmmu_core.plan.analysis.writers import held_by_writer
 
 AROUND, MODEL = "around", "model"
 RADIUS = 2

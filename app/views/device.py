@@ -11,7 +11,7 @@ from app.parts import drawing, frame, pictures, selected, verdict
 from app.say import markup, totals, words
 from app.session import placed, state
 from app.session.planning import Shown
-from tmmu_core.plan.metrics import totals as totals_of
+from tmmu_core.plan.figures.metrics import totals as totals_of
 
 
 def page() -> None:

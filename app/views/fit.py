@@ -21,7 +21,7 @@ from tmmu_core.fit.capacity import Capacity
 from tmmu_core.fit.fitting import ALLOWED, Fitted, pareto
 from tmmu_core.fit.moves import Kind
 from tmmu_core.graph.quantities import parse_bytes
-from tmmu_core.plan.metrics import totals
+from tmmu_core.plan.figures.metrics import totals
 from tmmu_core.plan.model import Plan
 
 KINDS: dict[Kind, str] = {

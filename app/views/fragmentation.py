@@ -12,9 +12,9 @@ from app.say import glossary, markup, words
 from app.session import placed, state
 from app.session.jobs import remembered
 from app.session.planning import Shown
+from tmmu_core.plan.analysis.tenants import SlotReport, slot_reports
+from tmmu_core.plan.analysis.waste import ACCOUNTS, WasteLedger, waste_ledger
 from tmmu_core.plan.model import Plan
-from tmmu_core.plan.tenants import SlotReport, slot_reports
-from tmmu_core.plan.waste import ACCOUNTS, WasteLedger, waste_ledger
 
 
 def page() -> None:

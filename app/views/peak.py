@@ -14,8 +14,8 @@ from app.parts import focus, frame, pictures, selected, tensors, verdict
 from app.say import markup, words
 from app.session import placed, state
 from app.session.planning import Shown
+from tmmu_core.plan.figures.storages import alive_at, beats_of, live_bytes
 from tmmu_core.plan.model import Plan
-from tmmu_core.plan.storages import alive_at, beats_of, live_bytes
 
 INTO = "flames.into"
 """The module that the flame graph looks into, for as long as the session lasts."""

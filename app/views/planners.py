@@ -14,8 +14,8 @@ from app.session import placed, planning, state
 from app.session.jobs import desk
 from app.session.planning import Shown
 from tmmu_core.errors import TmmuError
-from tmmu_core.plan.course import Moment, course
-from tmmu_core.plan.metrics import totals as totals_of_plan
+from tmmu_core.plan.analysis.course import Moment, course
+from tmmu_core.plan.figures.metrics import totals as totals_of_plan
 from tmmu_core.planners import PLANNERS, MemoryPlannerEntry
 
 MOST_DRAWN = 20_000

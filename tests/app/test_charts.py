@@ -13,10 +13,10 @@ from app.charts.base import ROLE_COLOURS, bytes_axis, clicked_step, clicked_tens
 from tests.app.small import chain
 from tests.build import graph, node, tensor
 from tmmu_core.graph.model import Graph, Node, Tensor
+from tmmu_core.plan.analysis.tenants import slot_reports
+from tmmu_core.plan.analysis.waste import ACCOUNTS, waste_ledger
+from tmmu_core.plan.figures.storages import live_bytes, peak
 from tmmu_core.plan.making.engine import plan_graph
-from tmmu_core.plan.storages import live_bytes, peak
-from tmmu_core.plan.tenants import slot_reports
-from tmmu_core.plan.waste import ACCOUNTS, waste_ledger
 
 
 def trace_named(figure: go.Figure, name: str) -> Any:

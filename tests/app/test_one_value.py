@@ -12,7 +12,7 @@ import streamlit as st
 from tests.golden import SAMPLES, sample_files
 from tests.one_value import same_in_every_face, same_on_the_compare_page, same_on_the_planners_page
 from tmmu_core.graph.model import Graph
-from tmmu_core.plan import metrics
+from tmmu_core.plan.figures import metrics
 from tmmu_core.plan.formats.reading import read_graph_file
 from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.planners import PLANNERS

@@ -15,7 +15,7 @@ from app.say import details
 from app.session import opening, planning
 from app.session.choice import Choice, from_query, to_query
 from tests.app.test_pages import claim, html, opened
-from tmmu_core.plan.storages import align_up
+from tmmu_core.plan.figures.storages import align_up
 from tmmu_core.planners.boards import BOARDS, options_of
 
 

@@ -14,7 +14,7 @@ from streamlit.testing.v1 import AppTest
 
 from app.session import opening, pages, placed, planning
 from app.session.choice import Choice
-from tmmu_core.plan.storages import live_bytes
+from tmmu_core.plan.figures.storages import live_bytes
 
 ROOT = Path(__file__).resolve().parents[2]
 BROKEN = ROOT / "tests" / "data" / "broken"

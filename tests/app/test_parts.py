@@ -14,8 +14,8 @@ from app.parts import remat, replay, sharing
 from app.session import opening, planning
 from app.session.choice import Choice
 from tests.app.test_pages import html, opened
+from tmmu_core.plan.analysis.ledger import resource_ledger
 from tmmu_core.plan.formats import files
-from tmmu_core.plan.ledger import resource_ledger
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tmmu_core.plan.live import live_bytes_of, peak_of
+from tmmu_core.plan.figures.live import live_bytes_of, peak_of
 from tmmu_core.plan.model import ArenaSummary, Plan
 
 Row = tuple[str, str, int, int, int, int, int]

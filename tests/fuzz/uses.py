@@ -10,15 +10,15 @@ from tmmu_core.graph import native
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.lint import lint_plan
 from tmmu_core.judge.verifier import verify_plan
-from tmmu_core.plan import waste
+from tmmu_core.plan.analysis import waste
+from tmmu_core.plan.analysis.ledger import resource_ledger
+from tmmu_core.plan.figures.storages import peak
 from tmmu_core.plan.formats import checkpoint, files, render, trace
 from tmmu_core.plan.formats.reading import PlainInstance, read_any
 from tmmu_core.plan.formats.trace import Trace
-from tmmu_core.plan.ledger import resource_ledger
 from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.plan.making.instance import plan_problem
 from tmmu_core.plan.model import Plan
-from tmmu_core.plan.storages import peak
 
 MODES = (
     ("inference", "inference"),

@@ -21,10 +21,10 @@ from tmmu_core.judge.canonical import token_from_seed
 from tmmu_core.judge.equivalence import differences
 from tmmu_core.judge.simulator import Asked, SimulatedPlan, simulate
 from tmmu_core.judge.verifier import verify_plan
+from tmmu_core.plan.analysis.waste import waste_ledger
+from tmmu_core.plan.figures.storages import live_bytes
 from tmmu_core.plan.formats.reading import read_graph_file
 from tmmu_core.plan.making.engine import Solution, plan_graph
-from tmmu_core.plan.storages import live_bytes
-from tmmu_core.plan.waste import waste_ledger
 from tmmu_core.planners import PLANNERS
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -21,7 +21,13 @@ class Same:
 _NO_ARENA = "where there is no arena there is no row, and nothing is looked up in what stands for its extents"
 
 SAME: tuple[Same, ...] = (
-    Same("tmmu_core/plan/live.py", "change = np.zeros(steps + 1", "1", "(2)", "a cell more, which is cut off again"),
+    Same(
+        "tmmu_core/plan/figures/live.py",
+        "change = np.zeros(steps + 1",
+        "1",
+        "(2)",
+        "a cell more, which is cut off again",
+    ),
     Same("tmmu_core/runtime/shadow_rules.py", "for arena in plan.arenas] or [0]", "0", "(1)", _NO_ARENA),
     Same("tmmu_core/judge/figures.py", "for arena in plan.arenas] or [0]", "0", "(1)", _NO_ARENA),
     Same("tmmu_core/graph/index.py", "for k in np.flatnonzero(bad)[:1]", "1", "(2)", "the first of them is raised"),

@@ -11,12 +11,12 @@ from app.charts.live import live_curve
 from app.charts.waste import ledger_over_time
 from tests.plan.examples import ledger_plan, problem_of
 from tmmu_core.judge.verifier import verify_plan
-from tmmu_core.plan.ledger import resource_ledger
-from tmmu_core.plan.live import live_bytes_of, peak_of, peak_together
+from tmmu_core.plan.analysis.ledger import resource_ledger
+from tmmu_core.plan.analysis.waste import waste_ledger
+from tmmu_core.plan.figures.live import live_bytes_of, peak_of, peak_together
+from tmmu_core.plan.figures.storages import beats_of, live_bytes, peak_step_of
 from tmmu_core.plan.making.instance import plan_problem
 from tmmu_core.plan.model import Plan
-from tmmu_core.plan.storages import beats_of, live_bytes, peak_step_of
-from tmmu_core.plan.waste import waste_ledger
 
 LATE = 2**62
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from app.charts.course import falling
-from tmmu_core.plan.course import Moment, course
+from tmmu_core.plan.analysis.course import Moment, course
 from tmmu_core.plan.formats.files import from_document, to_json
 from tmmu_core.plan.formats.reading import read_any
 from tmmu_core.plan.making.make import make_plan

@@ -12,12 +12,12 @@ from tests.build import graph, node, tensor
 from tmmu_core.errors import ArenaTooSmall, InvalidIrShapes
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.verifier import verify_plan
+from tmmu_core.plan.analysis.uplift import Uplift, uplift
 from tmmu_core.plan.formats import files
 from tmmu_core.plan.formats.render import build_render_plan, residency
 from tmmu_core.plan.formats.render_c import c_header
 from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.plan.model import Plan
-from tmmu_core.plan.uplift import Uplift, uplift
 from tmmu_core.planners.boards import BOARDS, options_of
 
 SRAM, TCM, MRAM = {"name": "SRAM"}, {"name": "TCM"}, {"name": "MRAM", "writable": False}

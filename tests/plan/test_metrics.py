@@ -13,9 +13,11 @@ from tests.plan.examples import chain_plan, ledger_plan, solved, views_graph
 from tests.strategies import Case, plannable_cases
 from tmmu_core.errors import AllocationOverflow
 from tmmu_core.judge.verifier import verify_plan
-from tmmu_core.plan import metrics
-from tmmu_core.plan.ledger import resource_ledger
-from tmmu_core.plan.live import (
+from tmmu_core.plan.analysis.ledger import resource_ledger
+from tmmu_core.plan.analysis.tenants import slot_reports
+from tmmu_core.plan.analysis.waste import waste_ledger
+from tmmu_core.plan.figures import metrics
+from tmmu_core.plan.figures.live import (
     change_points,
     exact_sum,
     live_bytes_of,
@@ -24,10 +26,8 @@ from tmmu_core.plan.live import (
     peak_and_count,
     peak_of,
 )
+from tmmu_core.plan.figures.storages import alive_at, live_bytes, peak, storages_of
 from tmmu_core.plan.making.engine import plan_graph
-from tmmu_core.plan.storages import alive_at, live_bytes, peak, storages_of
-from tmmu_core.plan.tenants import slot_reports
-from tmmu_core.plan.waste import waste_ledger
 
 RANGES = st.lists(st.tuples(st.integers(0, 12), st.integers(1, 6), st.integers(0, 2**62)), max_size=12)
 

@@ -16,16 +16,16 @@ from tmmu_core.judge.equivalence import differences
 from tmmu_core.judge.simulator import Asked, simulate
 from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.liveness.why import explain
-from tmmu_core.plan import metrics
+from tmmu_core.plan.analysis.waste import ACCOUNTS, waste_ledger
+from tmmu_core.plan.figures import metrics
+from tmmu_core.plan.figures.live import peak_and_count
+from tmmu_core.plan.figures.storages import alive_at, live_bytes, moments, storages_of
 from tmmu_core.plan.formats import files
 from tmmu_core.plan.formats.checkpoint import checkpoint, restore
 from tmmu_core.plan.formats.compare import same_plan
 from tmmu_core.plan.formats.trace import read_trace, to_json_lines
-from tmmu_core.plan.live import peak_and_count
 from tmmu_core.plan.making.engine import Solution, plan_graph
 from tmmu_core.plan.model import Handoffs, Plan
-from tmmu_core.plan.storages import alive_at, live_bytes, moments, storages_of
-from tmmu_core.plan.waste import ACCOUNTS, waste_ledger
 from tmmu_core.runtime.apply import apply_plan
 
 KIB = 1024

@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 from tests.plan.examples import ledger_plan, problem_of, solved
 from tests.strategies import Case, plannable_cases
 from tmmu_core.judge.verifier import verify_plan
-from tmmu_core.plan import waste
+from tmmu_core.plan.analysis import waste
+from tmmu_core.plan.analysis.waste import ACCOUNTS, Region, regions_at, waste_at, waste_ledger
+from tmmu_core.plan.figures.storages import storages_of
 from tmmu_core.plan.making.instance import plan_problem
 from tmmu_core.plan.model import Plan
-from tmmu_core.plan.storages import storages_of
-from tmmu_core.plan.waste import ACCOUNTS, Region, regions_at, waste_at, waste_ledger
 from tmmu_core.planners import ARENA_PLANNERS, PLANNERS
 
 

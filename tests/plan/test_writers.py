@@ -7,9 +7,9 @@ import pytest
 from app.session import planning
 from app.session.choice import Choice
 from tests.build import residual
+from tmmu_core.plan.analysis.writers import held_by_writer
+from tmmu_core.plan.figures.storages import live_bytes, storages_of
 from tmmu_core.plan.making.engine import plan_graph
-from tmmu_core.plan.storages import live_bytes, storages_of
-from tmmu_core.plan.writers import held_by_writer
 
 
 def test_a_skip_is_held_by_the_input_and_the_rest_by_who_wrote_it() -> None:

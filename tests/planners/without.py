@@ -32,10 +32,10 @@ def main() -> None:
     from tmmu_core.fit.order.model import order_model
     from tmmu_core.fit.order.searching import best_order
     from tmmu_core.fit.recompute import lower
+    from tmmu_core.plan.analysis.waste import waste_ledger
     from tmmu_core.plan.formats.reading import read_graph_file
     from tmmu_core.plan.making.engine import plan_graph
     from tmmu_core.plan.making.request import PlanRequest
-    from tmmu_core.plan.waste import waste_ledger
     from tmmu_core.planners import PLANNERS
     from tmmu_core.runtime.shadow import shadow_replay
 

@@ -14,8 +14,8 @@ from app.say import words
 from tests.build import chain, residual
 from tests.canvas.plans import FOUR, plan_of
 from tmmu_core.judge.finding import Finding, Verdict
+from tmmu_core.plan.analysis.waste import WasteLedger, waste_ledger
 from tmmu_core.plan.making.engine import Solution, plan_graph
-from tmmu_core.plan.waste import WasteLedger, waste_ledger
 
 RED = Verdict((Finding("overlap", "error", "a and b share bytes [0, 16) at step 1", "a", "b"),), ("overlap",))
 

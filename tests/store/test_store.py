@@ -11,8 +11,8 @@ from sqlalchemy import func, select, text, update
 from tests.store.plans import label, plan_of
 from tmmu_core.errors import StoreFault
 from tmmu_core.judge.verifier import verify_plan
+from tmmu_core.plan.figures.metrics import totals
 from tmmu_core.plan.formats.compare import same_plan
-from tmmu_core.plan.metrics import totals
 from tmmu_core.store.run import split_reference
 from tmmu_core.store.schema import PLANS, RUNS
 from tmmu_core.store.store import Store

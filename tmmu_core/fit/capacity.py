@@ -9,8 +9,8 @@ import numpy as np
 
 from tmmu_core.fit.asking import extents
 from tmmu_core.graph.model import OFFLOAD_ARENA
+from tmmu_core.plan.figures.storages import live_bytes
 from tmmu_core.plan.model import U64, Plan
-from tmmu_core.plan.storages import live_bytes
 
 
 @dataclass(frozen=True)

@@ -21,12 +21,12 @@ from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.library import requests
 from tmmu_core.names import visible
 from tmmu_core.plan import model
+from tmmu_core.plan.analysis.gate import Check, Limit, gate
+from tmmu_core.plan.figures.metrics import Totals, totals
 from tmmu_core.plan.formats import files
 from tmmu_core.plan.formats.compare import Comparison, compare
-from tmmu_core.plan.gate import Check, Limit, gate
 from tmmu_core.plan.making.engine import Solution
 from tmmu_core.plan.making.make import Made
-from tmmu_core.plan.metrics import Totals, totals
 from tmmu_core.writing import replace_file
 
 if TYPE_CHECKING:

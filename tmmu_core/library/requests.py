@@ -14,9 +14,9 @@ from tmmu_core.fit.capacity import Capacity
 from tmmu_core.graph.document import read_whole
 from tmmu_core.graph.model import Graph
 from tmmu_core.graph.quantities import parse_bytes
+from tmmu_core.plan.analysis.gate import ALL, Limit, Measure
 from tmmu_core.plan.formats.reading import Opened, read_any, read_at
 from tmmu_core.plan.formats.trace import Trace
-from tmmu_core.plan.gate import ALL, Limit, Measure
 from tmmu_core.plan.making.request import PlanRequest
 from tmmu_core.plan.making.wording import SAID
 from tmmu_core.plan.model import Plan

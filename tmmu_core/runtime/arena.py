@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tmmu_core.errors import AlignmentViolation, AllocationFailure
-from tmmu_core.plan.storages import align_up
+from tmmu_core.plan.figures.storages import align_up
 
 U8 = NDArray[np.uint8]
 

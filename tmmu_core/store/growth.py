@@ -17,8 +17,8 @@ from itertools import pairwise
 from typing import Literal
 
 from tmmu_core.errors import StoreFault
+from tmmu_core.plan.figures.storages import peak_step_of, storages_of
 from tmmu_core.plan.model import Plan
-from tmmu_core.plan.storages import peak_step_of, storages_of
 from tmmu_core.store.run import Run
 
 Figure = Literal["extent", "peak", "bound"]

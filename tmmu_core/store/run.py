@@ -18,7 +18,7 @@ import msgspec
 
 from tmmu_core.errors import StoreFault
 from tmmu_core.names import visible
-from tmmu_core.plan.metrics import totals
+from tmmu_core.plan.figures.metrics import totals
 from tmmu_core.plan.model import Plan
 
 MAIN = "main"

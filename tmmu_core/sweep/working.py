@@ -13,11 +13,11 @@ from tmmu_core.fit.capacity import Capacity
 from tmmu_core.fit.fitting import Allowed, fit
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.finished import finished
+from tmmu_core.plan.figures.metrics import totals
 from tmmu_core.plan.formats.reading import Opened, read_any, read_at
 from tmmu_core.plan.formats.trace import Trace
 from tmmu_core.plan.making.make import make_plan
 from tmmu_core.plan.making.ranks import plan_ranks
-from tmmu_core.plan.metrics import totals
 from tmmu_core.plan.model import Plan
 from tmmu_core.planners.problem import GIVEN, PlainInstance
 from tmmu_core.sweep.points import Done, Point, Source

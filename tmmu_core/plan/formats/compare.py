@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tmmu_core.plan.figures.live import exact_sum
+from tmmu_core.plan.figures.metrics import written_metrics
 from tmmu_core.plan.formats.held import Held, differing, held_by
 from tmmu_core.plan.formats.trace import METRIC_SCHEMA, TRACE_SCHEMA, Trace
-from tmmu_core.plan.live import exact_sum
-from tmmu_core.plan.metrics import written_metrics
 from tmmu_core.plan.model import ArenaSummary, Plan, TensorRow
 
 I64 = NDArray[np.int64]

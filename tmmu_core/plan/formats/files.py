@@ -33,14 +33,14 @@ from tmmu_core.errors import U64_MAX, InvalidIrShapes, UnreadableInput
 from tmmu_core.extras import need
 from tmmu_core.graph import document
 from tmmu_core.names import for_cell
+from tmmu_core.plan.analysis.uplift import cells, uplifts
 from tmmu_core.plan.canonical import DIGEST_BYTES, is_token
+from tmmu_core.plan.figures.live import peak_and_count
+from tmmu_core.plan.figures.metrics import renewed_metrics, written_metrics
+from tmmu_core.plan.figures.storages import arena_number, moments, storages_of
 from tmmu_core.plan.formats.held import APART, Held, changed_claim, changed_since, held_by, sealed
 from tmmu_core.plan.formats.places import Addresses, Placed, derived
-from tmmu_core.plan.live import peak_and_count
-from tmmu_core.plan.metrics import renewed_metrics, written_metrics
 from tmmu_core.plan.model import CHANGED, I64, PLACES, PLAN_SCHEMA, UNSAID, ArenaSummary, Plan
-from tmmu_core.plan.storages import arena_number, moments, storages_of
-from tmmu_core.plan.uplift import cells, uplifts
 from tmmu_core.planners.instances import write_csv
 from tmmu_core.planners.problem import Problem
 

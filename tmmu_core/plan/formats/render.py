@@ -16,10 +16,10 @@ from typing import Any
 
 from tmmu_core.errors import InvalidIrShapes
 from tmmu_core.graph.constants import CHUNK, Constants
+from tmmu_core.plan.analysis.uplift import Uplift, cells, uplifts
 from tmmu_core.plan.canonical import H
 from tmmu_core.plan.formats.c_names import RegionNames, c_prefix, region_names, tensor_stems
 from tmmu_core.plan.model import Plan
-from tmmu_core.plan.uplift import Uplift, cells, uplifts
 
 ROLES = ("scratch", "persistent", "constant")
 BASE_ALIGNMENT = 16

@@ -27,6 +27,8 @@ import msgspec
 
 from tmmu_core.errors import UnreadableInput
 from tmmu_core.graph import document
+from tmmu_core.plan.figures.metrics import written_metrics
+from tmmu_core.plan.figures.storages import storages_of
 from tmmu_core.plan.formats.files import (
     HandoffDocument,
     HeadDocument,
@@ -37,9 +39,7 @@ from tmmu_core.plan.formats.files import (
     noted,
 )
 from tmmu_core.plan.formats.held import Held, changed_claim, changed_since, held_by, sealed
-from tmmu_core.plan.metrics import written_metrics
 from tmmu_core.plan.model import PLAN_SCHEMA, ArenaSummary, Plan
-from tmmu_core.plan.storages import storages_of
 
 TRACE_SCHEMA = "tmmu_trace/1"
 METRIC_SCHEMA = "tmmu_metrics/1"

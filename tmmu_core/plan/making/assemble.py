@@ -6,7 +6,8 @@ import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from tmmu_core.plan import canonical, metrics
+from tmmu_core.plan import canonical
+from tmmu_core.plan.figures import metrics
 from tmmu_core.plan.making.rows import PlanColumns
 from tmmu_core.plan.model import ArenaSummary, Plan
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tmmu_core.plan.live import peak_together
+from tmmu_core.plan.figures.live import peak_together
 from tmmu_core.planners.bounds import lower_bound
 from tmmu_core.planners.problem import Packing, Problem
 

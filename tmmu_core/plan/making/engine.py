@@ -19,7 +19,8 @@ from tmmu_core.graph.model import MODES, PRESETS, Arena, ArenaConfig, Graph, Mod
 from tmmu_core.liveness.analyse import analyse
 from tmmu_core.liveness.model import Liveness, Timeline
 from tmmu_core.liveness.timeline import build_timeline
-from tmmu_core.plan import canonical, metrics
+from tmmu_core.plan import canonical
+from tmmu_core.plan.figures import metrics
 from tmmu_core.plan.making.assemble import Use, assemble
 from tmmu_core.plan.making.memories import spread_over_memories
 from tmmu_core.plan.making.problems import arena_problems

@@ -12,7 +12,7 @@ import numpy as np
 from tmmu_core.errors import InvalidIrShapes
 from tmmu_core.graph.model import Arena
 from tmmu_core.plan import canonical
-from tmmu_core.plan.live import peak_together
+from tmmu_core.plan.figures.live import peak_together
 from tmmu_core.plan.making.assemble import Use, assemble
 from tmmu_core.plan.making.rows import PlanColumns, numbered_by_offset, storage_numbers
 from tmmu_core.plan.making.summary import Found, check_capacity, summarise

@@ -15,7 +15,7 @@ from tmmu_core.graph.index import named
 from tmmu_core.graph.model import ROLES, Graph
 from tmmu_core.liveness.analyse import row_bytes
 from tmmu_core.liveness.model import I32, I64, U64, Liveness
-from tmmu_core.plan.live import peak_together
+from tmmu_core.plan.figures.live import peak_together
 from tmmu_core.plan.model import ArenaSummary, Handoff, Handoffs
 from tmmu_core.planners.problem import Packing, Problem
 from tmmu_core.planners.slots import slot_sizes

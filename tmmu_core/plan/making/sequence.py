@@ -12,10 +12,10 @@ import numpy as np
 
 from tmmu_core.graph.model import Arena
 from tmmu_core.liveness.analyse import analyse
+from tmmu_core.plan.figures.storages import by_birth, storages_of
 from tmmu_core.plan.making.engine import Solution
 from tmmu_core.plan.making.problems import arena_problems
 from tmmu_core.plan.model import Plan
-from tmmu_core.plan.storages import by_birth, storages_of
 from tmmu_core.planners.columns import columns
 from tmmu_core.planners.greedy import ORDERS, place
 from tmmu_core.planners.problem import Problem, without_empty

@@ -18,8 +18,8 @@ import numpy as np
 from tmmu_core.errors import U64_MAX, AddressCollision, AllocationOverflow
 from tmmu_core.extras import need
 from tmmu_core.plan.canonical import plan_digests
+from tmmu_core.plan.figures.storages import PlanStorages, align_up, slot_numbers, storages_of
 from tmmu_core.plan.model import I64, U64, Plan
-from tmmu_core.plan.storages import PlanStorages, align_up, slot_numbers, storages_of
 
 ADDRESSING = "blake3_sparse"
 TAG = b"tmmu_va"

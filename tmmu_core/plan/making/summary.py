@@ -8,8 +8,8 @@ from typing import NamedTuple
 from tmmu_core.errors import AllocationFailure, ArenaTooSmall
 from tmmu_core.graph.model import Arena
 from tmmu_core.liveness.model import I64
-from tmmu_core.plan import metrics
-from tmmu_core.plan.live import peak_and_count
+from tmmu_core.plan.figures import metrics
+from tmmu_core.plan.figures.live import peak_and_count
 from tmmu_core.plan.making.certificate import certify
 from tmmu_core.plan.model import ArenaSummary
 from tmmu_core.planners import ARENA_PLANNERS

@@ -2,7 +2,7 @@
 
 Figures are integers (bytes, steps, counts); a ratio is one division at the very end. The words are those of
 ``docs/glossary.md``. What they are counted from stands beside: :mod:`.live` (columns of births, deaths and bytes, as
-liveness and planners have them), :mod:`.storages` (a plan's rows gathered), :mod:`.tenants` and :mod:`.ledger`.
+liveness and planners have them) and :mod:`.storages` (a plan's rows gathered).
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from tmmu_core.errors import U64_MAX, AllocationOverflow
 from tmmu_core.graph.model import ROLES
 from tmmu_core.liveness.model import Liveness
 from tmmu_core.liveness.views import view_roots
-from tmmu_core.plan.live import exact_sum, peak_together
+from tmmu_core.plan.figures.live import exact_sum, peak_together
+from tmmu_core.plan.figures.storages import align_up, moments, storages_of
 from tmmu_core.plan.model import ArenaSummary, Plan
-from tmmu_core.plan.storages import align_up, moments, storages_of
 
 I64 = NDArray[np.int64]
 U64 = NDArray[np.uint64]

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tmmu_core.plan.figures.storages import arena_number, storages_of
 from tmmu_core.plan.model import Plan
-from tmmu_core.plan.storages import arena_number, storages_of
 
 I64 = NDArray[np.int64]
 U64 = NDArray[np.uint64]

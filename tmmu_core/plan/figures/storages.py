@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tmmu_core.errors import U64_MAX
-from tmmu_core.plan.live import live_bytes_of, peak_of
+from tmmu_core.plan.figures.live import live_bytes_of, peak_of
 from tmmu_core.plan.model import Plan
 
 I64 = NDArray[np.int64]

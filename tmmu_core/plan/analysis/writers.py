@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from tmmu_core.graph.index import I64, GraphIndex
+from tmmu_core.plan.figures.storages import PlanStorages, arena_number
 from tmmu_core.plan.model import Plan
-from tmmu_core.plan.storages import PlanStorages, arena_number
 
 
 def held_by_writer(plan: Plan, own: PlanStorages, index: GraphIndex, step: int, arena: str) -> tuple[I64, int]:

@@ -28,9 +28,17 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tmmu_core.plan.live import live_bytes_of
+from tmmu_core.plan.figures.live import live_bytes_of
+from tmmu_core.plan.figures.storages import (
+    Beats,
+    PlanStorages,
+    align_up,
+    arena_number,
+    beats_of,
+    slot_numbers,
+    storages_of,
+)
 from tmmu_core.plan.model import Plan
-from tmmu_core.plan.storages import Beats, PlanStorages, align_up, arena_number, beats_of, slot_numbers, storages_of
 
 I64 = NDArray[np.int64]
 U64 = NDArray[np.uint64]

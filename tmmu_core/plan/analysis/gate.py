@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Literal
 
 from tmmu_core.errors import UnreadableInput
-from tmmu_core.plan.metrics import totals
+from tmmu_core.plan.figures.metrics import totals
 from tmmu_core.plan.model import ArenaSummary, Plan
 
 ALL = ""

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tmmu_core.plan.figures.storages import I64, PlanStorages, align_up, by_birth, moments, storages_of
 from tmmu_core.plan.model import Plan
-from tmmu_core.plan.storages import I64, PlanStorages, align_up, by_birth, moments, storages_of
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tmmu_core.plan.live import live_bytes_of
-from tmmu_core.plan.metrics import fragmentation_ratio
+from tmmu_core.plan.figures.live import live_bytes_of
+from tmmu_core.plan.figures.metrics import fragmentation_ratio
+from tmmu_core.plan.figures.storages import beats_of, storages_of
 from tmmu_core.plan.model import Plan
-from tmmu_core.plan.storages import beats_of, storages_of
 
 I64 = NDArray[np.int64]
 U64 = NDArray[np.uint64]
