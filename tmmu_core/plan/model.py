@@ -202,7 +202,7 @@ class Plan:
     metrics: dict[str, Any] = field(default_factory=dict)
     """Figures of contract §7; ``allocation_time_ns`` among them, never hashed and never compared."""
     notes: dict[str, Any] = field(default_factory=dict)
-    """What the planner tells about its run, per arena: scalars, and the ``course`` (:mod:`tmmu_core.plan.analysis.course`)."""
+    """What the planner tells about its run, per arena: scalars, and a ``course`` (``plan.analysis.course``)."""
     own_arenas: bool = False
     """Whether the planner made its arenas itself: neither roles nor the configuration say where a tensor lies."""
 
