@@ -31,9 +31,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
@@ -42,7 +40,7 @@ from hypothesis import Phase, settings
 from tests.mutation.covering import MAP, ROOMS, ROOT, Covering, find_out, load
 from tests.mutation.equivalents import reason_of
 from tests.mutation.patching import Running, patch, running
-from tests.mutation.sites import Site, sites_in, spread
+from tests.mutation.sites import Site, drawn_from, sites_in
 
 ELSEWHERE = (
     *("tmmu_core/graph/importers/fx_", "tmmu_core/runtime/torch_eager.py", "tmmu_core/graph/importers/torch.py"),
@@ -257,15 +255,7 @@ def within(tests: list[str], covering: Covering, budget: float) -> tuple[list[st
 
 def drawn(count: int, seed: int) -> list[Site]:
     """The mutants of one seed, in an order of their own, so that a run cut short is a sample too."""
-    random = Random(f"mutants/{seed}")
-    sites = spread([s for s in sites_in(ROOT) if not s.file.startswith(ELSEWHERE)], count, _draws(random))
-    random.shuffle(sites)
-    return sites
-
-
-def _draws(random: Random) -> Iterator[float]:
-    while True:
-        yield random.random()
+    return drawn_from([s for s in sites_in(ROOT) if not s.file.startswith(ELSEWHERE)], count, seed)
 
 
 def main() -> int:

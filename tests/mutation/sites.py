@@ -7,9 +7,9 @@ annotations, docstrings, the words of f-strings, what asserts, and ``strict=`` o
 from __future__ import annotations
 
 import ast
-import bisect
-from collections.abc import Iterator
+from collections import Counter
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 
 COMPARED: dict[type[ast.cmpop], type[ast.cmpop]] = {
@@ -216,12 +216,18 @@ def _number(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, int)
 
 
-def spread(sites: list[Site], count: int, draws: Iterator[float]) -> list[Site]:
-    """``count`` different mutants, each as likely as any other; ``draws`` are in ``[0, 1)``."""
-    picked: list[int] = []
-    while len(picked) < min(count, len(sites)):
-        k = int(next(draws) * len(sites))
-        place = bisect.bisect_left(picked, k)
-        if place == len(picked) or picked[place] != k:
-            picked.insert(place, k)
-    return [sites[k] for k in picked]
+def drawn_from(sites: list[Site], count: int, seed: int) -> list[Site]:
+    """``count`` different mutants, each as likely as any other, in an order of their own: fewer are the first of more.
+
+    A mutant is drawn by what it is and not by where it stands: a seed names the same ones until their own functions
+    change, whatever is written around them or moved to another folder.
+    """
+    met: Counter[tuple[str, ...]] = Counter()
+    keyed = []
+    for site in sites:
+        what = (site.file.rsplit("/", 1)[-1], site.function, site.old, site.new)
+        text = "\n".join((f"mutants/{seed}", *what, str(met[what])))
+        met[what] += 1
+        keyed.append((sha256(text.encode()).digest(), site))
+    keyed.sort(key=lambda pair: (pair[0], pair[1].file, pair[1].start))
+    return [site for _, site in keyed[:count]]

@@ -9,7 +9,7 @@ from random import Random
 from tests.mutation.covering import ROOT
 from tests.mutation.equivalents import SAME
 from tests.mutation.patching import patch, running
-from tests.mutation.sites import sites_in, sites_of, spread
+from tests.mutation.sites import drawn_from, sites_in, sites_of
 
 TEXT = """
 class Box:
@@ -51,8 +51,17 @@ def test_a_running_function_is_exchanged(tmp_path: Path) -> None:
 def test_drawn_mutants_are_different_ones_and_as_many_as_asked_for() -> None:
     sites = sites_of("it.py", TEXT)
     for count in (1, 3, len(sites), 2 * len(sites)):
-        picked = spread(sites, count, iter(Random(count).random, None))
+        picked = drawn_from(sites, count, count)
         assert len(set(picked)) == len(picked) == min(count, len(sites))
+
+
+def test_a_seed_names_the_same_mutants_whatever_is_written_around_them() -> None:
+    """Four more functions before, in another folder: of those drawn, the old ones are the same and in the same order."""
+    before = drawn_from(sites_of("it.py", TEXT), 99, 7)
+    longer = "\n".join(f"def other{k}(a, b):\n    return a < b + {k}\n" for k in range(4)) + TEXT
+    after = [site for site in drawn_from(sites_of("room/it.py", longer), 99, 7) if "other" not in site.function]
+    assert [(s.function, s.old, s.new) for s in after] == [(s.function, s.old, s.new) for s in before]
+    assert [s.old for s in drawn_from(sites_of("it.py", TEXT), 99, 8)] != [s.old for s in before]
 
 
 def test_every_mutant_that_is_argued_for_is_one_of_today() -> None:
