@@ -1,8 +1,12 @@
 """Which tests enter which functions of the core, and how long each takes: found out once, by running them.
 
-``python -m tests.mutation.covering [ROOM …]`` writes ``.mutation/map.json``. A test is known by its id; what it enters
-is seen by the interpreter's own trace of calls. A test that takes more than ``DEAR`` seconds of the processor, or does
-not pass, is left out.
+``python -m tests.mutation.covering [--loops] [ROOM …]`` writes ``.mutation/map.json``. A test is known by its id; what
+it enters is seen by the interpreter's own trace of calls. A test that takes more than ``DEAR`` seconds of the processor,
+or does not pass, is left out.
+
+Compiled loops are seen by nobody, and compiled anew for each mutant they would cost a minute each. They run as plain
+Python too, to the same bytes: ``--loops`` makes a map of its own for them, ``.mutation/loops.json``, of the tests of the
+rooms ``WITH_LOOPS`` run without numba.
 """
 
 from __future__ import annotations
@@ -21,11 +25,14 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 MAP = ROOT / ".mutation" / "map.json"
+LOOPS = ROOT / ".mutation" / "loops.json"
 ROOMS = (
     *("liveness", "graph", "planners", "plan", "judge", "runtime", "laws", "importers"),
     *("store", "library", "sweep", "fit", "cli"),
 )
+WITH_LOOPS = ("planners", "fit", "runtime", "plan")
 DEAR = 10.0
+DEAR_AS_LOOP = 3.0
 
 
 @dataclass
@@ -61,8 +68,8 @@ class Covering:
 class Watch:
     """The plugin of pytest that writes down what each test enters."""
 
-    def __init__(self, covering: Covering) -> None:
-        self.covering = covering
+    def __init__(self, covering: Covering, dear: float) -> None:
+        self.covering, self.dear = covering, dear
         self.prefix = str(ROOT / "tmmu_core") + os.sep
         self.known: dict[Any, str] = {}
         self.failed: set[str] = set()
@@ -87,7 +94,7 @@ class Watch:
             raise TimeoutError("too dear for mutants")
 
         signal.signal(signal.SIGPROF, late)
-        signal.setitimer(signal.ITIMER_PROF, DEAR)
+        signal.setitimer(signal.ITIMER_PROF, self.dear)
         begun = sum(os.times()[:4])
         sys.settrace(trace)  # type: ignore[arg-type]  # asked for calls alone, never for lines
         try:
@@ -96,7 +103,7 @@ class Watch:
             sys.settrace(None)
             signal.setitimer(signal.ITIMER_PROF, 0)
             taken = sum(os.times()[:4]) - begun
-            if dear or taken >= DEAR or item.nodeid in self.failed:
+            if dear or taken >= self.dear or item.nodeid in self.failed:
                 self.covering.dear.append(item.nodeid)
             else:
                 self.covering.seconds[item.nodeid] = round(taken, 3)
@@ -117,23 +124,37 @@ def load(file: Path = MAP) -> Covering:
     return Covering(**parts)
 
 
-def find_out(rooms: tuple[str, ...]) -> None:
+def without_numba() -> None:
+    """Have every loop of this process run as it stands. To be called before any of them is imported."""
+    assert "numba" not in sys.modules, "a loop may be compiled already"
+    sys.modules["numba"] = None  # type: ignore[assignment]  # what import makes an ImportError of
+
+
+def find_out(rooms: tuple[str, ...], file: Path = MAP) -> None:
     """Run the tests of some rooms, a process each, and add what they enter to the map."""
-    MAP.parent.mkdir(exist_ok=True)
+    file.parent.mkdir(exist_ok=True)
     for room in rooms:
         child = os.fork()
         if not child:
-            covering = load() if MAP.exists() else Covering()
-            log = os.open(MAP.parent / f"{room}.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            covering = load(file) if file.exists() else Covering()
+            log = os.open(file.with_name(f"{file.stem}.{room}.log"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
             os.dup2(log, 1)
             os.dup2(log, 2)
+            if file == LOOPS:
+                without_numba()
             options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--deselect", "tests/library/test_notebook.py"]
-            pytest.main([*options, f"tests/{room}"], plugins=[Watch(covering)])
-            MAP.write_text(json.dumps(asdict(covering)))
+            pytest.main(
+                [*options, f"tests/{room}"], plugins=[Watch(covering, DEAR_AS_LOOP if file == LOOPS else DEAR)]
+            )
+            file.write_text(json.dumps(asdict(covering)))
             os._exit(0)
         os.waitpid(child, 0)
-        print(f"{room}: {len(load().seconds)} tests known, {sum(load().seconds.values()):.0f} s", flush=True)
+        print(f"{room}: {len(load(file).seconds)} tests known, {sum(load(file).seconds.values()):.0f} s", flush=True)
 
 
 if __name__ == "__main__":
-    find_out(tuple(sys.argv[1:]) or ROOMS)
+    asked = tuple(each for each in sys.argv[1:] if each != "--loops")
+    if "--loops" in sys.argv:
+        find_out(asked or WITH_LOOPS, LOOPS)
+    else:
+        find_out(asked or ROOMS)

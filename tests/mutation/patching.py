@@ -24,10 +24,10 @@ def running() -> Running:
 def patch(site: Site, path: str, text: str, functions: Running) -> bool:
     """Give every live function of ``path`` that holds the mutant its changed code; whether there was one.
 
-    ``text`` is the module as it stands. A mutant in a module's own lines has been run already, and a compiled loop no
-    longer asks its function: both need a process of their own.
+    ``text`` is the module as it stands. A mutant in a module's own lines has been run already, and needs a process of
+    its own. A compiled loop no longer asks its function: here loops run as plain Python (``covering.without_numba``).
     """
-    if not site.function or "njit" in text:
+    if not site.function:
         return False
     changed = _functions(site.mutate(text), path)
     whole = _functions(text, path)

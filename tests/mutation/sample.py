@@ -13,7 +13,8 @@ mutant: what one that fails then has killed is counted as alive. Exit code 1 whe
 same. What was found is written to ``.mutation/results.json`` as it comes.
 
 The tests are collected once, and each mutant is a fork of that process in which the changed function is put in the
-place of the running one (``patching.py``). What cannot be exchanged so begins in a process of its own.
+place of the running one (``patching.py``). What cannot be exchanged so begins in a process of its own. The mutants of
+compiled loops come last, in a process without numba, where the loops run as they stand.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from typing import Any
 import pytest
 from hypothesis import Phase, settings
 
-from tests.mutation.covering import MAP, ROOMS, ROOT, Covering, find_out, load
+from tests.mutation.covering import LOOPS, MAP, ROOMS, ROOT, WITH_LOOPS, Covering, find_out, load, without_numba
 from tests.mutation.equivalents import reason_of
 from tests.mutation.patching import Running, patch, running
 from tests.mutation.sites import Site, drawn_from, sites_in
@@ -53,7 +54,8 @@ LAWS = ("tests/laws/", "tests/planners/test_every_planner.py", "tests/fuzz/")
 BUDGET = 30.0
 """Seconds of tests for one mutant; ``--budget`` says another."""
 SPARE = 10
-COMPILING = 60
+ALONE = 10
+"""Seconds of the processor that a process of its own needs before its first test."""
 MEMORY = 8 << 30
 OPTIONS = ("-q", "-s", "-p", "no:cacheprovider", "-p", "no:xdist", "--hypothesis-seed=0", "--tb=no")
 
@@ -157,17 +159,17 @@ class Run(Chosen):
         stat = path.stat()
         killer_file = Path("killer")
         killer_file.unlink(missing_ok=True)
-        seconds += COMPILING * ("njit" in text)
         try:
             path.write_text(site.mutate(text))
             child = os.fork()
             if not child:
-                _limited(seconds)
-                if patch(site, str(path.resolve()), text, self.functions):
+                patched = patch(site, str(path.resolve()), text, self.functions)
+                _limited(seconds if patched else seconds + ALONE)
+                if patched:
                     killer_file.write_text(self.first_failure(tests))
                     os._exit(0)
-                _alone(tests, killer_file, "njit" in text)
-            return _waited(child, 4 * (3 * seconds + SPARE), killer_file)
+                _alone(tests, killer_file)
+            return _waited(child, 8 * (3 * (seconds + ALONE) + SPARE), killer_file)
         finally:
             path.write_text(text)
             os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
@@ -214,13 +216,13 @@ def _limited(seconds: float) -> None:
         os.dup2(null, stream)
 
 
-def _alone(tests: list[str], killer_file: Path, loops: bool) -> None:
-    """Become a new process that runs ``tests``. A loop that calls a changed one is compiled anew as well."""
-    if loops:
-        os.environ["NUMBA_CACHE_DIR"] = tempfile.mkdtemp(dir=".")
+def _alone(tests: list[str], killer_file: Path) -> None:
+    """Become a new process that runs ``tests``, with numba or without as this one."""
     list_ = Path("tests.json")
     list_.write_text(json.dumps(tests))
-    os.execv(sys.executable, [sys.executable, "-m", "tests.mutation.sample", "--trial", str(list_), str(killer_file)])
+    how = ["--loops"] if sys.modules.get("numba", list_) is None else []
+    command = [sys.executable, "-m", "tests.mutation.sample", *how, "--trial", str(list_), str(killer_file)]
+    os.execv(sys.executable, command)
 
 
 def _waited(child: int, seconds: float, killer_file: Path) -> str:
@@ -275,7 +277,10 @@ def main() -> int:
     parser.add_argument("--at", action="append", default=[], help="FILE:LINE, every mutant of it")
     parser.add_argument("--trial", nargs=2, help=argparse.SUPPRESS)
     parser.add_argument("--results", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--loops", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
+    if given.loops:
+        without_numba()
     if given.trial:
         tests = json.loads(Path(given.trial[0]).read_text())
         pytest.main([*OPTIONS, *_files(tests)], plugins=[Trial(tests, Path(given.trial[1]))])
@@ -284,15 +289,23 @@ def main() -> int:
         return _inside(given)
     if not MAP.exists():
         find_out(ROOMS)
+    if not LOOPS.exists():
+        find_out(WITH_LOOPS, LOOPS)
     with tempfile.TemporaryDirectory() as folder:
         copy_project(Path(folder))
         command = [sys.executable, "-m", "tests.mutation.sample", *sys.argv[1:], "--results", str(MAP.parent)]
         environment = {**os.environ, "PYTHONPATH": folder, "PYTHONDONTWRITEBYTECODE": "1"}
-        return subprocess.run(command, cwd=folder, env=environment).returncode
+        whole = True
+        for loops in ([], ["--loops"]):
+            whole &= not subprocess.run([*command, *loops], cwd=folder, env=environment).returncode
+    rows = json.loads((MAP.parent / given.written).read_text())
+    counts = Counter(row["how"] for row in rows)
+    print(f"{len(rows)} mutants: " + ", ".join(f"{counts[how]} {how}" for how in ("killed", "the same", "alive")))
+    return int(not whole or counts["alive"] > 0.05 * len(rows))
 
 
 def _inside(given: argparse.Namespace) -> int:
-    """The run itself, in the copy."""
+    """The run itself, in the copy: of the mutants of compiled loops, or of all others."""
     here = [site for site in sites_in(ROOT) if f"{site.file}:{site.line}" in given.at]
     sites = here or drawn(given.mutants, given.seed)[given.first :]
     sites = [site for site in sites if not given.below or site.file.startswith(tuple(given.below))]
@@ -300,15 +313,14 @@ def _inside(given: argparse.Namespace) -> int:
         rows = [row for row in json.loads(given.again.read_text()) if row["how"] == "alive"]
         alive = {(row["file"], row["old"], row["new"], row["line"]) for row in rows}
         sites = [site for site in sites_in(ROOT) if (site.file, site.old, site.new, site.line) in alive]
-    sites.sort(key=lambda site: not site.function or "njit" in (ROOT / site.file).read_text())  # the slow ones last
-    run = Run(sites, load(given.results / MAP.name), given.results / given.written, given.budget)
-    run.again = given.again is not None
+    sites = [site for site in sites if ("njit" in (ROOT / site.file).read_text()) == given.loops]
+    sites.sort(key=lambda site: not site.function)  # the slow ones last
+    written = given.results / given.written
+    before = json.loads(written.read_text()) if given.loops else []
+    run = Run(sites, load(given.results / (LOOPS if given.loops else MAP).name), written, given.budget)
+    run.results, run.again = before, given.again is not None
     pytest.main([*OPTIONS, f"--rootdir={ROOT}", *_files(list(run.covering.seconds))], plugins=[run])
-    counts = Counter(row["how"] for row in run.results)
-    print(
-        f"{len(run.results)} mutants: " + ", ".join(f"{counts[how]} {how}" for how in ("killed", "the same", "alive"))
-    )
-    return int(len(run.results) < len(sites) or counts["alive"] > 0.05 * len(run.results))
+    return int(len(run.results) < len(sites) + len(before))
 
 
 def _files(tests: list[str]) -> list[str]:
