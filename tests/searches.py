@@ -193,7 +193,9 @@ def fitted(name: str) -> Row:
 
 
 QUESTIONS: dict[str, Callable[[], Row]] = {
-    **{f"{planner} on {name}": partial(packed, planner, name, ASKED[planner]) for planner in ASKED for name in PROBLEMS},
+    **{
+        f"{planner} on {name}": partial(packed, planner, name, ASKED[planner]) for planner in ASKED for name in PROBLEMS
+    },
     **{f"auto on {name}": partial(packed, "auto", name, {}) for name in PROBLEMS if name.startswith("made")},
     **{f"exact on {name}, for longer": partial(packed, "exact", name, {"budget": 15_000}) for name in LONGER},
     **{f"order of {name}": partial(ordered, name) for name in ORDERS},

@@ -143,9 +143,7 @@ def find_out(rooms: tuple[str, ...], file: Path = MAP) -> None:
             if file == LOOPS:
                 without_numba()
             options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--deselect", "tests/library/test_notebook.py"]
-            pytest.main(
-                [*options, f"tests/{room}"], plugins=[Watch(covering, DEAR_AS_LOOP if file == LOOPS else DEAR)]
-            )
+            pytest.main([*options, f"tests/{room}"], plugins=[Watch(covering, DEAR_AS_LOOP if file == LOOPS else DEAR)])
             file.write_text(json.dumps(asdict(covering)))
             os._exit(0)
         os.waitpid(child, 0)
