@@ -1,6 +1,6 @@
 """``python -m tests.searches``: write anew what every search answers, and what it takes to find it.
 
-Whatever searches (``exact``, ``search``, the orders of a graph, what is dropped or leaves) goes one way: the same answer
+Whatever searches (``exact``, ``search``, orders of a graph, what is dropped or leaves) goes one way: the same answer
 after as many nodes, on every machine. ``sample_graphs/golden/searches.json`` holds it for small questions, a line each:
 bytes, proofs and moves to be read, and counts of steps in the place of times. A change that searches otherwise changes
 the file: the difference is reviewed like code, with the extents and the nodes in view, and none may grow unsaid.
@@ -174,7 +174,7 @@ def lowered(kind: str, name: str) -> Row:
 
 
 def fitted(name: str) -> Row:
-    """The cheapest plan within shares of what a graph takes today, by the moves that are allowed unasked, and by all."""
+    """The cheapest plan within shares of what a graph takes today, by moves allowed unasked, and by all."""
     start = question_of(GRAPHS[name](), PlanRequest(mode="backward"))
     row: Row = {}
     for share, allowed in ((100, None), (90, None), (65, None), (0, None), (90, Allowed(frozenset(KINDS)))):

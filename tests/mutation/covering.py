@@ -1,11 +1,11 @@
 """Which tests enter which functions of the core, and how long each takes: found out once, by running them.
 
 ``python -m tests.mutation.covering [--loops] [ROOM …]`` writes ``.mutation/map.json``. A test is known by its id; what
-it enters is seen by the interpreter's own trace of calls. A test that takes more than ``DEAR`` seconds of the processor,
-or does not pass, is left out.
+it enters is seen by the interpreter's own trace of calls. A test of more than ``DEAR`` seconds of the processor,
+or that does not pass, is left out.
 
 Compiled loops are seen by nobody, and compiled anew for each mutant they would cost a minute each. They run as plain
-Python too, to the same bytes: ``--loops`` makes a map of its own for them, ``.mutation/loops.json``, of the tests of the
+Python too, to the same bytes: ``--loops`` makes a map of its own for them, ``.mutation/loops.json``, of tests of the
 rooms ``WITH_LOOPS`` run without numba.
 """
 

@@ -56,7 +56,7 @@ def test_drawn_mutants_are_different_ones_and_as_many_as_asked_for() -> None:
 
 
 def test_a_seed_names_the_same_mutants_whatever_is_written_around_them() -> None:
-    """Four more functions before, in another folder: of those drawn, the old ones are the same and in the same order."""
+    """Four more functions before, in another folder: the old ones are drawn in the same order."""
     before = drawn_from(sites_of("it.py", TEXT), 99, 7)
     longer = "\n".join(f"def other{k}(a, b):\n    return a < b + {k}\n" for k in range(4)) + TEXT
     after = [site for site in drawn_from(sites_of("room/it.py", longer), 99, 7) if "other" not in site.function]
