@@ -16,9 +16,8 @@ HERE = Path(__file__).resolve().parent
 if str(HERE.parent) not in sys.path:  # run as a script, the packages beside it must be found
     sys.path.insert(0, str(HERE.parent))
 
-from app import serving  # noqa: E402
-from app.parts import address, tour  # noqa: E402
-from app.say import style  # noqa: E402
+from app.parts import address, style, tour  # noqa: E402
+from app.serving import guard  # noqa: E402
 from app.session import jobs, opening, planning, state, visitors  # noqa: E402
 from app.session.pages import FIRST, PAGES  # noqa: E402
 
@@ -71,4 +70,4 @@ def draw() -> None:
 if __name__ == "__main__":
     draw()
 else:
-    app = App(__file__, middleware=serving.MIDDLEWARE, lifespan=serving.lifespan)
+    app = App(__file__, middleware=guard.MIDDLEWARE, lifespan=guard.lifespan)

@@ -1,7 +1,7 @@
 """The canvas in the real browser: ``python -m benchmarks.canvas`` writes ``docs/performance.md``.
 
-Each count of boxes is opened in a fresh tab of the demo page (``app/canvas/demo.py``) under a running Streamlit, with
-two canvases on the page (the map above, lifetimes below) that follow one selection through Python.
+Each count of boxes is opened in a fresh tab of a page (``benchmarks/canvas_page.py``) under a running Streamlit, with two
+canvases on it (the map above, lifetimes below) that follow one selection through Python.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ _CLICK = """async (id) => {
 def demo(host: str, port: int) -> list[str]:
     """The command that serves the demo page."""
     flags = ["--server.headless=true", f"--server.address={host}", "--browser.gatherUsageStats=false"]
-    page = ROOT / "app" / "canvas" / "demo.py"
+    page = ROOT / "benchmarks" / "canvas_page.py"
     return [sys.executable, "-m", "streamlit", "run", str(page), f"--server.port={port}", *flags]
 
 

@@ -22,3 +22,12 @@ def face(name: str) -> Any:
     if str(HOME) not in sys.path:
         sys.path.insert(0, str(HOME))
     return import_module(f"{BESIDE}.{name}")
+
+
+def place(name: str) -> Path:
+    """Where a file or folder of the project lies that the faces read (the samples, the glossary).
+
+    In a wheel it is inside their package, in a checkout beside them.
+    """
+    inside = HOME / INSTALLED / name
+    return inside if inside.exists() else HOME / name

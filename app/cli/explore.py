@@ -15,7 +15,7 @@ import typer
 from app.cli.console import STREAM, UsageFault
 from app.cli.options import modules_in
 from app.cli.stores import VARIABLE, StoreUrl, open_store
-from app.reach import PROXY_HEADER, TOKEN, is_here
+from app.serving.reach import PROXY_HEADER, TOKEN, is_here
 from tmmu_core.extras import require
 
 FIRST_PORT = 8501

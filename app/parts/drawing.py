@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, cast
 
-from app.canvas.component import Listeners, Picture, PlanHandle, Selection, plan_canvas, plan_store
-from app.canvas.pack import Origin, packed_once, picture_of
+from app.canvas.pack import Origin, picture_of
 from app.parts import certificate, focus, pictures, placing
+from app.parts.plan_canvas import Listeners, Picture, PlanHandle, Selection, plan_canvas, plan_store
 from app.session import state
 from app.session.choice import COLOURS, VIEWS, zoom_of, zoom_text
 from app.session.jobs import remembered
@@ -17,13 +17,13 @@ from app.session.planning import Shown
 
 def store(shown: Shown, baseline: Shown | None = None, key: str = "plan-bytes") -> PlanHandle:
     """Bring the plan to the page; outside any fragment."""
-    packed = packed_once(
+    return plan_store(
         shown.plan,
         baseline=baseline.plan if baseline is not None else None,
         operators=operators(shown.key, shown),
         origin=_origin(shown.key, _by_layers(shown), shown),
+        key=key,
     )
-    return plan_store(packed, key=key)
 
 
 def _by_layers(shown: Shown) -> bool:

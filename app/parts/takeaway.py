@@ -10,12 +10,13 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
+from app.report.build import Known, build_report
 from app.report.figures import ledger_figure
 from app.report.look import Sheet
 from app.report.still import Kind, still
 from app.report.summary import markdown
 from app.say import words
-from app.session import repeat
+from app.session import placed, planning, repeat
 from app.session.opening import content_of
 from app.session.planning import Shown
 from tmmu_core.errors import TmmuError
@@ -152,6 +153,24 @@ def entries(shown: Shown, stem: str) -> dict[tuple[str, str], list[Entry]]:
     if shown.opened.plan is None:
         found["To plan it again", "what the command line reads"] = again
     return found
+
+
+def report(shown: Shown, baseline: Shown | None, *, dark: bool = False) -> bytes:
+    """The one-file report, alone or against a baseline; it says what the judge has found within a minute."""
+    job = planning.judgement(shown)
+    judged = job.answer() if job.wait(60) else None
+    return build_report(
+        shown.solution or shown.plan,
+        baseline=(baseline.solution or baseline.plan) if baseline else None,
+        title=shown.opened.name,
+        known=Known(
+            judged.verified if judged else None,
+            judged.lint if judged else None,
+            placed.operators(shown.key, shown),
+            shown.choice.dims,
+        ),
+        theme="dark" if dark else "light",
+    )
 
 
 PICTURES = {"map": "arena map", "slots": "slots", "lifetimes": "lifetimes", "ledger": "live bytes and waste"}

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import streamlit as st
 
-from app.canvas.walk import Arrow, Box, Drawing, Frame, walk_canvas
 from app.parts import focus, pictures
+from app.parts.walk_canvas import Arrow, Box, Drawing, Frame, walk_canvas
 from app.say import words
 from app.session import state, walked
 from app.session.planning import Shown

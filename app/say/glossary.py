@@ -6,7 +6,7 @@ import re
 from functools import cache
 from html import escape
 
-from app.places import place
+from tmmu_core.door import place
 
 PATH = place("docs/glossary.md")
 _ENTRY = re.compile(r"^\s*(?:[-*|]\s*)?\*\*(?P<term>[^*]+?)\*\*\s*(?:\([^)]*\))?\s*(?:[-—–:|.]\s*)?(?P<text>.*)$")

@@ -17,10 +17,10 @@ from typing import Any
 import msgspec
 import streamlit as st
 
-from app.places import place
 from app.session import history, tasks, visitors
 from app.session.jobs import desk
 from app.session.question import Question
+from tmmu_core.door import place
 from tmmu_core.errors import ArenaTooSmall, TmmuError, UnreadableInput
 from tmmu_core.graph.document import read_whole
 from tmmu_core.graph.model import PERSISTENT_ROLES, Graph, Made

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import streamlit as st
 
-from app.canvas.component import Memory, PlanHandle
 from app.charts import base
 from app.charts.device import COLOURS, laid_out, stacked, together
 from app.parts import drawing, frame, pictures, selected, verdict
+from app.parts.plan_canvas import Memory, PlanHandle
 from app.say import markup, totals, words
 from app.session import placed, state
 from app.session.planning import Shown

@@ -6,11 +6,10 @@ from dataclasses import fields
 
 import streamlit as st
 
-from app.canvas.component import Listeners, Memory, Picture, Selection, plan_canvas, plan_store
-from app.canvas.pack import packed_once
 from app.charts import fit as charts
 from app.charts.device import laid_out
 from app.parts import frame, moves, pictures, verdict
+from app.parts.plan_canvas import Listeners, Memory, Picture, Selection, plan_canvas, plan_store
 from app.say import markup, words
 from app.session import fitting, planning, state
 from app.session.fitting import Search
@@ -261,7 +260,7 @@ def _map(today: Plan, plan: Plan, capacity: Capacity) -> None:
     over = max(0, capacity.taken(plan) - capacity.limit_bytes)
     said = f"{words.short_bytes(over)} above the capacity, in red" if over else "all within the capacity"
     st.html(markup.heading(f"One memory: {said}", note))
-    handle = plan_store(packed_once(plan, baseline=today if alike else None), key="fit-bytes")
+    handle = plan_store(plan, baseline=today if alike else None, key="fit-bytes")
     kept = state.choice().selected
     picture = Picture(
         height=380,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import streamlit as st
 
-from app.canvas.component import PlanHandle
 from app.parts import drawing, focus, frame, layers, placing, reality, selected, tensors, toolbar, verdict
+from app.parts.plan_canvas import PlanHandle
 from app.say import glossary, markup
 from app.session import state
 from app.session.planning import Shown

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import streamlit as st
 
-from app.canvas.component import Listeners, Picture, plan_canvas, plan_store
-from app.canvas.pack import packed_once
 from app.charts.compare import Run, field
 from app.charts.course import falling
 from app.parts import focus, frame, pictures
+from app.parts.plan_canvas import Listeners, Picture, plan_canvas, plan_store
 from app.say import details, markup, totals, words
 from app.session import placed, planning, state
 from app.session.jobs import desk
@@ -192,7 +191,8 @@ def maps(shown: Shown, answers: dict[str, Shown], arena: str) -> None:
             here = arena if arena in answer.plan.arena_of else focus.largest(answer.plan)
             summary = answer.plan.arena_of[here]
             st.html(markup.heading(name, f"{here} {words.short_bytes(summary.extent_bytes)}"))
-            packed = packed_once(answer.plan, operators=placed.operators(answer.key, answer))
+            operators = placed.operators(answer.key, answer)
+            handle = plan_store(answer.plan, operators=operators, key=f"bytes.{name}")
             picture = Picture(
                 arena=here,
                 selected=state.choice().selected if state.choice().selected in answer.plan.row_of else None,
@@ -204,7 +204,7 @@ def maps(shown: Shown, answers: dict[str, Shown], arena: str) -> None:
                 link="planners",
             )
             listeners = Listeners(select=lambda event: state.choose(selected=event.tensor_id or ""))
-            plan_canvas(plan_store(packed, key=f"bytes.{name}"), picture, listeners, key=f"small.{name}")
+            plan_canvas(handle, picture, listeners, key=f"small.{name}")
 
 
 page()

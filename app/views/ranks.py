@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import streamlit as st
 
-from app.canvas.component import Listeners, Picture, PlanHandle, plan_canvas, plan_store
-from app.canvas.pack import packed_once
 from app.charts import ranks as charts
 from app.parts import focus, frame, pictures, selected, verdict
+from app.parts.plan_canvas import Listeners, Picture, PlanHandle, plan_canvas, plan_store
 from app.say import glossary, markup, words
 from app.session import opening, placed, planning, scenarios, state, worlds
 from app.session.choice import Choice
@@ -261,7 +260,7 @@ def opened_rank(asked: Choice, found: RankPlans) -> None:
             )
     st.html(markup.strip(mine.plan.arenas, glossary.definitions(), slots=mine.plan.has_slots))
     verdict.findings(mine)
-    handle = plan_store(packed_once(mine.plan, operators=placed.operators(mine.key, mine)), key="bytes.rank")
+    handle = plan_store(mine.plan, operators=placed.operators(mine.key, mine), key="bytes.rank")
     body(asked, mine, handle)
 
 

@@ -7,10 +7,8 @@ from collections.abc import Callable
 import streamlit as st
 
 from app.parts import frame, pictures, takeaway
-from app.report.build import Known, build_report
-from app.report.look import Theme
 from app.say import markup, words
-from app.session import placed, planning, repeat, state
+from app.session import planning, repeat, state
 from app.session.choice import to_query
 from app.session.planning import Shown
 from tmmu_core.errors import TmmuError
@@ -61,25 +59,8 @@ def report(shown: Shown, stem: str) -> None:
         "Download the report",
         f"{stem}.report.html",
         "text/html",
-        lambda: _report(shown, baseline if against else None, "dark" if dark else "light"),
+        lambda: takeaway.report(shown, baseline if against else None, dark=dark),
         primary=True,
-    )
-
-
-def _report(shown: Shown, baseline: Shown | None, theme: Theme) -> bytes:
-    job = planning.judgement(shown)
-    judged = job.answer() if job.wait(60) else None
-    return build_report(
-        shown.solution or shown.plan,
-        baseline=(baseline.solution or baseline.plan) if baseline else None,
-        title=shown.opened.name,
-        known=Known(
-            judged.verified if judged else None,
-            judged.lint if judged else None,
-            placed.operators(shown.key, shown),
-            shown.choice.dims,
-        ),
-        theme=theme,
     )
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from websockets.exceptions import InvalidStatus
 
-from app import serving
-from app.serving import Rules
+from app.serving import guard
+from app.serving.guard import Rules
 from app.session import opening, visitors
 from tests.served import Served, Tab, descendants, served, status, until
 from tmmu_core.errors import UnreadableInput
@@ -145,8 +145,8 @@ def test_no_link_reads_a_file_of_the_server(source: str) -> None:
         (Rules("0.0.0.0", token="s3cret"), {"host": "big.example"}, "", False),
         (Rules("0.0.0.0", token="s3cret"), {"host": "big.example"}, "guess", False),
         (Rules("0.0.0.0", token="s3cret"), {"host": "big.example"}, "s3cret", True),
-        (Rules("0.0.0.0", token="s3cret"), {"cookie": f"a=b; {serving.COOKIE}={Rules('', 's3cret').cookie}"}, "", True),
-        (Rules("0.0.0.0", token="s3cret"), {"cookie": f"{serving.COOKIE}=s3cret"}, "", False),
+        (Rules("0.0.0.0", token="s3cret"), {"cookie": f"a=b; {guard.COOKIE}={Rules('', 's3cret').cookie}"}, "", True),
+        (Rules("0.0.0.0", token="s3cret"), {"cookie": f"{guard.COOKIE}=s3cret"}, "", False),
         (Rules("0.0.0.0", token="s3cret"), {"cookie": "ü\x00=;;"}, "ü", False),
         (Rules("localhost", proxy_header="x-user"), {"host": "plans.example", "x-user": "ann"}, "", True),
         (Rules("localhost", proxy_header="x-user"), {"host": "plans.example"}, "", False),
@@ -158,13 +158,13 @@ def test_who_is_answered(rules: Rules, headers: dict[str, str], token: str, answ
 
 
 def test_bound_to_every_address_it_answers_who_brings_the_token(tmp_path: Path) -> None:
-    with served(tmp_path, ["--server.address", "0.0.0.0"], {serving.TOKEN: "s3cret"}) as server:
+    with served(tmp_path, ["--server.address", "0.0.0.0"], {guard.TOKEN: "s3cret"}) as server:
         assert not listening(server.process.pid) <= LOOPBACK
         assert status(server.address) == 403
         assert status(f"{server.address}/_stcore/upload_file/a/b", method="PUT") == 403
         with pytest.raises(InvalidStatus):
             Tab(server)
-        cookie = {"Cookie": f"{serving.COOKIE}={Rules('', 's3cret').cookie}"}
+        cookie = {"Cookie": f"{guard.COOKIE}={Rules('', 's3cret').cookie}"}
         assert status(server.address, cookie) == 200
         tab = Tab(server, cookie, graph="sample:linear_chain")
         assert "linear_chain" in tab.drawn()

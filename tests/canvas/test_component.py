@@ -19,7 +19,7 @@ from streamlit.testing.v1 import AppTest
 from app.canvas.pack import pack_plan
 from app.canvas.synthetic import synthetic_plan
 
-DEMO = Path(__file__).resolve().parents[2] / "app" / "canvas" / "demo.py"
+DEMO = Path(__file__).resolve().parents[2] / "benchmarks" / "canvas_page.py"
 
 
 def test_bytes_travel_in_the_store_and_views_are_small_json() -> None:

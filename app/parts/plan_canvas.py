@@ -2,7 +2,7 @@
 
 ::
 
-    handle = plan_store(packed_once(plan, baseline=other), key="plan")  # once a page, outside any fragment
+    handle = plan_store(plan, baseline=other, key="plan")  # once a page, outside any fragment
     plan_canvas(handle, Picture(selected=tensor_id), Listeners(select=...), key="map")  # as often as wanted
 """
 
@@ -14,7 +14,7 @@ from typing import Any, Literal, cast
 
 import streamlit as st
 
-from app.canvas.pack import Packed
+from app.canvas.pack import Origin, packed_once
 from app.canvas.script import ENTRY, canvas_script
 from app.session import state
 from tmmu_core.plan.model import Plan
@@ -143,13 +143,21 @@ _EVENTS: dict[str, tuple[str, Callable[[Any], Any]]] = {
 NOBODY = Listeners()
 
 
-def plan_store(packed: Packed, *, key: str = "plan_store") -> PlanHandle:
-    """Bring a plan's bytes (:func:`app.canvas.pack.packed_once`) to the page, once for all views.
+def plan_store(
+    plan: Plan,
+    *,
+    baseline: Plan | None = None,
+    operators: Sequence[str] | None = None,
+    origin: Origin | None = None,
+    key: str = "plan_store",
+) -> PlanHandle:
+    """Bring a plan's bytes to the page, once for all views; what is packed is :func:`app.canvas.pack.pack_plan`'s.
 
-    Call it outside any fragment. A baseline that is packed along can be laid under the plan.
+    Call it outside any fragment. A ``baseline``, packed along, can be laid under the plan.
     """
+    packed = packed_once(plan, baseline=baseline, operators=operators, origin=origin)
     _component()(key=key, data=packed.data, height="content")
-    return PlanHandle(packed.token, packed.plans[0], packed.plans[1] if len(packed.plans) > 1 else None)
+    return PlanHandle(packed.token, plan, baseline)
 
 
 def plan_canvas(plan: PlanHandle, picture: Picture, listeners: Listeners = NOBODY, *, key: str) -> None:

@@ -1,4 +1,4 @@
-"""A page for measuring the canvas, with made-up plans: ``streamlit run app/canvas/demo.py -- 100000 map``."""
+"""A page for measuring the canvas, with made-up plans: ``streamlit run benchmarks/canvas_page.py -- 100000 map``."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import sys
 
 import streamlit as st
 
-from app.canvas.component import Listeners, Picture, Selection, View, plan_canvas, plan_store
-from app.canvas.pack import packed_once
 from app.canvas.synthetic import synthetic_plan
+from app.parts.plan_canvas import Listeners, Picture, Selection, View, plan_canvas, plan_store
 
 st.set_page_config(page_title="canvas", layout="wide")
 
@@ -24,7 +23,7 @@ view: View = st.query_params.get("view", "map")  # type: ignore[assignment]
 two = "two" in st.query_params
 plan, operators = _plan(boxes, int(st.query_params.get("slots", 48)))
 other, _ = _plan(boxes, 40) if "compare" in st.query_params else (None, [])
-handle = plan_store(packed_once(plan, baseline=other, operators=operators))  # type: ignore[arg-type]
+handle = plan_store(plan, baseline=other, operators=operators)  # type: ignore[arg-type]
 
 
 @st.fragment

@@ -26,7 +26,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from streamlit import config
 
-from app.reach import PROXY_HEADER, TOKEN, is_here
+from app.serving.reach import PROXY_HEADER, TOKEN, is_here
 from app.session import visitors
 from app.session.jobs import WORKERS
 from app.session.pages import FIRST

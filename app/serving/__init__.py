@@ -1,0 +1,1 @@
+"""From where the explorer can be reached, and by whom."""
