@@ -1,6 +1,6 @@
 """The canvas in the real browser: ``python -m benchmarks.canvas`` writes ``docs/performance.md``.
 
-Each count of boxes is opened in a fresh tab of a page (``benchmarks/canvas_page.py``) under a running Streamlit, with two
+Each count of boxes is opened in a fresh tab of ``benchmarks/canvas_page.py`` under a running Streamlit, with two
 canvases on it (the map above, lifetimes below) that follow one selection through Python.
 """
 
