@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from contextlib import suppress
 
 from tmmu_core import version_line
 from tmmu_core.door import face
@@ -11,8 +13,9 @@ from tmmu_core.door import face
 def main() -> None:
     """The console script. The version is said before anything is loaded."""
     if sys.argv[1:] == ["--version"]:
-        print(version_line())
-        return
+        with suppress(OSError, AttributeError):  # a standard output that cannot be written is the command line's affair
+            os.write(sys.stdout.fileno(), f"{version_line()}\n".encode())
+            return
     face("cli.main").main()
 
 

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import errno
-import io
 import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from functools import wraps
 from importlib import import_module
-from typing import Any
 
 import typer
 from typer.exceptions import Abort, TyperException
 
+from app.cli import streams
 from app.cli.console import BAD_INPUT, FINE, OUR_FAULT, UsageFault, fault, note
 from tmmu_core import version_line
 from tmmu_core.compiled import when_compiling
@@ -52,23 +50,20 @@ class NoRoom(UsageFault):
     """What is written to has no room for it."""
 
 
-NO_ROOM = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO)
+NO_ROOM = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO, errno.EBADF)
 
 
-def _with_room(command: Callable[..., int]) -> Callable[..., int]:
-    @wraps(command)
-    def guarded(**given: object) -> int:
-        try:
-            code = command(**given)
-            sys.stdout.flush()
-            return code
-        except OSError as error:
-            if error.errno not in NO_ROOM:
-                raise
-            why = (error.strerror or str(error)).lower()
-            raise NoRoom(f"standard output cannot be written: {why}.", "Make room, or write elsewhere.") from error
-
-    return guarded
+def _with_room(work: Callable[[], int]) -> int:
+    """Work, and have written what there is to write. Raises :class:`NoRoom`."""
+    try:
+        code = work()
+        sys.stdout.flush()
+        return code
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        why = (error.strerror or str(error)).lower()
+        raise NoRoom(f"standard output cannot be written: {why}.", "Make room, or write elsewhere.") from error
 
 
 def wanted(arguments: Sequence[str]) -> tuple[str, ...]:
@@ -95,7 +90,7 @@ def build(commands: Sequence[str] = COMMANDS) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     for name in commands:
-        app.command(name)(_with_room(import_module(f"{__package__}.{name}").command))
+        app.command(name)(import_module(f"{__package__}.{name}").command)
 
     @app.callback(invoke_without_command=True)
     def whole(
@@ -119,11 +114,12 @@ def run(arguments: Sequence[str]) -> int:
     try:
         arguments = _limits_taken(arguments)
         when_compiling(note)
-        return int(build(wanted(arguments))(list(arguments), standalone_mode=False, prog_name="tmmu") or FINE)
+        tmmu = build(wanted(arguments))
+        return _with_room(lambda: int(tmmu(list(arguments), standalone_mode=False, prog_name="tmmu") or FINE))
     except TmmuError as error:
         fault(error, as_json=as_json)
         if isinstance(error, NoRoom):
-            _write_no_more()
+            streams.write_no_more()
         return BAD_INPUT
     except TyperException as error:
         fault(_usage(error), as_json=as_json)
@@ -153,11 +149,6 @@ def _limits_taken(arguments: Sequence[str]) -> list[str]:
     return rest
 
 
-def _write_no_more() -> None:
-    """Close standard output for good, lest Python complain on its way out about what is left in it."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
 def _usage(error: TyperException) -> UsageFault:
     context = getattr(error, "ctx", None)
     command = context.command_path if context else "tmmu"
@@ -165,52 +156,10 @@ def _usage(error: TyperException) -> UsageFault:
     return UsageFault(f"{message[:1].lower()}{message[1:]}.", f'See "{command} --help".')
 
 
-class _Discarding(io.RawIOBase):
-    """A standard stream that goes on where nobody reads any more: what a command finds out is its exit code's to tell.
-
-    ``tmmu compare a b | head -1`` closes our output at its first line; the verdict may come after it.
-    """
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-        self._open = True
-
-    def writable(self) -> bool:
-        return True
-
-    def fileno(self) -> int:
-        return self._descriptor
-
-    def isatty(self) -> bool:
-        return os.isatty(self._descriptor)
-
-    def write(self, data: Any) -> int:
-        view = memoryview(data).cast("B")
-        if self._open:
-            try:
-                return os.write(self._descriptor, view)
-            except BrokenPipeError:
-                self._open = False
-        return len(view)
-
-
 def main() -> None:
     """The console script."""
-    sys.stdout, sys.stderr = _going_on(sys.stdout), _going_on(sys.stderr)
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # whatever the terminal can write, the rest is spelled out
+    streams.settle()
     sys.exit(run(sys.argv[1:]))
-
-
-def _going_on(stream: Any) -> Any:
-    """A standard stream, written to until nobody reads it; one that is no file's, or none at all, as it is."""
-    try:
-        raw = io.BufferedWriter(_Discarding(stream.fileno()))
-    except (AttributeError, io.UnsupportedOperation):
-        return stream
-    stream.flush()
-    return io.TextIOWrapper(raw, stream.encoding, stream.errors, line_buffering=stream.line_buffering)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,8 @@ from tmmu_core.plan.formats import files
 from tmmu_core.plan.formats.reading import read_graph_file
 from tmmu_core.plan.making.engine import plan_graph
 
-SAMPLES = Path(__file__).resolve().parents[2] / "sample_graphs"
+ROOT = Path(__file__).resolve().parents[2]
+SAMPLES = ROOT / "sample_graphs"
 CHAIN = str(SAMPLES / "linear_chain.tmmu.json")
 RESIDUAL = str(SAMPLES / "residual_block.tmmu.json")
 RECORD = {
@@ -242,6 +243,41 @@ def test_a_closed_pipe_turns_no_verdict(tmp_path: Path, arguments: list[str], co
         )
         os.close(write)
         assert done.returncode == code
+
+
+@pytest.mark.parametrize("streams", [">&-", "2>&-", ">&- 2>&- <&-", ">/dev/null 2>/dev/full", "1</dev/null"])
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (f"plan {CHAIN}", 0),
+        (f"gate {CHAIN} --max-extent 1", 1),
+        ("plan /no/file", 2),
+        ("--version", 0),
+    ],
+)
+def test_streams_that_are_closed_or_full_turn_no_verdict(arguments: str, code: int, streams: str) -> None:
+    done = subprocess.run(f"{sys.executable} -m tmmu_core {arguments} {streams}", shell=True, check=False, cwd=ROOT)
+    assert done.returncode == (2 if streams == "1</dev/null" else code)  # nothing can be written there at all
+
+
+@pytest.mark.parametrize("arguments", ["", "--help", "plan --help", "--version", "schema plan"])
+def test_help_without_room_is_told_in_a_sentence(arguments: str) -> None:
+    command = f"{sys.executable} -m tmmu_core {arguments} >/dev/full"
+    done = subprocess.run(command, shell=True, check=False, cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "standard output cannot be written: no space left on device" in done.stderr
+
+
+def test_a_reader_that_is_slow_is_waited_for() -> None:
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    longer_than_a_pipe_holds = str(SAMPLES / "resnet50.tmmu.json.gz")
+    command = [sys.executable, "-m", "tmmu_core", "plan", longer_than_a_pipe_holds, "--json"]
+    with subprocess.Popen(command, stdout=write, stderr=subprocess.PIPE, cwd=ROOT) as process:
+        os.close(write)
+        with os.fdopen(read, "rb") as end:
+            plan = end.read()
+    assert (process.returncode, msgspec.json.decode(plan)["ir_name"]) == (0, "resnet50")
 
 
 @pytest.mark.parametrize(
