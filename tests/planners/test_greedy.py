@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from packings import extent, faults, offsets, problem, problem_with, problems
 
 from tmmu_core.errors import AlignmentViolation, AllocationOverflow, InvalidIrShapes
+from tmmu_core.planners import kernels, near_kernel
 from tmmu_core.planners.bounds import lower_bound
 from tmmu_core.planners.columns import columns
 from tmmu_core.planners.greedy import FITS, ORDERS, _place, by_birth, greedy, place
-from tmmu_core.planners.near import NEAR_UP_TO, near_of, place_near
+from tmmu_core.planners.near import COMPILED_NEAR_UP_TO, NEAR_UP_TO, near_of, neighbours, place_near
 from tmmu_core.planners.portfolio import RUNS, best_greedy, portfolio
 from tmmu_core.planners.problem import Problem
 
@@ -140,7 +141,9 @@ def test_what_is_fixed_where_it_lay_stays_there(p: Problem, data: st.DataObject)
 def test_the_compiled_loop_gives_the_same_bytes(p: Problem, order: str, fit: str) -> None:
     cols = columns(p)
     sequence = ORDERS[order](cols)
-    assert place(cols, sequence, fit, compiled=True) == place(cols, sequence, fit, compiled=False)
+    by_python = place(cols, sequence, fit, compiled=False)
+    assert place(cols, sequence, fit, compiled=True) == by_python
+    assert kernels.place(cols, sequence, tightest=fit == "tightest") == by_python
 
 
 @given(problems(most=30, steps=40, odd=False), st.sampled_from(sorted(ORDERS)), st.booleans())
@@ -150,11 +153,17 @@ def test_sorting_neighbours_gives_the_same_bytes_as_the_tree(p: Problem, order: 
     assert near is not None
     sequence = ORDERS[order](cols)
     assert place_near(cols, sequence, near, tightest) == _place(cols, sequence, tightest)
+    met = neighbours(cols, COMPILED_NEAR_UP_TO)
+    assert met is not None
+    assert near_kernel.place(cols, sequence, met, tightest) == _place(cols, sequence, tightest)
 
 
 def test_who_meets_too_many_is_placed_by_the_tree() -> None:
     crowd = problem(*((0, 2, 1 + k) for k in range(NEAR_UP_TO + 2)))
-    assert near_of(columns(crowd)) is None
+    cols = columns(crowd)
+    assert near_of(cols) is None
+    assert neighbours(cols, COMPILED_NEAR_UP_TO) is not None
+    assert neighbours(cols, NEAR_UP_TO) is None
 
 
 @given(problems(most=30, steps=40, odd=False))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import add
 from typing import Any, overload
 
 import numpy as np
@@ -263,12 +264,12 @@ def align_up(at: int, alignment: int) -> int:
 
 def extent_of(cols: Columns, offset: Sequence[int]) -> int:
     """Last byte + 1, 0 when there is nothing."""
-    return max((at + size for at, size in zip(offset, cols.size, strict=True)), default=0)
+    return max(map(add, offset, cols.size), default=0)
 
 
 def finished(cols: Columns, offset: Sequence[int]) -> np.ndarray[Any, np.dtype[np.uint64]]:
     """Offsets as the packing's column. Raises AllocationOverflow where one ends past 2^64 − 1."""
-    for i, at in enumerate(offset):
+    for i, at in enumerate(offset) if extent_of(cols, offset) > U64_MAX else ():
         if at + cols.size[i] > U64_MAX:
             raise AllocationOverflow(
                 f"storage {cols.problem.ids[i]!r} of arena {cols.problem.arena!r} would end past 2^64 − 1.",

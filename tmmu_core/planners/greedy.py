@@ -8,8 +8,7 @@ nodes, merged ranges stay few because low memory fills up, so a run is near-line
 Orders and fits are the field's: by size and by breadth (Pisarchyk & Lee 2020), by area and length (Knuth's dynamic
 storage allocation and the strip-packing literature), first fit in birth order with a free list (every allocator).
 From :data:`COMPILED_FROM` storages on the same loop runs compiled (:mod:`tmmu_core.planners.kernels`), where numba is
-installed; where it is not, or not worth loading, and storages meet few others, those are sorted instead
-(:mod:`tmmu_core.planners.near`).
+installed. Where storages meet few others, those are sorted instead, compiled or not (:mod:`tmmu_core.planners.near`).
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from tmmu_core.planners.columns import (
     finished,
     option,
 )
-from tmmu_core.planners.near import near_of, place_near
+from tmmu_core.planners.near import COMPILED_NEAR_UP_TO, near_of, neighbours, place_near
 from tmmu_core.planners.problem import I64, Packing, Problem, Progress
 
 COMPILED_FROM = 10_000
@@ -72,14 +71,16 @@ def _sorted_by(keys: Sequence[Sequence[int]]) -> list[int]:
         if max(key, default=0) >= 2**63:
             return sorted(range(n), key=lambda i: (*(-k[i] for k in keys), i))
         columns_of_keys.append(-np.asarray(key, dtype=np.int64))
-    return [int(i) for i in np.lexsort((np.arange(n), *reversed(columns_of_keys)))]
+    order: list[int] = np.lexsort((np.arange(n), *reversed(columns_of_keys))).tolist()
+    return order
 
 
 def _held(cols: Columns, lo: I64, hi: I64) -> list[int]:
     """Σ (hi − lo) over each storage's live parts."""
     held = np.zeros(len(cols), dtype=np.int64)
     np.add.at(held, cols.storage_of_part, hi - lo)
-    return [int(x) for x in held]
+    steps: list[int] = held.tolist()
+    return steps
 
 
 def _steps(cols: Columns) -> list[int]:
@@ -102,7 +103,8 @@ def by_area(cols: Columns) -> list[int]:
 
 def by_birth(cols: Columns) -> list[int]:
     """As the tensors are made: the normative order."""
-    return [int(i) for i in np.argsort(cols.problem.birth, kind="stable")]
+    order: list[int] = np.argsort(cols.problem.birth, kind="stable").tolist()
+    return order
 
 
 def by_length(cols: Columns) -> list[int]:
@@ -157,11 +159,18 @@ def place(cols: Columns, order: Sequence[int], fit: str, *, runs: int = 1, compi
     """
     if fit == "free_list" and cols.plain:
         return _free_list(cols)
-    sequence = [i for i in order if cols.fixed[i] >= 0] + [i for i in order if cols.fixed[i] < 0]
+    sequence = order
+    if cols.problem.fixed is not None:
+        sequence = [i for i in order if cols.fixed[i] >= 0] + [i for i in order if cols.fixed[i] < 0]
     if compiled is None:
         pays = len(cols) * runs >= COMPILED_FROM or (len(cols) >= LOADED_FROM and "numba" in sys.modules)
         compiled = pays and compiling.is_there()
     if compiled and cols.small:
+        met = neighbours(cols, COMPILED_NEAR_UP_TO) if cols.plain else None
+        if met is not None:
+            from tmmu_core.planners import near_kernel
+
+            return near_kernel.place(cols, sequence, met, tightest=fit == "tightest")
         from tmmu_core.planners import kernels
 
         return kernels.place(cols, sequence, tightest=fit == "tightest")

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tmmu_core.compiled import njit
+from tmmu_core.compiled import njit, njit_leaf
 from tmmu_core.planners.columns import Columns
 from tmmu_core.planners.problem import I64
 
@@ -44,7 +44,7 @@ def place(cols: Columns, sequence: Sequence[int] | I64, tightest: bool) -> list[
     return result
 
 
-@njit
+@njit_leaf
 def _after(values: I64, begin: int, count: int, x: int) -> int:
     """How many of ``values[begin:begin + count]`` are ≤ x."""
     lo, hi = 0, count
@@ -57,7 +57,7 @@ def _after(values: I64, begin: int, count: int, x: int) -> int:
     return lo
 
 
-@njit
+@njit_leaf
 def _before(values: I64, begin: int, count: int, x: int) -> int:
     """How many of ``values[begin:begin + count]`` are < x."""
     lo, hi = 0, count
@@ -70,7 +70,7 @@ def _before(values: I64, begin: int, count: int, x: int) -> int:
     return lo
 
 
-@njit
+@njit_leaf
 def _merge(which: int, start: int, end: int, begin: I64, count: I32, starts: I64, ends: I64) -> None:
     """Add a range to a list whose block has a free place."""
     b, n = begin[which], count[which]
@@ -94,7 +94,7 @@ def _merge(which: int, start: int, end: int, begin: I64, count: I32, starts: I64
     ends[b + i] = end
 
 
-@njit
+@njit_leaf
 def _nodes(lo: int, hi: int, leaves: int, inside: I64, above: I64) -> tuple[int, int]:
     """Fill ``inside`` and ``above`` with the nodes of ``[lo, hi)`` and those over them; gives how many of each."""
     left, right = lo + leaves, hi + leaves

@@ -1,41 +1,66 @@
-"""The greedy placement loop for few neighbours, where nothing is compiled: for each storage, sort who is alive with it.
+"""The greedy placement loop for few neighbours: for each storage, sort who is alive with it.
 
 Same answers as :func:`tmmu_core.planners.greedy._place`, byte for byte. While a storage meets some dozens of others,
-sorting their addresses is a fifth of the tree's work; who meets whom is found once for all runs.
+sorting their addresses is a seventh of the tree's work; who meets whom is found once for all runs. Here as plain
+Python, and compiled in :mod:`tmmu_core.planners.near_kernel`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 
 from tmmu_core.planners.columns import Columns
+from tmmu_core.planners.problem import I64
 
 NEAR_UP_TO = 64
-"""How many others may be alive with a storage, on average, for a run to look at each of them."""
+"""How many others may be alive with a storage, on average, for a run in Python to look at each of them."""
+
+COMPILED_NEAR_UP_TO = 128
+"""The same for a compiled run."""
 
 PAIRS_UP_TO = 2_000_000
 """Rows of the lists of neighbours, each some 40 bytes: beyond, the tree takes fewer."""
 
 
-def near_of(cols: Columns) -> list[list[int]] | None:
-    """Per storage those alive with it at some moment, or ``None`` where they are too many; made once for all runs."""
-    if "near" not in cols.memo:
-        lo, hi = cols.part_lo, cols.part_hi
+def neighbours(cols: Columns, most: int) -> tuple[I64, I64] | None:
+    """Who is alive with whom at some moment of a plain problem; ``None`` where they meet over ``most`` on average.
+
+    Storage i has the rows ``first[i]:first[i + 1]`` of the second array; made once for all runs.
+    """
+    lo, hi = cols.part_lo, cols.part_hi
+    if "met" not in cols.memo:
         order = np.argsort(lo, kind="stable")
         later = np.searchsorted(lo[order], hi[order])  # who is born before the k-th by birth ends
         count = later - np.arange(1, len(cols) + 1)
-        cols.memo["near"] = None
-        if 2 * int(count.sum()) <= min(NEAR_UP_TO * len(cols), PAIRS_UP_TO):
-            one = np.repeat(np.arange(len(cols)), count)
-            other = np.arange(len(one)) - np.repeat(np.cumsum(count) - count, count) + one + 1
-            both = np.concatenate([order[one], order[other]]), np.concatenate([order[other], order[one]])
-            rows = both[1][np.argsort(both[0], kind="stable")].tolist()
-            ends = np.cumsum(np.bincount(both[0], minlength=len(cols))).tolist()
-            cols.memo["near"] = [rows[a:b] for a, b in zip([0, *ends], ends, strict=False)]
-    found: list[list[int]] | None = cols.memo["near"]
+        cols.memo["met"] = order, count, 2 * int(count.sum())
+    order, count, rows = cols.memo["met"]
+    if rows > min(most * len(cols), PAIRS_UP_TO):
+        return None
+    if "neighbours" not in cols.memo:
+        one = np.repeat(np.arange(len(cols)), count)
+        other = order[np.arange(len(one)) - np.repeat(np.cumsum(count) - count, count) + one + 1]
+        one = order[one]
+        table = np.concatenate([other, one])[np.argsort(np.concatenate([one, other]), kind="stable")]
+        first = np.zeros(len(cols) + 1, np.int64)
+        np.cumsum(np.bincount(one, minlength=len(cols)) + np.bincount(other, minlength=len(cols)), out=first[1:])
+        cols.memo["neighbours"] = first, table
+    found: tuple[I64, I64] = cols.memo["neighbours"]
     return found
+
+
+def near_of(cols: Columns) -> list[list[int]] | None:
+    """The same as lists, or ``None`` where they are too many for Python."""
+    if "near" not in cols.memo:
+        met = neighbours(cols, NEAR_UP_TO)
+        cols.memo["near"] = None
+        if met is not None:
+            rows, first = met[1].tolist(), met[0].tolist()
+            cols.memo["near"] = [rows[a:b] for a, b in pairwise(first)]
+    near: list[list[int]] | None = cols.memo["near"]
+    return near
 
 
 def place_near(cols: Columns, sequence: Sequence[int], near: list[list[int]], tightest: bool) -> list[int]:

@@ -79,7 +79,7 @@ class _Climb:
     def turn(self, order: list[int], fit: str) -> None:
         """Begin anew from ``order`` with the other fit."""
         self.order, self.fit = order, fit
-        self.lies = place(self.cols, order, fit, compiled=True)
+        self.lies = place(self.cols, order, fit, runs=DEFAULT_ITERATIONS)
         self.here = extent_of(self.cols, self.lies)
         self.memory = [self.here] * MEMORY
         self._keep(self.here, self.lies)
@@ -87,7 +87,7 @@ class _Climb:
     def step(self, raw: list[int]) -> None:
         """One neighbour: try it, and go there if it is no worse than here, or than some time ago."""
         order = self._neighbour(raw)
-        lies = place(self.cols, order, self.fit, compiled=True)
+        lies = place(self.cols, order, self.fit, runs=DEFAULT_ITERATIONS)
         extent = extent_of(self.cols, lies)
         slot = self.steps % MEMORY
         if extent <= self.here or extent <= self.memory[slot]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tmmu_core.compiled import njit
+from tmmu_core.compiled import njit, njit_leaf
 from tmmu_core.fit.order.model import OrderModel
 
 I64 = NDArray[np.int64]
@@ -87,7 +87,7 @@ def start(size: I64, held: B, initial: B, touched_by: I64) -> tuple[I64, B, int]
     return left, born, live
 
 
-@njit
+@njit_leaf
 def _handed(node: int, cand_ptr: I64, cand_idx: I64, out: I64, left: I64, born: B) -> int:
     """The storage whose place the node's output takes over, or −1."""
     if out[node] < 0 or born[out[node]]:
@@ -98,7 +98,7 @@ def _handed(node: int, cand_ptr: I64, cand_idx: I64, out: I64, left: I64, born: 
     return -1
 
 
-@njit
+@njit_leaf
 def run_unit(
     unit: int,
     unit_ptr: I64,
@@ -134,7 +134,7 @@ def run_unit(
     return most, live
 
 
-@njit
+@njit_leaf
 def undo_unit(
     unit: int,
     unit_ptr: I64,

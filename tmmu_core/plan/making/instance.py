@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -92,10 +92,14 @@ def plan_problem(
     )
 
 
-def _identity(problem: Problem) -> list[list[Any]]:
+def _identity(problem: Problem) -> list[list[Any]] | canonical.Table:
     """What makes an instance that instance: rows by id, with what constrains them."""
-    rows = []
-    for i in sorted(range(len(problem)), key=problem.ids.__getitem__):
+    rows: list[list[Any]] = []
+    order = sorted(range(len(problem)), key=problem.ids.__getitem__)
+    if (problem.gaps is None or not any(problem.gaps)) and int(problem.birth.min(initial=0)) >= 0:
+        columns = (problem.birth, problem.death, problem.size, problem.alignment)
+        return canonical.Table((tuple([problem.ids[i] for i in order]), *(column[order] for column in columns)))
+    for i in order:
         row: list[Any] = [problem.ids[i], int(problem.birth[i]), int(problem.death[i])]
         row += [int(problem.size[i]), int(problem.alignment[i])]
         if problem.gaps is not None and problem.gaps[i]:
@@ -123,11 +127,18 @@ def _handoffs(
 
 
 def _columns(problem: Problem, packing: Packing, slot: np.ndarray[Any, Any]) -> PlanColumns:
-    parts = [(i, k, lo, hi) for i in range(len(problem)) for k, (lo, hi) in enumerate(live_parts(problem, i))]
-    ids = [problem.ids[i] + (f"@part{k}" if k else "") for i, k, _, _ in parts]
-    order = sorted(range(len(parts)), key=ids.__getitem__)
-    source = np.array([parts[at][0] for at in order], np.int64)
-    birth = np.array([parts[at][2] for at in order], np.int64)
+    if problem.gaps is None or not any(problem.gaps):
+        ids: Sequence[str] = problem.ids
+        order = sorted(range(len(ids)), key=ids.__getitem__)
+        source = np.array(order, np.int64)
+        birth, death = problem.birth[source].astype(np.int64), problem.death[source].astype(np.int64)
+    else:
+        parts = [(i, k, lo, hi) for i in range(len(problem)) for k, (lo, hi) in enumerate(live_parts(problem, i))]
+        ids = [problem.ids[i] + (f"@part{k}" if k else "") for i, k, _, _ in parts]
+        order = sorted(range(len(parts)), key=ids.__getitem__)
+        source = np.array([parts[at][0] for at in order], np.int64)
+        birth = np.array([parts[at][2] for at in order], np.int64)
+        death = np.array([parts[at][3] for at in order], np.int64)
     arena = np.zeros(len(order), np.int32)
     storage, generation = storage_numbers(arena, slot[source], birth)
     return PlanColumns(
@@ -138,12 +149,12 @@ def _columns(problem: Problem, packing: Packing, slot: np.ndarray[Any, Any]) -> 
         size=problem.size[source],
         alignment=problem.alignment[source],
         birth=birth,
-        death=np.array([parts[at][3] for at in order], np.int64),
+        death=death,
         generation=generation,
         storage=storage,
         roles=tuple([problem.roles[i] if problem.roles else "activation" for i in source.tolist()]),
         dtypes=("uint8",) * len(order),
-        shapes=tuple([(int(problem.size[i]),) for i in source.tolist()]),
+        shapes=tuple(zip(problem.size[source].tolist())),
         alias_group_ids=(None,) * len(order),
         base_tensor_uids=(None,) * len(order),
         handoffs=(),

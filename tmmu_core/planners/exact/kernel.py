@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tmmu_core.compiled import njit
+from tmmu_core.compiled import njit, njit_leaf
 from tmmu_core.planners.exact.propagate import (
     DOMINANCE,
     FAR,
@@ -91,7 +91,7 @@ class Ask(NamedTuple):
     """Nodes."""
 
 
-@njit
+@njit_leaf
 def _lowest(shape: Shape, state: State, rank: I64) -> int:
     unit, best = state.unit, -1
     for u in range(len(unit)):
@@ -102,7 +102,7 @@ def _lowest(shape: Shape, state: State, rank: I64) -> int:
     return best
 
 
-@njit
+@njit_leaf
 def _pressing(shape: Shape, state: State, ask: Ask) -> int:
     """A unit of the section that presses most, or what has to come below it."""
     section, unit = state.section, state.unit
@@ -127,7 +127,7 @@ def _pressing(shape: Shape, state: State, ask: Ask) -> int:
     return best
 
 
-@njit
+@njit_leaf
 def _under(shape: Shape, state: State, rank: I64, u: int, dominance: bool) -> int:
     """``u`` itself, or one that must or may come below it and under which nothing fits; −1 where nobody can."""
     unit = state.unit
@@ -153,7 +153,7 @@ def _under(shape: Shape, state: State, rank: I64, u: int, dominance: bool) -> in
         u = who
 
 
-@njit
+@njit_leaf
 def _upon(shape: Shape, state: State, u: int) -> int:
     """The smaller unit of the same life that ``u`` would lie directly upon, or −1."""
     unit = state.unit
@@ -168,7 +168,7 @@ def _upon(shape: Shape, state: State, u: int) -> int:
     return -1
 
 
-@njit
+@njit_leaf
 def _fits_at_all(shape: Shape, state: State, ask: Ask) -> bool:
     for u in range(len(state.unit)):
         if state.unit[u, LOW] + shape.unit[u, TALL] > ask.capacity:

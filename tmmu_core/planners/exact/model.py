@@ -7,7 +7,7 @@ offset: a storage, or a chain of storages in which each hands its place on to th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import gcd
@@ -86,29 +86,32 @@ def take_all(cols: Columns) -> tuple[tuple[int, int], ...]:
 
 def build(cols: Columns, units: tuple[tuple[int, ...], ...], *, pairs: bool = True) -> Model:
     """The model for given units. ``pairs=False`` leaves hand-offs not taken free to overlap: a relaxation."""
-    unit_of = {i: u for u, unit in enumerate(units) for i in unit}
-    tables = [*_time_sections(cols), *_pair_sections(cols, unit_of, pairs), *_lone_sections(cols)]
-    tables.sort(key=lambda table: table[0])
-    rows: list[list[tuple[int, int]]] = [[] for _ in units]
-    for s, (_, storages) in enumerate(tables):
-        for i in storages:
-            rows[unit_of[i]].append((s, cols.size[i]))
+    unit_of = np.empty(len(cols), dtype=np.int64)
+    for u, members in enumerate(units):
+        for i in members:
+            unit_of[i] = u
+    moments, storage, section = _time_sections(cols)
+    others = [*_pair_sections(cols, unit_of, pairs), *_lone_sections(cols)]
+    if others:
+        keys = [*((column, 0, 0) for column in moments.tolist()), *(key for key, _ in others)]
+        place = np.empty(len(keys), dtype=np.int64)
+        place[sorted(range(len(keys)), key=keys.__getitem__)] = np.arange(len(keys))
+        more = [(i, k) for k, (_, storages) in enumerate(others, len(moments)) for i in storages]
+        storage = np.concatenate([storage, np.array([i for i, _ in more], dtype=np.int64)])
+        section = place[np.concatenate([section, np.array([k for _, k in more], dtype=np.int64)])]
+    unit, height = unit_of[storage], cols.sizes[storage]
+    by_unit = np.lexsort((height, section, unit))
     entry_of = np.zeros(len(units) + 1, dtype=np.int64)
-    entry_of[1:] = np.cumsum([len(row) for row in rows])
-    flat = np.asarray([pair for row in rows for pair in sorted(row)], dtype=np.int64).reshape(-1, 2)
-    life = (cols.problem.death - cols.problem.birth).tolist()
+    entry_of[1:] = np.cumsum(np.bincount(unit, minlength=len(units)))
+    align, length = np.ones(len(units), dtype=np.int64), np.zeros(len(units), dtype=np.int64)
+    fixed = np.full(len(units), -1, dtype=np.int64)
+    np.maximum.at(align, unit_of, cols.aligns)
+    np.maximum.at(fixed, unit_of, np.asarray(cols.fixed, dtype=np.int64))
+    np.add.at(length, unit_of, cols.problem.death - cols.problem.birth)
     grain = gcd(*cols.size)
-    grain = gcd(grain, *(a for a in cols.align if grain % a), *(at for at in cols.fixed if at >= 0))
+    grain = gcd(grain, *(a for a in set(cols.align) if grain % a), *(at for at in set(cols.fixed) if at >= 0))
     return Model(
-        units,
-        entry_of,
-        np.ascontiguousarray(flat[:, 0]),
-        np.ascontiguousarray(flat[:, 1]),
-        len(tables),
-        np.asarray([max(cols.align[i] for i in unit) for unit in units], dtype=np.int64),
-        np.asarray([max(cols.fixed[i] for i in unit) for unit in units], dtype=np.int64),
-        grain,
-        np.asarray([sum(life[i] for i in unit) for unit in units], dtype=np.int64),
+        units, entry_of, section[by_unit], height[by_unit], len(moments) + len(others), align, fixed, grain, length
     )
 
 
@@ -116,18 +119,21 @@ Section = tuple[tuple[int, int, int], tuple[int, ...]]
 """Where it stands in time, and the storages in it."""
 
 
-def _time_sections(cols: Columns) -> list[Section]:
-    """One per moment at which somebody dies before anybody else is born: the maximal sets of storages alive."""
+def _time_sections(cols: Columns) -> tuple[I64, I64, I64]:
+    """One per moment at which somebody dies before anybody else is born: the maximal sets of storages alive.
+
+    Gives the moments, as columns of squeezed time, and who is alive when: storages, and the numbers of moments.
+    """
     dies = np.zeros(len(cols.births) + 1, dtype=bool)
     dies[cols.part_hi] = True
-    return [
-        ((column, 0, 0), tuple(int(i) for i in cols.alive_at(column)))
-        for column in range(len(cols.births))
-        if dies[column + 1]
-    ]
+    moments = np.flatnonzero(dies[1:])
+    begin = np.searchsorted(moments, cols.part_lo)
+    count = np.searchsorted(moments, cols.part_hi) - begin
+    number = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count - begin, count)
+    return moments, np.repeat(cols.storage_of_part, count), number
 
 
-def _pair_sections(cols: Columns, unit_of: Mapping[int, int], pairs: bool) -> list[Section]:
+def _pair_sections(cols: Columns, unit_of: I64, pairs: bool) -> list[Section]:
     found: list[Section] = []
     for i, row in enumerate(cols.odd if cols.odd is not None else ()):
         for j, kind in row:

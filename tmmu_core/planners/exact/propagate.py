@@ -15,7 +15,7 @@ nobody can meet a hole.
 
 from __future__ import annotations
 
-from tmmu_core.compiled import njit
+from tmmu_core.compiled import njit_leaf
 from tmmu_core.planners.exact.tables import (
     ASKED,
     CHANGED,
@@ -83,13 +83,13 @@ upon smaller, jumping back over what a failure does not hang on."""
 ALL = 63
 
 
-@njit
+@njit_leaf
 def _fail(state: State, kind: int, one: int, two: int) -> bool:
     state.tally[CONFLICT], state.tally[FIRST_OF_IT], state.tally[SECOND_OF_IT] = kind, one, two
     return False
 
 
-@njit
+@njit_leaf
 def _raise(shape: Shape, state: State, capacity: int, who: int, to: int, why: tuple[int, int, int]) -> bool:
     """``who`` cannot start below ``to``. ``False``: then it cannot start at all."""
     unit, event = state.unit, state.event
@@ -113,7 +113,7 @@ def _raise(shape: Shape, state: State, capacity: int, who: int, to: int, why: tu
     return True
 
 
-@njit
+@njit_leaf
 def put(shape: Shape, state: State, capacity: int, switches: int, u: int, level: int) -> bool:
     """Place ``u`` as low as it can be, all that meets it and is not yet placed above it."""
     unit, section, order = state.unit, state.section, state.order
@@ -150,7 +150,7 @@ def put(shape: Shape, state: State, capacity: int, switches: int, u: int, level:
     return True
 
 
-@njit
+@njit_leaf
 def open_hole(state: State, u: int, at: int, level: int) -> None:
     """From now on somebody has to meet the place of ``u`` at ``at``."""
     row = state.tally[HOLES]
@@ -159,7 +159,7 @@ def open_hole(state: State, u: int, at: int, level: int) -> None:
     state.tally[HOLES] = row + 1
 
 
-@njit
+@njit_leaf
 def close_hole(state: State, u: int) -> None:
     """Somebody has met it."""
     last = state.tally[HOLES] - 1
@@ -170,7 +170,7 @@ def close_hole(state: State, u: int) -> None:
     state.unit[u, HOLE] = -1
 
 
-@njit
+@njit_leaf
 def _reach(shape: Shape, state: State, u: int, dominance: bool) -> int:
     """The least end of those who can still meet a hole; FAR when there is nobody."""
     unit, hole = state.unit, state.unit[u, HOLE]
@@ -190,7 +190,7 @@ def _reach(shape: Shape, state: State, u: int, dominance: bool) -> int:
     return least
 
 
-@njit
+@njit_leaf
 def _look_at(shape: Shape, state: State, capacity: int, switches: int, s: int) -> bool:
     """The section bound, and who alone can be lowest."""
     section, unit = state.section, state.unit
@@ -217,7 +217,7 @@ def _look_at(shape: Shape, state: State, capacity: int, switches: int, s: int) -
     return True
 
 
-@njit
+@njit_leaf
 def propagate(shape: Shape, state: State, capacity: int, switches: int) -> bool:
     """Until nothing moves; ``False``: nothing fits, ``state.tally`` says why."""
     unit, section, count = state.unit, state.section, state.tally
@@ -264,7 +264,7 @@ def propagate(shape: Shape, state: State, capacity: int, switches: int) -> bool:
             return True
 
 
-@njit
+@njit_leaf
 def stop_propagating(state: State) -> None:
     """Forget what waits."""
     count = state.tally
@@ -276,7 +276,7 @@ def stop_propagating(state: State) -> None:
         state.section[state.dirty[count[DIRTY]], STALE] = 0
 
 
-@njit
+@njit_leaf
 def take_back(shape: Shape, state: State, marks: I64) -> None:
     """Undo all that came after ``marks`` (events, units placed, holes met)."""
     unit, section, count = state.unit, state.section, state.tally

@@ -14,7 +14,7 @@ Every claim is about all packings, of least Σ height · offset among those that
 
 from __future__ import annotations
 
-from tmmu_core.compiled import njit
+from tmmu_core.compiled import njit_leaf
 from tmmu_core.planners.exact.propagate import BY_HOLE, BY_TWIN, BY_UNIT, FAR, TOO_FULL, TOO_HIGH, UNMET, UPON
 from tmmu_core.planners.exact.tables import (
     ASKED,
@@ -50,7 +50,7 @@ from tmmu_core.planners.exact.tables import (
 from tmmu_core.planners.problem import I64
 
 
-@njit
+@njit_leaf
 def blame(shape: Shape, state: State, capacity: int) -> None:
     """Set ``state.blame`` for the failure in ``state.tally``; it must be all 0 before."""
     unit, event, count = state.unit, state.event, state.tally
@@ -78,19 +78,19 @@ def blame(shape: Shape, state: State, capacity: int) -> None:
             _why_first(shape, state, (one, two), need, capacity, e)
 
 
-@njit
+@njit_leaf
 def _blame(levels: I64, level: int) -> None:
     if level >= 0:
         levels[level] = 1
 
 
-@njit
+@njit_leaf
 def _need(unit: I64, u: int, at: int) -> None:
     if unit[u, NEED] < at:
         unit[u, NEED] = at
 
 
-@njit
+@njit_leaf
 def _begin(shape: Shape, state: State, capacity: int) -> None:
     """The claims that contradict each other."""
     unit, count = state.unit, state.tally
@@ -112,7 +112,7 @@ def _begin(shape: Shape, state: State, capacity: int) -> None:
         _need(unit, two, unit[two, LOW])
 
 
-@njit
+@njit_leaf
 def _why_hole(shape: Shape, state: State, u: int, hole: tuple[int, int], need: int, now: int) -> None:
     """Why everybody who can meet a hole (offset, level) ends at ``need`` or above."""
     unit = state.unit
@@ -137,7 +137,7 @@ def _why_hole(shape: Shape, state: State, u: int, hole: tuple[int, int], need: i
             _need(unit, w, over)
 
 
-@njit
+@njit_leaf
 def _why_first(shape: Shape, state: State, who: tuple[int, int], need: int, capacity: int, now: int) -> None:
     """Why only one unit could be lowest in a section, and why it ends at ``need`` or above; ``who`` is (s, it)."""
     unit = state.unit

@@ -14,8 +14,9 @@ Whole numbers and raw Philox draws only: the same on every machine.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -74,14 +75,43 @@ class Steering:
     """Ranks already tried, with the nodes they had since the target last changed."""
 
     def __post_init__(self) -> None:
-        model = self.model
-        known = traits(model)
-        self._static = [[static_rank(known, order, way) for order in ORDERS] for way in WAYS]
-        self._fails = [np.zeros(model.sections, dtype=np.int64) for _ in ORDERS]
-        self._unit = np.repeat(np.arange(len(model)), np.diff(model.entry_of))
-        self._weighted = ranker(model)
-        self._draws = np.random.Philox(key=KEY)
+        self._fails = [np.zeros(self.model.sections, dtype=np.int64) for _ in ORDERS]
+        self._lying: list[int] = []
         self._lucky: Attempt | None = None
+
+    # Most targets are met, or given up, at once: what later attempts go by is worked out when it comes to them.
+
+    @cached_property
+    def _traits(self) -> dict[str, I64]:
+        return traits(self.model)
+
+    @cached_property
+    def _unit(self) -> I64:
+        return np.repeat(np.arange(len(self.model)), np.diff(self.model.entry_of))
+
+    @cached_property
+    def _weighted(self) -> Callable[[Weights, I64 | None], I64]:
+        return ranker(self.model)
+
+    @cached_property
+    def _draws(self) -> np.random.Philox:
+        return np.random.Philox(key=KEY)
+
+    @cached_property
+    def _static(self) -> dict[tuple[int, int], I64]:
+        return {}
+
+    def _rank(self, way: int, order: int) -> I64:
+        """Of a static order, or the guided one, one way round."""
+        if (way, order) not in self._static:
+            number = WAYS[way] * np.arange(len(self.model))
+            guided = order == len(ORDERS)
+            self._static[way, order] = (
+                _ranks(np.lexsort((number, np.asarray(self._lying))))
+                if guided
+                else static_rank(self._traits, ORDERS[order], WAYS[way])
+            )
+        return self._static[way, order]
 
     def attempt(self, target: int) -> Attempt:
         """The next order to try at a capacity; at another one than the last, orders that failed may be tried again."""
@@ -99,7 +129,7 @@ class Steering:
             round_, at = divmod(self.untaught, len(self._fails))
             self.untaught += 1
             round_, way = divmod(round_, len(WAYS))
-            return Attempt(self._static[way][at], PUREST << min(round_, 30), at)
+            return Attempt(self._rank(way, at), PUREST << min(round_, 30), at)
         round_, at = divmod(self.taught, len(self._fails))
         self.taught += 1
         round_, way = divmod(round_, len(WAYS))
@@ -114,9 +144,9 @@ class Steering:
 
     def guide(self, offset: list[int]) -> None:
         """A packing that fits a higher capacity: what lies low in it goes first, as one more order."""
-        by_number = np.arange(len(offset))
-        for way, number in zip(self._static, (by_number, -by_number), strict=True):
-            way[len(ORDERS) :] = [_ranks(np.lexsort((number, np.asarray(offset))))]
+        self._lying = offset
+        for way in range(len(WAYS)):
+            self._static.pop((way, len(ORDERS)), None)
         self._fails[len(ORDERS) :] = [np.zeros(self.model.sections, dtype=np.int64)]
 
     def learn(self, attempt: Attempt, fails: I64, found: bool) -> None:
@@ -131,7 +161,7 @@ class Steering:
         np.maximum.at(worst, self._unit, self._fails[order][self.model.section])
         # Half powers of two tell well enough who failed most; finer, and chance would decide.
         level = np.asarray([2 * logarithm(1 + int(n)) >> 12 for n in worst], dtype=np.int64)
-        return _ranks(np.lexsort((self._static[way][order], -level)))
+        return _ranks(np.lexsort((self._rank(way, order), -level)))
 
     def _drawn(self) -> I64:
         raw = [int(x) for x in self._draws.random_raw(4)]

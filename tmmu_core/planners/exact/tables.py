@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tmmu_core.compiled import njit
+from tmmu_core.compiled import njit, njit_leaf
 from tmmu_core.planners.exact.model import Model
 from tmmu_core.planners.problem import I64
 
@@ -104,8 +104,9 @@ def fresh(model: Model, shape: Shape, room: tuple[int, int]) -> State:
     """The state before anything is placed, with room for so many events and levels."""
     n, m, r = len(model), model.sections, len(model.section)
     unit = np.zeros((n, 14), dtype=np.int64)
-    for u in range(n):
-        unit[u, LOW] = model.fixed[u] if model.fixed[u] >= 0 else settle(shape.unit, shape.wall, u, 0)
+    unit[:, LOW] = np.maximum(model.fixed, 0)
+    for u in np.flatnonzero((np.diff(shape.unit[:, WALLS]) > 0) & (model.fixed < 0)).tolist():
+        unit[u, LOW] = settle(shape.unit, shape.wall, u, 0)
     unit[:, LEVEL] = unit[:, HOLE] = unit[:, NEAREST] = -1
     section = np.zeros((m, 6), dtype=np.int64)
     np.add.at(section[:, REST], model.section, model.height)
@@ -132,6 +133,8 @@ def fresh(model: Model, shape: Shape, room: tuple[int, int]) -> State:
 
 def _walls(model: Model) -> list[list[tuple[int, int, int]]]:
     """For each free unit, the fixed ones it shares a section with."""
+    if not (model.fixed >= 0).any():
+        return [[]] * len(model)
     standing: dict[int, list[tuple[int, int]]] = {}
     for u in np.flatnonzero(model.fixed >= 0).tolist():
         at = int(model.fixed[u])
@@ -156,7 +159,7 @@ def _alike(model: Model, tall: I64) -> tuple[I64, list[list[int]]]:
     twin = np.full(n, -1, dtype=np.int64)
     mates: list[list[int]] = [[] for _ in range(n)]
     any_fixed = bool((model.fixed >= 0).any())
-    for u in range(n):
+    for u in _perhaps_alike(model):
         if model.fixed[u] >= 0:
             continue
         rows = slice(model.entry_of[u], model.entry_of[u + 1])
@@ -174,7 +177,17 @@ def _alike(model: Model, tall: I64) -> tuple[I64, list[list[int]]]:
     return twin, mates
 
 
-@njit
+def _perhaps_alike(model: Model) -> list[int]:
+    """The units, ascending, that share with another one the first section, the last and how many there are."""
+    has = np.flatnonzero(np.diff(model.entry_of))
+    begin, end = model.entry_of[has], model.entry_of[has + 1]
+    span = (model.section[begin] * model.sections + model.section[end - 1]) * (model.sections + 1) + (end - begin)
+    _, which, many = np.unique(span, return_inverse=True, return_counts=True)
+    alike: list[int] = has[many[which] > 1].tolist()
+    return alike
+
+
+@njit_leaf
 def settle(unit: I64, wall: I64, u: int, at: int) -> int:
     """The lowest offset ≥ ``at`` on the unit's grid and off the fixed units in its way."""
     grid = unit[u, GRID]
