@@ -26,7 +26,7 @@ from tmmu_core.graph.model import Graph
 from tmmu_core.graph.quantities import parse_bytes
 from tmmu_core.judge.finding import Finding, Verdict
 from tmmu_core.judge.finished import finished, refuse_invalid
-from tmmu_core.plan.formats.reading import Opened, read_any, read_at
+from tmmu_core.plan.formats.reading import Opened, read_any, read_at, read_streamed
 from tmmu_core.plan.formats.trace import Trace
 from tmmu_core.plan.making.engine import Solution
 from tmmu_core.plan.making.make import make_plan
@@ -183,6 +183,9 @@ def open_any(name: str, dims: Mapping[str, int] | None = None) -> Opened:
 
     A model that leaves sizes open is read at ``dims`` where these are other than its reader assumes.
     """
+    streamed = None if name == STREAM else read_streamed(Path(name), name)
+    if streamed is not None:
+        return streamed
     data, source = input_of(name)
     found = read_any(data, source)
     return read_at(found, dims, data, source) if isinstance(found, Graph) and dims else found

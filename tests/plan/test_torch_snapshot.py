@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import pickle
 from pathlib import Path
@@ -15,7 +16,8 @@ from app.cli.main import run
 from tests.importers.test_hostile import damaged
 from tmmu_core.errors import TmmuError, UnreadableInput
 from tmmu_core.judge.verifier import verify_plan
-from tmmu_core.plan.formats import pickled
+from tmmu_core.library import requests
+from tmmu_core.plan.formats import pickled, torch_events, torch_snapshot
 from tmmu_core.plan.formats.reading import read_any
 from tmmu_core.plan.making.make import make_plan
 from tmmu_core.plan.making.request import PlanRequest
@@ -243,15 +245,153 @@ def test_a_pickle_that_says_its_events_a_thousand_times_is_refused() -> None:
             read_any(pickle.dumps(document), "bomb.pickle")
 
 
+def _load(data: bytes) -> Any:
+    def refused(what: str) -> UnreadableInput:
+        return UnreadableInput(what)
+
+    return pickled.PlainData(io.BytesIO(data), len(data), refused).load()
+
+
 @pytest.mark.parametrize("protocol", [2, 3, 4, 5])
-def test_every_operation_that_a_pickler_writes_is_walked_over(protocol: int) -> None:
+def test_every_operation_that_a_pickler_writes_is_read(protocol: int) -> None:
     values: list[Any] = [None, True, 1, 255, 70_000, -1, 1 << 80, 1.5, "é", "x" * 300, (), (1,), (1, 2, 3, 4), {1: 2}]
+    values += ["\ud800", 1 << 2100, {}, {str(k): k for k in range(3000)}, list(range(3000))]
     values += [b"b", b"b" * 300] if protocol > 2 else []
-    values += [frozenset({1})] if protocol > 3 else []
-    values += [bytearray(b"c")] if protocol > 4 else []
+    values += [{1, 2}, frozenset({1})] if protocol > 3 else []
+    values += [b"c" * 70_000, bytearray(b"c")] if protocol > 4 else []
     many = [[str(k)] for k in range(300)]  # more than a memo of one byte counts
     data = pickle.dumps([values, many, many], protocol=protocol)
-    assert pickled.load(data, AssertionError) == [values, many, many]  # type: ignore[arg-type]
-    bomb = data[:-1] + _memo(b"p99999999\n")[2:]
-    with pytest.raises(AssertionError, match="counts 99,999,999 values"):
-        pickled.load(bomb, AssertionError)  # type: ignore[arg-type]
+    found = _load(data)
+    assert found == [[list(v) if isinstance(v, tuple) else v for v in values], many, many]
+    assert found[1] is found[2]
+
+
+def test_a_protocol_0_number_in_a_later_pickle_is_read() -> None:
+    assert _load(b"\x80\x02(I5\nI01\nI00\nL7L\nF1.5\nl.") == [5, True, False, 7, 1.5]
+
+
+@pytest.mark.parametrize(
+    "bad", [b"]2.", b"(.", b"}h\x07.", b"]p-1\n.", b"]q\0q\0]q\0.", b"K\1K\2}e.", b"X\xff\xff\xff\x7f."]
+)
+def test_an_operation_out_of_place_is_a_typed_error(bad: bytes) -> None:
+    with pytest.raises(UnreadableInput):
+        read_any(b"\x80\x04" + bad + b"segments", "it.pickle")
+
+
+def test_tuples_a_million_deep_end_nothing() -> None:
+    deep = b"\x80\x04})" + b"\x85" * 1_000_000 + b"K\x01s."
+    with pytest.raises(UnreadableInput, match="unhashable"):
+        read_any(deep + b"segments", "deep.pickle")
+
+
+class _Dribble(io.BytesIO):
+    """A file that gives few bytes at a time, as a pipe may."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        return super().read(min(7, size) if size and size > 0 else size)
+
+
+def test_a_file_is_read_as_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = pickle.dumps(SNAPSHOT)
+    whole = torch_snapshot.read(data, "it")
+    assert rows(torch_snapshot.read_file(_Dribble(data), len(data), "it")) == rows(whole)
+    for chunk in (1, 40, 300):
+        monkeypatch.setattr(torch_events, "_CHUNK", chunk)
+        text = json.dumps(MANY).encode()
+        assert rows(torch_snapshot.read(text, "it")) == rows(torch_snapshot.read(pickle.dumps(MANY), "it"))
+
+
+def _many(events: int) -> dict[str, Any]:
+    """Events that take and give back in turn, of three stacks, on two devices."""
+    stacks = [[KERNEL, TORCH, {**USER, "line": k}] for k in range(3)]
+    trace = []
+    for k in range(0, events, 2):
+        taken = {
+            "action": "alloc",
+            "addr": BASE + 512 * (k % 5),
+            "size": 512,
+            "stream": 0,
+            "frames": list(stacks[k % 3]),
+        }
+        trace += [taken, {**taken, "action": "free_completed"}]
+    return {"segments": [segment(0, 4096)], "device_traces": [trace, [], [dict(each) for each in trace[:2]]]}
+
+
+MANY = _many(40)
+
+
+def test_what_is_kept_of_a_pickle_goes_with_its_stacks_and_not_with_its_events() -> None:
+    data = pickle.dumps(_many(20_000))
+    reading = torch_events._Pickled(io.BytesIO(data), len(data), UnreadableInput)
+    found = reading.load()
+    events = found["device_traces"][0][0]
+    assert events.count == 20_000
+    assert len(reading.stacks.lines) == 4  # and the one that nobody recorded
+    assert [type(value).__name__ for value in reading.memo].count("dict") < 10
+    assert sum(value is pickled.GONE for value in reading.memo) >= 20_000
+
+
+@pytest.mark.parametrize("layout", [{}, {"indent": 1}, {"separators": (",", ":")}, {"sort_keys": True}])
+def test_json_is_read_however_it_is_laid_out(layout: dict[str, Any]) -> None:
+    text = json.dumps(MANY, **layout).encode()
+    assert rows(torch_snapshot.read(text, "it")) == rows(opened(MANY))
+
+
+def test_json_is_not_cut_inside_a_text() -> None:
+    odd = json.loads(json.dumps(MANY))
+    odd["device_traces"][0][3]["frames"][0]["name"] = '}],[{"action": "alloc", \\"device_traces": [}]]'
+    odd["device_traces"][0][3]["frames"][2]["filename"] = '"device_traces": [[{'
+    text = json.dumps(odd).encode()
+    assert rows(torch_snapshot.read(text, "it")) == rows(opened(odd))
+
+
+def test_traces_of_another_key_are_not_taken_for_the_snapshots() -> None:
+    other = {"segments": [{**segment(0, 512, (512, "active_allocated")), "device_traces": [EVENTS]}]}
+    assert rows(torch_snapshot.read(json.dumps(other).encode(), "it")) == rows(opened(other))
+
+
+def test_a_stack_that_is_said_anew_each_time_is_kept_once() -> None:
+    """As of a snapshot that went through JSON: no frame is shared."""
+    data = pickle.dumps(json.loads(json.dumps(_many(2000))))
+    reading = torch_events._Pickled(io.BytesIO(data), len(data), UnreadableInput)
+    reading.load()
+    assert len(reading.frames) == 5
+    assert not any(type(value) is dict and "filename" in value for value in reading.memo)
+
+
+def test_a_stack_of_more_frames_than_a_pickler_says_at_once_is_one() -> None:
+    deep = [dict(KERNEL) for _ in range(2500)]
+    taken = {"action": "alloc", "addr": BASE, "size": 512, "frames": [*deep, *deep, USER]}
+    found = opened({"segments": [], "device_traces": [[taken]]})
+    assert found.problem.ids == ("train.py:17 forward #0",)
+
+
+@pytest.mark.parametrize("write", [pickle.dumps, lambda value: json.dumps(value).encode()])
+def test_a_path_is_read_as_a_stream_to_the_same(write: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "it.pickle"
+    path.write_bytes(write(MANY))
+    whole = opened(MANY)
+    monkeypatch.setattr(requests, "read_whole", None)  # nobody asks for all of its bytes
+    found = requests.opened(path)
+    assert isinstance(found, PlainInstance)
+    assert rows(found) == rows(whole)
+
+
+def test_a_damaged_file_is_refused_by_its_name_also_as_a_stream(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "it.pickle"
+    path.write_bytes(pickle.dumps(MANY)[:-100])
+    assert run(["plan", str(path)]) == 2
+    err = capsys.readouterr().err
+    assert "it.pickle: the snapshot is damaged" in err
+    assert "_dump_snapshot" in err
+
+
+def test_a_block_of_few_words_still_has_its_stack() -> None:
+    parts = [{**segment(0, 512), "blocks": [{"size": 512, "frames": [USER]}, {"size": 8, "state": "active_allocated"}]}]
+    assert opened({"segments": parts}).problem.ids == ("unknown line #0",)
+    parts[0]["blocks"][0]["state"] = "active_allocated"
+    assert opened({"segments": parts[:1]}).problem.ids == ("train.py:17 forward #0", "unknown line #0")
+    with pytest.raises(UnreadableInput, match="a stack is str"):
+        opened({"segments": [{**segment(0, 512), "blocks": [{"size": 512, "frames": "x"}]}]})

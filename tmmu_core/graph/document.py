@@ -22,7 +22,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 import cbor2
 import msgspec
@@ -44,21 +44,34 @@ DEEPEST = 200
 
 
 def read_whole(path: Path) -> bytes:
-    """A file's bytes, of one moment. Raises ``OSError``, and ``UnreadableInput`` for one that changed meanwhile.
+    """A file's bytes, of one moment. Raises as :func:`of_one_moment`."""
+    with of_one_moment(path) as (file, size):
+        data = file.read()
+        if size is not None and len(data) != size:
+            raise _changed(path)
+    return data
+
+
+@contextmanager
+def of_one_moment(path: Path) -> Iterator[tuple[BinaryIO, int | None]]:
+    """A file to read, and its bytes' number (of a pipe none). Raises ``OSError``, ``UnreadableInput`` if it changed.
 
     A file that is put in the place of another (as everything is written here) is no such change: what was opened stays
     whole. One that is written over in its place could be read half old and half new.
     """
     with path.open("rb") as file:
         before = os.fstat(file.fileno())
-        data = file.read()
+        plain = stat.S_ISREG(before.st_mode)
+        yield file, before.st_size if plain else None
         after = os.fstat(file.fileno())
-    same = (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns)
-    if stat.S_ISREG(before.st_mode) and (not same or len(data) != after.st_size):
-        raise UnreadableInput(
-            "the file changed while it was read.", source=str(path), hint="Try again when it has been written."
-        )
-    return data
+    if plain and (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
+        raise _changed(path)
+
+
+def _changed(path: Path) -> UnreadableInput:
+    return UnreadableInput(
+        "the file changed while it was read.", source=str(path), hint="Try again when it has been written."
+    )
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from tmmu_core.graph.document import read_whole
 from tmmu_core.graph.model import Graph
 from tmmu_core.graph.quantities import parse_bytes
 from tmmu_core.plan.analysis.gate import ALL, Limit, Measure
-from tmmu_core.plan.formats.reading import Opened, read_any, read_at
+from tmmu_core.plan.formats.reading import Opened, read_any, read_at, read_streamed
 from tmmu_core.plan.formats.trace import Trace
 from tmmu_core.plan.making.request import PlanRequest
 from tmmu_core.plan.making.wording import SAID
@@ -36,6 +36,9 @@ def opened(source: Any, dims: Mapping[str, int] | None = None, example_inputs: A
         return source
     if isinstance(source, str | os.PathLike):
         path = Path(source)
+        streamed = read_streamed(path, path.name)
+        if streamed is not None:
+            return streamed
         try:
             data = read_whole(path)
         except OSError as error:

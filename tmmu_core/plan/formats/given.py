@@ -6,11 +6,11 @@ with their offsets as the given packing.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tmmu_core.errors import UnreadableInput
 from tmmu_core.graph import document
@@ -61,6 +61,17 @@ def stem_of(name: str) -> str:
     return stem.rpartition(".")[0] or stem
 
 
+@dataclass(frozen=True)
+class Lives:
+    """The same as columns, for more of them than there is room for as values: a row per life, int64."""
+
+    ids: Sequence[str]
+    birth: NDArray[np.int64]
+    death: NDArray[np.int64]
+    size: NDArray[np.int64]
+    offset: NDArray[np.int64]
+
+
 def instance_of(name: str, lives: Iterable[Life], notes: Sequence[str] = (), *, placed: bool = True) -> PlainInstance:
     """The instance of these lives, one arena, each at its given offset; a problem to plan where none is ``placed``.
 
@@ -68,7 +79,7 @@ def instance_of(name: str, lives: Iterable[Life], notes: Sequence[str] = (), *, 
     """
     rows = sorted(lives, key=Life.key)
     if sum(life.size for life in rows) > LAST_BYTE or any(life.offset + life.size > LAST_BYTE for life in rows):
-        raise UnreadableInput(f"all lives together are more than {LAST_BYTE} bytes.", hint="Write the plan again.")
+        raise _too_many()
     problem = Problem(
         arena="arena",
         ids=tuple([life.id for life in rows]),
@@ -82,15 +93,47 @@ def instance_of(name: str, lives: Iterable[Life], notes: Sequence[str] = (), *, 
     return PlainInstance(name, problem, packing, tuple(notes))
 
 
+def instance_of_columns(name: str, lives: Lives, notes: Sequence[str] = ()) -> PlainInstance:
+    """The instance of lives with places that are columns, in the normative order. Raises as :func:`instance_of`."""
+    if sum(lives.size.tolist()) > LAST_BYTE or (len(lives.size) and int((lives.offset + lives.size).max()) > LAST_BYTE):
+        raise _too_many()
+    order = np.lexsort((-lives.size, lives.birth))
+    birth, size = lives.birth[order], lives.size[order]
+    begins = np.flatnonzero(np.concatenate(([True], (birth[1:] != birth[:-1]) | (size[1:] != size[:-1]))))
+    ends = np.concatenate((begins[1:], [len(order)]))
+    for at, end in zip(begins[ends - begins > 1].tolist(), ends[ends - begins > 1].tolist(), strict=True):
+        alike = order[at:end].tolist()  # what has its birth and bytes in common stands by the bytes of its name
+        order[at:end] = sorted(alike, key=lambda row: lives.ids[row].encode("utf-8", "surrogatepass"))
+    problem = Problem(
+        arena="arena",
+        ids=tuple([lives.ids[row] for row in order.tolist()]),
+        birth=lives.birth[order],
+        death=lives.death[order],
+        size=lives.size[order].astype(np.uint64),
+        alignment=np.ones(len(order), np.uint64),
+        roles=("activation",) * len(order),
+    )
+    return PlainInstance(name, problem, Packing(lives.offset[order].astype(np.uint64)), tuple(notes))
+
+
+def _too_many() -> UnreadableInput:
+    return UnreadableInput(f"all lives together are more than {LAST_BYTE} bytes.", hint="Write the plan again.")
+
+
 def peak_of(lives: Sequence[Life]) -> tuple[int, int]:
     """``(step, bytes)`` of the first step at which most bytes are held; ``(0, 0)`` where nothing lives."""
-    if not lives:
+    columns = ([life.birth for life in lives], [life.death for life in lives], [life.size for life in lives])
+    birth, death, size = (np.array(column, np.int64) for column in columns)
+    return peak_of_columns(birth, death, size)
+
+
+def peak_of_columns(birth: NDArray[np.int64], death: NDArray[np.int64], size: NDArray[np.int64]) -> tuple[int, int]:
+    """The same of columns."""
+    if not len(birth):
         return 0, 0
-    steps = np.array([life.birth for life in lives] + [life.death for life in lives], np.int64)
-    change = np.array([life.size for life in lives] + [-life.size for life in lives], np.int64)
-    times, at = np.unique(steps, return_inverse=True)
+    times, at = np.unique(np.concatenate((birth, death)), return_inverse=True)
     total = np.zeros(len(times), np.int64)
-    np.add.at(total, at, change)
+    np.add.at(total, at, np.concatenate((size, -size)))
     held = np.cumsum(total)
     most = int(held.argmax())
     return int(times[most]), int(held[most])
@@ -98,33 +141,30 @@ def peak_of(lives: Sequence[Life]) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class AddressMap:
-    """Regions of an address space laid one behind the other: where an address comes to lie."""
+    """Regions of an address space laid one behind the other: where an address comes to lie. Columns of int64."""
 
-    starts: tuple[int, ...]
-    ends: tuple[int, ...]
-    bases: tuple[int, ...]
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    bases: NDArray[np.int64]
 
     @staticmethod
-    def of(regions: Iterable[tuple[int, int]]) -> AddressMap:
-        """Of half-open regions ``(start, end)``, those that touch or meet joined."""
-        joined: list[list[int]] = []
-        for start, end in sorted(regions):
-            if joined and start <= joined[-1][1]:
-                joined[-1][1] = max(joined[-1][1], end)
-            elif end > start:
-                joined.append([start, end])
-        bases, at = [], 0
-        for start, end in joined:
-            bases.append(at)
-            at += end - start
-        return AddressMap(tuple([s for s, _ in joined]), tuple([e for _, e in joined]), tuple(bases))
+    def of(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> AddressMap:
+        """Of half-open regions ``[start, end)``, those that touch or meet joined."""
+        some = ends > starts
+        order = np.argsort(starts[some], kind="stable")
+        first, last = starts[some][order], np.maximum.accumulate(ends[some][order])
+        apart = np.concatenate(([True], first[1:] > last[:-1])) if len(first) else np.zeros(0, bool)
+        begins = np.flatnonzero(apart)
+        starts, ends = first[begins], last[np.concatenate((begins[1:], [len(first)])) - 1] if len(first) else last
+        lengths = ends - starts
+        return AddressMap(starts, ends, np.cumsum(lengths) - lengths)
 
     @property
     def size(self) -> int:
         """Bytes of all regions."""
-        return self.bases[-1] + self.ends[-1] - self.starts[-1] if self.starts else 0
+        return int((self.ends - self.starts).sum())
 
-    def offset(self, address: int) -> int:
-        """Where ``address``, which lies in a region, comes to lie."""
-        k = bisect_right(self.starts, address) - 1
-        return self.bases[k] + address - self.starts[k]
+    def offsets(self, addresses: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Where each address, which lies in a region, comes to lie."""
+        k = np.searchsorted(self.starts, addresses, side="right") - 1
+        return self.bases[k] + addresses - self.starts[k]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, BinaryIO, Literal
 
 import msgspec
 import numpy as np
@@ -47,6 +47,8 @@ class Reader:
     """``(unpacked bytes, file name) -> what it holds``; raises ``TmmuError``."""
     within: Callable[[bytes, str, Mapping[str, Dim]], Graph] | None = None
     """The same with envelopes of named dimensions, where the format tells its sizes from them."""
+    stream: Callable[[BinaryIO, int, str], Opened] | None = None
+    """``(file, its bytes' number, its name)``: the same of a file that need not lie in memory whole."""
 
 
 def _read_onnx(data: bytes, name: str, envelopes: Mapping[str, Dim] | None = None) -> Graph:
@@ -112,13 +114,15 @@ _TORCH, _XLA = "tmmu_core.graph.importers.torch", "tmmu_core.graph.importers.xla
 _EXECUTORCH, _SNAPSHOT = (f"tmmu_core.plan.formats.{name}" for name in ("executorch", "torch_snapshot"))
 _REPORT, _VELA, _TFLM = (f"tmmu_core.plan.formats.{name}" for name in ("xla_report", "vela", "tflm"))
 
+_BEGINNING = 1 << 16
+"""So many bytes of a file say whether it is of a format that is read as it comes."""
 _GRAPH = (".json", ".cbor", ".gz")
 
 READERS: tuple[Reader, ...] = (
     Reader("trace", "trace", "plan", (".jsonl", ".cborseq", ".gz"), sniff_plans.not_trace, trace.read_trace),
     Reader(
         *("torch-snapshot", "PyTorch allocator snapshot", "instance", (".pickle", ".pkl", ".json", ".gz")),
-        *(sniff_plans.not_torch_snapshot, _later(_SNAPSHOT, "read")),
+        *(sniff_plans.not_torch_snapshot, _later(_SNAPSHOT, "read"), None, _later(_SNAPSHOT, "read_file")),
     ),
     Reader(
         *("executorch-trace", "ExecuTorch memory trace", "instance", (".json", ".gz")),
@@ -151,6 +155,8 @@ READERS: tuple[Reader, ...] = (
     Reader("onnx", "ONNX model", "graph", (".onnx",), sniff.not_onnx, _read_onnx, _read_onnx),
 )
 """Every format, in the order in which they are asked."""
+_STREAMED = READERS[: 1 + max(k for k, reader in enumerate(READERS) if reader.stream)]
+"""Those that are read as they come, and those that are asked before."""
 GRAPH_READERS = tuple(reader for reader in READERS if reader.holds == "graph")
 
 
@@ -186,6 +192,25 @@ def read_any(data: bytes, name: str = "", readers: Sequence[Reader] = READERS) -
         tried=tuple(tried),
         hint="Give one of: " + ", ".join(reader.title for reader in readers) + ".",
     )
+
+
+def read_streamed(path: Path, name: str) -> Opened | None:
+    """What a file holds whose beginning says that it is of a format that is read as it comes; ``None`` of any other.
+
+    Of a file that cannot be opened ``None`` too: whoever reads it whole says why. Raises as :func:`read_any`.
+    """
+    try:
+        if not path.is_file():
+            return None
+        with document.of_one_moment(path) as (file, size):
+            begins = file.read(_BEGINNING)
+            reader = next((reader for reader in _STREAMED if not reader.refuses(begins)), None)
+            if size is None or reader is None or reader.stream is None:
+                return None
+            file.seek(0)
+            return reader.stream(file, size, name)
+    except OSError:
+        return None
 
 
 def read_graph(data: bytes, name: str = "") -> Graph:

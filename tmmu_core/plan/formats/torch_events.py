@@ -1,0 +1,400 @@
+"""The events of a PyTorch allocator snapshot as they come out of a file: four numbers each, a stack kept once.
+
+::
+
+    {action: alloc, addr, size, frames: [f3, f9, …]}  ──►  Events   action  addr        size  stack
+                                                                    u8      i64         i64   i32 ──► Stacks: its line
+    {filename, line, name}                            ──►  Frame, one of each
+
+A pickle of PyTorch says its frames once and then by number, and a stack as a list of such numbers: a stack whose
+numbers have been read before is known by its bytes alone.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, BinaryIO
+
+import msgspec
+
+from tmmu_core.errors import UnreadableInput
+from tmmu_core.plan.formats import pickled
+
+ALLOC, FREE, MAP = 0, 1, 2
+"""What an event does: bytes are taken, given back, or a segment comes from the device."""
+_DOES = {"alloc": ALLOC, "free_completed": FREE, "free": FREE, "segment_alloc": MAP, "segment_map": MAP}
+
+
+class Frame(msgspec.Struct, gc=False, frozen=True):
+    """A line of a stack."""
+
+    filename: str = ""
+    line: int = 0
+    name: str = ""
+
+
+class Stack(int):
+    """The number of a stack in :class:`Stacks`, told from any other number."""
+
+
+NO_STACK = Stack(0)
+"""The stack that nobody recorded."""
+
+
+class Stacks:
+    """What stacks are called, each looked into once."""
+
+    def __init__(self) -> None:
+        self.lines = ["unknown line"]
+        """By the number of a stack, its innermost line that is the user's: Python, and not PyTorch's own."""
+        self.known: dict[Any, Stack] = {(): NO_STACK}
+        self.said: dict[str, str] = {}
+
+    def of(self, key: Any, frames: Iterable[Frame]) -> Stack:
+        """The stack of these frames, which ``key`` tells from all others."""
+        found = self.known.get(key)
+        if found is None:
+            found = self.known[key] = Stack(len(self.lines))
+            line = _line(tuple(frames))
+            self.lines.append(self.said.setdefault(line, line))
+        return found
+
+
+def _line(frames: Sequence[Frame]) -> str:
+    for frame in frames:
+        path = frame.filename.replace("\\", "/")
+        if path.endswith(".py") and "/torch/" not in path:
+            return f"{path.rpartition('/')[2]}:{frame.line} {frame.name}"
+    return frames[0].name[:80] if frames and frames[0].name else "unknown line"
+
+
+class Events:
+    """A device's events that take bytes, give them back or bring a segment, in order; the others are counted alone."""
+
+    __slots__ = ("action", "addr", "count", "size", "stack")
+
+    def __init__(self) -> None:
+        self.action, self.addr, self.size, self.stack = array("B"), array("q"), array("q"), array("i")
+        self.count = 0
+
+    def add(self, action: Any, addr: Any, size: Any, stack: Stack) -> None:
+        """One more. Raises ``ValueError`` for what is none."""
+        if type(action) is not str or type(addr) is not int or type(size) is not int:
+            raise pickled.Damaged(f"an event is {action!r:.80} at {addr!r:.80} of {size!r:.80} bytes")
+        self.count += 1
+        does = _DOES.get(action)
+        if does is not None:
+            self.action.append(does)
+            self.addr.append(addr)
+            self.size.append(size)
+            self.stack.append(stack)
+
+
+class Block(msgspec.Struct, gc=False):
+    """A part of a segment; older snapshots give no address, for blocks lie one behind the other."""
+
+    size: int
+    state: str = ""
+    address: int | None = None
+    requested_size: int | None = None
+    frames: Any = None
+
+
+class Segment(msgspec.Struct, gc=False):
+    """What the allocator took from the device in one piece."""
+
+    address: int
+    total_size: int
+    device: int = 0
+    blocks: list[Block] = []
+
+
+class Snapshot(msgspec.Struct, gc=False):
+    """What is read of a snapshot; the rest is left. The frames of its blocks are :class:`Stack`."""
+
+    segments: list[Segment]
+    traces: list[Events]
+    """By device."""
+    stacks: Stacks
+
+
+# --- pickled -----------------------------------------------------------------------------------------------------
+
+
+def of_pickle(file: BinaryIO, size: int, refused: Callable[[str], UnreadableInput]) -> Snapshot:
+    """The snapshot in a pickle of ``size`` bytes. Raises as :meth:`pickled.PlainData.load`, and msgspec's errors."""
+    reading = _Pickled(file, size, refused)
+    found = reading.load()
+    if type(found) is not dict:
+        raise pickled.Damaged("it is no dict")
+    traces = found.get("device_traces")
+    lists = traces if type(traces) is list else []
+    blocks = [each.get("blocks") for each in _listed(found.get("segments")) if type(each) is dict]
+    said = sum(_count(each) for each in [*lists, *blocks])
+    if said > size:
+        raise refused(f"the pickle says its {said:,} events more than once.")
+    segments = msgspec.convert(found, _Segments).segments
+    for segment in segments:
+        for block in segment.blocks:
+            block.frames = reading.stack(block.frames)
+    return Snapshot(segments, [reading.events_of(each) for each in lists], reading.stacks)
+
+
+class _Segments(msgspec.Struct, gc=False):
+    segments: list[Segment]
+    device_traces: list[Any] = []
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if type(value) is list else []
+
+
+def _count(values: Any) -> int:
+    listed = _listed(values)
+    return listed[0].count if listed and type(listed[0]) is Events else len(listed)
+
+
+_FRAMES = re.compile(rb"(\x94|q.|r.{4}|)\(((?:h.|j.{4}){1,999}+)e", re.DOTALL)
+"""A list, behind its beginning, of nothing but values that have a number."""
+_NUMBERS = re.compile(rb"h(.)|j(.{4})", re.DOTALL)
+
+
+class _Pickled(pickled.PlainData):
+    """A snapshot's pickle, of which events, frames and stacks are taken as they come."""
+
+    def __init__(self, file: BinaryIO, size: int, refused: Callable[[str], UnreadableInput]) -> None:
+        super().__init__(file, size, refused)
+        self.stacks, self.runs = Stacks(), dict[bytes, Stack]()
+        self.frames: dict[Frame, Frame] = {}
+
+    def list_at_once(self, data: bytes, at: int) -> int:
+        """A stack whose frames have numbers."""
+        match = _FRAMES.match(data, at)
+        if match is None:
+            return 0
+        put, run = match.groups()
+        stack = self.runs.get(run)
+        if stack is None:
+            frames = tuple(self.memo[int.from_bytes(a or b, "little")] for a, b in _NUMBERS.findall(run))
+            if any(type(frame) is not Frame for frame in frames):
+                return 0
+            stack = self.runs[run] = self._stack_of(frames)
+        if put == b"\x94":
+            self.memo.append(stack)
+        elif put:
+            self.number(int.from_bytes(put[1:], "little"), stack)
+        self.stack.append(stack)
+        return match.end()
+
+    def appended(self, into: list[Any], items: list[Any]) -> None:
+        """``items`` go into the list ``into``; events, and the values in them, as what is kept of them."""
+        first = items[0]
+        if type(first) is dict:
+            if "action" in first:
+                self._events(into, items)
+                return
+            if "filename" in first or "line" in first:
+                items = [self._frame(item) for item in items]
+            elif "state" in first:
+                for block in items:
+                    if type(block) is dict:
+                        block["frames"] = self.stack(block.get("frames"))
+        into.extend(items)
+
+    def events_of(self, trace: Any) -> Events:
+        """The events of a device, of what the pickle holds for it."""
+        if type(trace) is not list:
+            raise pickled.Damaged(f"a device's trace is {type(trace).__name__}")
+        if not trace or type(trace[0]) is not Events:
+            said, trace = trace, []
+            self._events(trace, said)
+        if len(trace) > 1:
+            raise pickled.Damaged("a device's trace holds what is no event")
+        return trace[0]
+
+    def _events(self, into: list[Any], items: list[Any]) -> None:
+        if not into:
+            into.append(Events())
+        events = into[0]
+        if type(events) is not Events:
+            raise pickled.Damaged("an event in a list of other values")
+        for item in items:
+            if type(item) is not dict or "action" not in item:
+                raise pickled.Damaged("a device's trace holds what is no event")
+            get = item.get
+            frames = get("frames")
+            stack = frames if type(frames) is Stack else self.stack(frames)
+            events.add(get("action"), get("addr", 0), get("size", 0), stack)
+            self.let_go(item)
+
+    def _frame(self, said: Any) -> Frame:
+        if type(said) is Frame:
+            return said
+        if type(said) is not dict:
+            raise pickled.Damaged(f"a stack holds {type(said).__name__}")
+        frame = msgspec.convert(said, Frame)
+        frame = self.frames.setdefault(frame, frame)
+        self.let_go(said, frame)
+        return frame
+
+    def stack(self, said: Any) -> Stack:
+        """The number of a stack as the pickle says it."""
+        if type(said) is Stack:
+            return said
+        if said is None:
+            return NO_STACK
+        if type(said) is not list:
+            raise pickled.Damaged(f"a stack is {type(said).__name__}")
+        if len(said) == 1 and type(said[0]) is Stack:
+            return said[0]
+        stack = self._stack_of(tuple(self._frame(frame) for frame in said))
+        said[:] = [stack]  # whoever holds this very list need not look again
+        self.let_go(said, stack)
+        return stack
+
+    def _stack_of(self, frames: tuple[Frame, ...]) -> Stack:
+        return self.stacks.of(tuple(map(id, frames)), frames)
+
+
+# --- as JSON -----------------------------------------------------------------------------------------------------
+
+
+class _TextEvent(msgspec.Struct, gc=False):
+    action: str
+    addr: int = 0
+    size: int = 0
+    frames: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _TextBlock(Block, gc=False):
+    frames: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _TextSegment(Segment, gc=False):
+    blocks: list[_TextBlock] = []  # type: ignore[assignment]
+
+
+class _TextSnapshot(msgspec.Struct, gc=False):
+    segments: list[_TextSegment]
+    device_traces: Any = None
+
+
+class _WholeSnapshot(msgspec.Struct, gc=False):
+    segments: list[_TextSegment]
+    device_traces: list[list[_TextEvent]] = []
+
+
+class _Otherwise(Exception):
+    """The text is not laid out as Python writes one."""
+
+
+_CHUNK = 1 << 22
+_PLACE = b'"device_traces are read"'
+_TRACES = re.compile(rb'(?<!\\)"device_traces"\s*:\s*\[')
+_FIRST = re.compile(rb'\s*(?:,\s*)?\[\s*(?:(\])|(\{\s*"[^"\\]*"))')
+_LAST = re.compile(rb"\}\s*(\])\s*(?:\]|,\s*\[)")
+_CLOSED = re.compile(rb"\s*\]")
+
+
+def of_json(file: BinaryIO) -> Snapshot:
+    """The snapshot in a JSON document, which can be read twice. Raises msgspec's errors and ``UnicodeDecodeError``.
+
+    A trace is cut where an event begins: at what the first one begins with, which no text in JSON can hold, for its
+    quotation marks would be escaped there. If it is laid out otherwise, it is decoded whole.
+    """
+    reading = _Text(file)
+    try:
+        return reading.snapshot()
+    except (_Otherwise, msgspec.DecodeError):
+        file.seek(0)
+    reading = _Text(file)
+    found = msgspec.json.decode(file.read(), type=_WholeSnapshot)
+    reading.of_blocks(found.segments)
+    for events in found.device_traces:
+        reading.traces.append(Events())
+        reading.add(events)
+    return Snapshot(list(found.segments), reading.traces, reading.stacks)
+
+
+class _Text:
+    """A snapshot's JSON, of which events are taken as they come."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.file, self.data = file, b""
+        self.stacks = Stacks()
+        self.traces: list[Events] = []
+
+    def snapshot(self) -> Snapshot:
+        """The snapshot. Raises ``_Otherwise`` as well."""
+        before = bytearray()
+        while (traces := _TRACES.search(self.data)) is None:
+            keep = max(0, len(self.data) - 64)
+            before += self.data[:keep]
+            self.data = self.data[keep:]
+            self._more()
+        before += self.data[: traces.end() - 1] + _PLACE
+        self.data = self.data[traces.end() :]
+        self._traces()
+        rest = msgspec.json.decode(bytes(before) + self.data + self.file.read(), type=_TextSnapshot)
+        if rest.device_traces != _PLACE.decode().strip('"'):
+            raise _Otherwise
+        self.of_blocks(rest.segments)
+        return Snapshot(list(rest.segments), self.traces, self.stacks)
+
+    def _more(self) -> None:
+        read = self.file.read(_CHUNK)
+        if not read:
+            raise _Otherwise
+        self.data += read
+
+    def _traces(self) -> None:
+        """Up to behind the end of the list of traces."""
+        while True:
+            if len(self.data) < _CHUNK // 2:
+                self.data += self.file.read(_CHUNK)
+            closed = _CLOSED.match(self.data)
+            if closed:
+                self.data = self.data[closed.end() :]
+                return
+            first = _FIRST.match(self.data)
+            if first is None:
+                raise _Otherwise
+            self.traces.append(Events())
+            if first[1]:
+                self.data = self.data[first.end() :]
+                continue
+            self.data = self.data[first.start(2) :]
+            self._trace(first[2])
+
+    def _trace(self, opening: bytes) -> None:
+        """Up to behind the end of one trace; each of its events begins with ``opening``."""
+        while True:
+            last = _LAST.search(self.data)
+            cut = last.start(1) if last else self.data.rfind(opening)
+            if cut > 0:
+                self.add(msgspec.json.decode(b"[" + self.data[:cut].rstrip(b" \t\r\n,") + b"]", type=list[_TextEvent]))
+                self.data = self.data[cut:]
+            if last:
+                self.data = self.data[1:]
+                return
+            self._more()
+
+    def add(self, events: Iterable[_TextEvent]) -> None:
+        """More events of the last device."""
+        add = self.traces[-1].add
+        for event in events:
+            add(event.action, event.addr, event.size, self.stack(event.frames))
+
+    def of_blocks(self, segments: Iterable[_TextSegment]) -> None:
+        """Give blocks the numbers of their stacks."""
+        for segment in segments:
+            for block in segment.blocks:
+                block.frames = self.stack(block.frames)  # type: ignore[assignment]
+
+    def stack(self, said: msgspec.Raw) -> Stack:
+        """The number of a stack as the text says it."""
+        key = bytes(said)
+        found = self.stacks.known.get(key)
+        return self.stacks.of(key, msgspec.json.decode(key, type=list[Frame] | None) or ()) if found is None else found
