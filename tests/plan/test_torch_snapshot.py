@@ -17,7 +17,7 @@ from tests.importers.test_hostile import damaged
 from tmmu_core.errors import TmmuError, UnreadableInput
 from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.library import requests
-from tmmu_core.plan.formats import pickled, torch_events, torch_snapshot
+from tmmu_core.plan.formats import pickled, torch_events, torch_snapshot, torch_text
 from tmmu_core.plan.formats.reading import read_any
 from tmmu_core.plan.making.make import make_plan
 from tmmu_core.plan.making.request import PlanRequest
@@ -296,7 +296,7 @@ def test_a_file_is_read_as_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None
     whole = torch_snapshot.read(data, "it")
     assert rows(torch_snapshot.read_file(_Dribble(data), len(data), "it")) == rows(whole)
     for chunk in (1, 40, 300):
-        monkeypatch.setattr(torch_events, "_CHUNK", chunk)
+        monkeypatch.setattr(torch_text, "_CHUNK", chunk)
         text = json.dumps(MANY).encode()
         assert rows(torch_snapshot.read(text, "it")) == rows(torch_snapshot.read(pickle.dumps(MANY), "it"))
 

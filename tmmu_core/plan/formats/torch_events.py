@@ -138,7 +138,7 @@ def of_pickle(file: BinaryIO, size: int, refused: Callable[[str], UnreadableInpu
     segments = msgspec.convert(found, _Segments).segments
     for segment in segments:
         for block in segment.blocks:
-            block.frames = reading.stack(block.frames)
+            block.frames = reading.stack_of(block.frames)
     return Snapshot(segments, [reading.events_of(each) for each in lists], reading.stacks)
 
 
@@ -180,7 +180,7 @@ class _Pickled(pickled.PlainData):
             frames = tuple(self.memo[int.from_bytes(a or b, "little")] for a, b in _NUMBERS.findall(run))
             if any(type(frame) is not Frame for frame in frames):
                 return 0
-            stack = self.runs[run] = self._stack_of(frames)
+            stack = self.runs[run] = self._of_frames(frames)
         if put == b"\x94":
             self.memo.append(stack)
         elif put:
@@ -200,7 +200,7 @@ class _Pickled(pickled.PlainData):
             elif "state" in first:
                 for block in items:
                     if type(block) is dict:
-                        block["frames"] = self.stack(block.get("frames"))
+                        block["frames"] = self.stack_of(block.get("frames"))
         into.extend(items)
 
     def events_of(self, trace: Any) -> Events:
@@ -225,7 +225,7 @@ class _Pickled(pickled.PlainData):
                 raise pickled.Damaged("a device's trace holds what is no event")
             get = item.get
             frames = get("frames")
-            stack = frames if type(frames) is Stack else self.stack(frames)
+            stack = frames if type(frames) is Stack else self.stack_of(frames)
             events.add(get("action"), get("addr", 0), get("size", 0), stack)
             self.let_go(item)
 
@@ -239,7 +239,7 @@ class _Pickled(pickled.PlainData):
         self.let_go(said, frame)
         return frame
 
-    def stack(self, said: Any) -> Stack:
+    def stack_of(self, said: Any) -> Stack:
         """The number of a stack as the pickle says it."""
         if type(said) is Stack:
             return said
@@ -249,152 +249,10 @@ class _Pickled(pickled.PlainData):
             raise pickled.Damaged(f"a stack is {type(said).__name__}")
         if len(said) == 1 and type(said[0]) is Stack:
             return said[0]
-        stack = self._stack_of(tuple(self._frame(frame) for frame in said))
+        stack = self._of_frames(tuple(self._frame(frame) for frame in said))
         said[:] = [stack]  # whoever holds this very list need not look again
         self.let_go(said, stack)
         return stack
 
-    def _stack_of(self, frames: tuple[Frame, ...]) -> Stack:
+    def _of_frames(self, frames: tuple[Frame, ...]) -> Stack:
         return self.stacks.of(tuple(map(id, frames)), frames)
-
-
-# --- as JSON -----------------------------------------------------------------------------------------------------
-
-
-class _TextEvent(msgspec.Struct, gc=False):
-    action: str
-    addr: int = 0
-    size: int = 0
-    frames: msgspec.Raw = msgspec.Raw(b"null")
-
-
-class _TextBlock(Block, gc=False):
-    frames: msgspec.Raw = msgspec.Raw(b"null")
-
-
-class _TextSegment(Segment, gc=False):
-    blocks: list[_TextBlock] = []  # type: ignore[assignment]
-
-
-class _TextSnapshot(msgspec.Struct, gc=False):
-    segments: list[_TextSegment]
-    device_traces: Any = None
-
-
-class _WholeSnapshot(msgspec.Struct, gc=False):
-    segments: list[_TextSegment]
-    device_traces: list[list[_TextEvent]] = []
-
-
-class _Otherwise(Exception):
-    """The text is not laid out as Python writes one."""
-
-
-_CHUNK = 1 << 22
-_PLACE = b'"device_traces are read"'
-_TRACES = re.compile(rb'(?<!\\)"device_traces"\s*:\s*\[')
-_FIRST = re.compile(rb'\s*(?:,\s*)?\[\s*(?:(\])|(\{\s*"[^"\\]*"))')
-_LAST = re.compile(rb"\}\s*(\])\s*(?:\]|,\s*\[)")
-_CLOSED = re.compile(rb"\s*\]")
-
-
-def of_json(file: BinaryIO) -> Snapshot:
-    """The snapshot in a JSON document, which can be read twice. Raises msgspec's errors and ``UnicodeDecodeError``.
-
-    A trace is cut where an event begins: at what the first one begins with, which no text in JSON can hold, for its
-    quotation marks would be escaped there. If it is laid out otherwise, it is decoded whole.
-    """
-    reading = _Text(file)
-    try:
-        return reading.snapshot()
-    except (_Otherwise, msgspec.DecodeError):
-        file.seek(0)
-    reading = _Text(file)
-    found = msgspec.json.decode(file.read(), type=_WholeSnapshot)
-    reading.of_blocks(found.segments)
-    for events in found.device_traces:
-        reading.traces.append(Events())
-        reading.add(events)
-    return Snapshot(list(found.segments), reading.traces, reading.stacks)
-
-
-class _Text:
-    """A snapshot's JSON, of which events are taken as they come."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self.file, self.data = file, b""
-        self.stacks = Stacks()
-        self.traces: list[Events] = []
-
-    def snapshot(self) -> Snapshot:
-        """The snapshot. Raises ``_Otherwise`` as well."""
-        before = bytearray()
-        while (traces := _TRACES.search(self.data)) is None:
-            keep = max(0, len(self.data) - 64)
-            before += self.data[:keep]
-            self.data = self.data[keep:]
-            self._more()
-        before += self.data[: traces.end() - 1] + _PLACE
-        self.data = self.data[traces.end() :]
-        self._traces()
-        rest = msgspec.json.decode(bytes(before) + self.data + self.file.read(), type=_TextSnapshot)
-        if rest.device_traces != _PLACE.decode().strip('"'):
-            raise _Otherwise
-        self.of_blocks(rest.segments)
-        return Snapshot(list(rest.segments), self.traces, self.stacks)
-
-    def _more(self) -> None:
-        read = self.file.read(_CHUNK)
-        if not read:
-            raise _Otherwise
-        self.data += read
-
-    def _traces(self) -> None:
-        """Up to behind the end of the list of traces."""
-        while True:
-            if len(self.data) < _CHUNK // 2:
-                self.data += self.file.read(_CHUNK)
-            closed = _CLOSED.match(self.data)
-            if closed:
-                self.data = self.data[closed.end() :]
-                return
-            first = _FIRST.match(self.data)
-            if first is None:
-                raise _Otherwise
-            self.traces.append(Events())
-            if first[1]:
-                self.data = self.data[first.end() :]
-                continue
-            self.data = self.data[first.start(2) :]
-            self._trace(first[2])
-
-    def _trace(self, opening: bytes) -> None:
-        """Up to behind the end of one trace; each of its events begins with ``opening``."""
-        while True:
-            last = _LAST.search(self.data)
-            cut = last.start(1) if last else self.data.rfind(opening)
-            if cut > 0:
-                self.add(msgspec.json.decode(b"[" + self.data[:cut].rstrip(b" \t\r\n,") + b"]", type=list[_TextEvent]))
-                self.data = self.data[cut:]
-            if last:
-                self.data = self.data[1:]
-                return
-            self._more()
-
-    def add(self, events: Iterable[_TextEvent]) -> None:
-        """More events of the last device."""
-        add = self.traces[-1].add
-        for event in events:
-            add(event.action, event.addr, event.size, self.stack(event.frames))
-
-    def of_blocks(self, segments: Iterable[_TextSegment]) -> None:
-        """Give blocks the numbers of their stacks."""
-        for segment in segments:
-            for block in segment.blocks:
-                block.frames = self.stack(block.frames)  # type: ignore[assignment]
-
-    def stack(self, said: msgspec.Raw) -> Stack:
-        """The number of a stack as the text says it."""
-        key = bytes(said)
-        found = self.stacks.known.get(key)
-        return self.stacks.of(key, msgspec.json.decode(key, type=list[Frame] | None) or ()) if found is None else found

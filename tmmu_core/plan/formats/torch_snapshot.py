@@ -38,9 +38,9 @@ from tmmu_core.plan.formats.torch_events import (
     Events,
     Segment,
     Snapshot,
-    of_json,
     of_pickle,
 )
+from tmmu_core.plan.formats.torch_text import of_json
 from tmmu_core.planners.problem import PlainInstance
 
 HINT = "Write it with torch.cuda.memory._dump_snapshot(FILE)."
