@@ -25,9 +25,10 @@ from tests.build import chain
 from tests.fit.random_graphs import drawn, model_of, trained, tree
 from tests.planners.without import branches
 from tmmu_core.fit import offload, recompute
+from tmmu_core.fit.answer import Allowed
 from tmmu_core.fit.asking import question_of
 from tmmu_core.fit.capacity import Capacity
-from tmmu_core.fit.fitting import Allowed, fit
+from tmmu_core.fit.fitting import fit
 from tmmu_core.fit.moves import KINDS
 from tmmu_core.fit.order.model import OrderModel, order_model
 from tmmu_core.fit.order.searching import best_order

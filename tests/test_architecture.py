@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Collection
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -27,7 +28,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "liveness": {"errors", "graph"},
     "planners": {"errors", "compiled", "graph.model"},
     # Whoever takes a finished plan asks the judge first; of plans the judge knows the nouns alone.
-    "plan": {"errors", "names", "compiled", "extras", "writing", "graph", "liveness", "planners", "judge.finished"},
+    "plan": {"errors", "manifest", "names", "compiled", "extras", "writing"}
+    | {"graph", "liveness", "planners", "judge.finished"},
     "runtime": {"errors", "compiled", "extras", "graph", "liveness", "plan", "judge"},
     # The judge sees graphs, and of liveness and plans their nouns alone: it computes everything again.
     "judge": {"errors", "extras", "graph", "liveness.model", "plan.model"},
@@ -118,6 +120,36 @@ def test_arrows_between_rooms_get_fewer(folder: str) -> None:
 def test_arrows_run_one_way_and_are_counted(folder: str) -> None:
     assert tuple(TopologicalSorter(rooms(folder)).static_order())  # ``CycleError`` names a circle
     assert said(folder) in " ".join((ROOT / "docs/architecture.md").read_text().split())
+
+
+def modules_by_name() -> dict[str, Path]:
+    """Every module of the core and the app by its dotted name; a package by its own."""
+    paths = [path.relative_to(ROOT) for folder in ("tmmu_core", "app") for path in modules(folder)]
+    return {".".join(path.with_suffix("").parts).removesuffix(".__init__"): ROOT / path for path in paths}
+
+
+def reached_from(path: Path, known: Collection[str]) -> set[str]:
+    """Modules that one names: imported at its top, inside a function, for a type alone, or by a text that is a name.
+
+    Of ``from package import name`` it is the module called so, where there is one, else the package.
+    """
+    found: set[str] = set()
+    for item in ast.walk(parsed(path)):
+        if isinstance(item, ast.Import):
+            found |= {alias.name for alias in item.names}
+        elif isinstance(item, ast.ImportFrom) and item.module:
+            inner = {alias.name: f"{item.module}.{alias.name}" for alias in item.names}
+            found |= {inner[name] if inner[name] in known else item.module for name in inner}
+        elif isinstance(item, ast.Constant) and isinstance(item.value, str) and "." in item.value:
+            found.add(item.value)
+    return found & set(known)
+
+
+def test_no_module_comes_back_to_itself() -> None:
+    """An import that waits in a function is one all the same: two modules that need each other are one, or three."""
+    known = modules_by_name()
+    drawn = {name: reached_from(path, known) - {name} for name, path in known.items()}
+    assert tuple(TopologicalSorter(drawn).static_order())  # ``CycleError`` names a circle
 
 
 def test_nobody_in_the_core_knows_the_app_or_what_it_draws_with() -> None:

@@ -11,6 +11,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from tmmu_core.manifest import SPEC_VERSION as SPEC_VERSION
+
 if TYPE_CHECKING:
     from tmmu_core.errors import TmmuError as TmmuError
     from tmmu_core.graph.model import Graph as Graph
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
     from tmmu_core.plan.making.request import PlanRequest as PlanRequest
 
 __version__ = "0.1.0"
-SPEC_VERSION = "UML_OS.TMMU.PrepareMemory_v2"
 
 _PUBLIC = {
     "plan": "",  # a package that can be called (library/callable.py)

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+SPEC_VERSION = "UML_OS.TMMU.PrepareMemory_v2"
+"""The operator that all of this is for, by which the specification goes."""
+
 OPERATORS: Mapping[str, str] = {
-    "UML_OS.TMMU.PrepareMemory_v2": "tmmu_core.runtime.prepare:prepare_memory",
+    SPEC_VERSION: "tmmu_core.runtime.prepare:prepare_memory",
     "UML_OS.TMMU.PlanMemory_v2": "tmmu_core.plan.making.engine:solve",
     "UML_OS.TMMU.ApplyPlan_v1": "tmmu_core.runtime.apply:apply_plan",
     "UML_OS.Model.AnalyzeLiveness_v1": "tmmu_core.liveness.analyse:analyse",

@@ -28,15 +28,16 @@ from app.cli.console import (
 )
 from app.cli.options import AsJson, Source, open_any, planning, progress_on_terminal
 from app.say import words
+from tmmu_core.fit.answer import ALLOWED, Allowed, Fitted
 from tmmu_core.fit.asking import extents, question_of
 from tmmu_core.fit.bounds import Need
 from tmmu_core.fit.capacity import Capacity
-from tmmu_core.fit.fitting import ALLOWED, Allowed, Fitted, fit
+from tmmu_core.fit.fitting import fit
+from tmmu_core.fit.largest import largest_that_fits
 from tmmu_core.fit.mesh import smallest_mesh
 from tmmu_core.fit.moves import KINDS
 from tmmu_core.fit.policy import checkpoint_policy, is_from_torch
 from tmmu_core.fit.recipe import recipe as as_recipe
-from tmmu_core.fit.sizes import largest_that_fits
 from tmmu_core.graph import native
 from tmmu_core.graph.arenas import read_arenas
 from tmmu_core.graph.model import Arena, Graph

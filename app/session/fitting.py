@@ -10,11 +10,11 @@ from app.session.choice import Choice
 from app.session.jobs import Job, desk
 from app.session.opening import Opened, open_source, shelf
 from app.session.planning import about, requested, spelled_out
+from tmmu_core.fit.answer import Fitted
 from tmmu_core.fit.asking import Candidate
+from tmmu_core.fit.bisecting import Largest
 from tmmu_core.fit.capacity import Capacity
-from tmmu_core.fit.fitting import Fitted
 from tmmu_core.fit.moves import Kind, Move
-from tmmu_core.fit.sizes import Largest
 from tmmu_core.fit.whatif import WhatIf
 from tmmu_core.graph import native
 from tmmu_core.graph.model import Graph

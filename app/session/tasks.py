@@ -13,12 +13,15 @@ from typing import Any, NamedTuple
 from app.session.judging import Judgement
 from app.session.judging import judge as judged
 from app.session.question import Asker, NotDone
+from tmmu_core.fit.answer import Allowed, Fitted
 from tmmu_core.fit.asking import Candidate, question_of
+from tmmu_core.fit.bisecting import Largest
+from tmmu_core.fit.candidates import made_of
 from tmmu_core.fit.capacity import Capacity
 from tmmu_core.fit.curve import curve
-from tmmu_core.fit.fitting import Allowed, Fitted, fit, made_of
+from tmmu_core.fit.fitting import fit
+from tmmu_core.fit.largest import largest_that_fits
 from tmmu_core.fit.moves import Kind, Move
-from tmmu_core.fit.sizes import Largest, largest_that_fits
 from tmmu_core.fit.whatif import WhatIf, what_if
 from tmmu_core.graph.model import Graph
 from tmmu_core.plan.formats.reading import read_any, read_at

@@ -15,9 +15,10 @@ from app.session import fitting, planning, state
 from app.session.fitting import Search
 from app.session.planning import Shown
 from tmmu_core.errors import TmmuError
+from tmmu_core.fit.answer import ALLOWED, Fitted
 from tmmu_core.fit.asking import Candidate
+from tmmu_core.fit.candidates import pareto
 from tmmu_core.fit.capacity import Capacity
-from tmmu_core.fit.fitting import ALLOWED, Fitted, pareto
 from tmmu_core.fit.moves import Kind
 from tmmu_core.graph.quantities import parse_bytes
 from tmmu_core.plan.figures.metrics import totals

@@ -15,8 +15,8 @@ from streamlit.testing.v1 import AppTest
 from app.session import fitting
 from app.session.choice import Choice
 from tests.app.test_pages import PAGES, claim, html, opened
+from tmmu_core.fit.answer import ALLOWED, Fitted
 from tmmu_core.fit.capacity import Capacity
-from tmmu_core.fit.fitting import ALLOWED, Fitted
 
 GRAPH = "sample:residual_block"
 SMALLER = "300 KiB"

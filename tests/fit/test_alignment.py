@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from tests.fit.test_fitting import shown, started
+from tmmu_core.fit.answer import Allowed
 from tmmu_core.fit.capacity import Capacity
-from tmmu_core.fit.fitting import Allowed, fit
+from tmmu_core.fit.fitting import fit
 from tmmu_core.fit.moves import KINDS
 from tmmu_core.graph.model import Graph, Node, Tensor
 

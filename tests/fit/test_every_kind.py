@@ -10,9 +10,10 @@ import pytest
 
 from tests.build import chain
 from tests.fit.test_fitting import FREE, SAMPLES, shown, started
+from tmmu_core.fit.answer import Allowed
 from tmmu_core.fit.capacity import Capacity
 from tmmu_core.fit.curve import curve
-from tmmu_core.fit.fitting import Allowed, fit
+from tmmu_core.fit.fitting import fit
 from tmmu_core.fit.moves import Kind
 from tmmu_core.fit.order.model import order_model
 from tmmu_core.fit.order.windows import improved

@@ -13,14 +13,15 @@ from tests.build import chain, graph, node, tensor
 from tests.fit.random_graphs import all_orders, drawn, model_of
 from tests.fit.test_order import two_branches
 from tmmu_core.errors import InvalidIrShapes
+from tmmu_core.fit.answer import ALLOWED, Allowed, Fitted
 from tmmu_core.fit.applying import applied
 from tmmu_core.fit.asking import Candidate, ask, extents, extents_of, question_of
 from tmmu_core.fit.bounds import lower_bound
 from tmmu_core.fit.capacity import Capacity
-from tmmu_core.fit.fitting import ALLOWED, Allowed, Fitted, fit
+from tmmu_core.fit.fitting import fit
+from tmmu_core.fit.largest import largest_that_fits
 from tmmu_core.fit.moves import KINDS
 from tmmu_core.fit.recipe import moves_of, recipe
-from tmmu_core.fit.sizes import largest_that_fits
 from tmmu_core.graph.model import Dim, Graph, Tensor
 from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.plan.formats.reading import read_graph_file

@@ -8,8 +8,8 @@ import pytest
 
 from tests.fit.test_fitting import shown
 from tmmu_core.errors import InvalidIrShapes
+from tmmu_core.fit.answer import Allowed
 from tmmu_core.fit.capacity import Capacity
-from tmmu_core.fit.fitting import Allowed
 from tmmu_core.fit.mesh import smallest_mesh
 from tmmu_core.graph.model import Graph, Node, Shard, Tensor
 from tmmu_core.plan.making.ranks import plan_ranks

@@ -9,10 +9,11 @@ from heapq import heappop, heappush
 import pytest
 
 from tests.fit.test_recompute import needed
+from tmmu_core.fit.answer import Allowed
 from tmmu_core.fit.applying import applied
 from tmmu_core.fit.asking import Candidate, Question, ask
 from tmmu_core.fit.capacity import Capacity, extents
-from tmmu_core.fit.fitting import Allowed, fit
+from tmmu_core.fit.fitting import fit
 from tmmu_core.fit.recompute import recompute_to
 from tmmu_core.fit.recompute.model import recompute_model
 from tmmu_core.fit.recompute.moves import Bytes

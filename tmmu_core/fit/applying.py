@@ -38,7 +38,7 @@ APPLYING: dict[Kind, Applying | tuple[str, str]] = {
     "inplace": ("tmmu_core.fit.inplace", "apply_inplace"),
     "sizes": ("tmmu_core.fit.sizes", "apply_sizes"),
     "alignment": ("tmmu_core.fit.alignment", "apply_alignment"),
-    "shards": ("tmmu_core.fit.mesh", "apply_shards"),
+    "shards": ("tmmu_core.fit.shards", "apply_shards"),
     "recompute": ("tmmu_core.fit.recompute", "apply_recompute"),
     "offload": ("tmmu_core.fit.offload", "apply_offload"),
 }

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from tmmu_core.fit.answer import Allowed
 from tmmu_core.fit.asking import Candidate
 from tmmu_core.fit.bounds import lower_bound
+from tmmu_core.fit.candidates import pareto
 from tmmu_core.fit.capacity import Capacity
-from tmmu_core.fit.fitting import PAID, Allowed, fit, pareto
+from tmmu_core.fit.fitting import PAID, fit
 from tmmu_core.planners.problem import Progress
 
 POINTS = 8

@@ -14,84 +14,30 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Literal
 
 from tmmu_core.errors import InvalidIrShapes
 from tmmu_core.fit.alignment import finer, finest
+from tmmu_core.fit.answer import Allowed, Answer, Fitted
 from tmmu_core.fit.applying import applied
-from tmmu_core.fit.asking import Candidate, Question, ask, extents, extents_of
+from tmmu_core.fit.asking import Candidate, ask, extents, extents_of
+from tmmu_core.fit.bisecting import bisected
 from tmmu_core.fit.bounds import LowerBound, lower_bound, with_order
+from tmmu_core.fit.candidates import BEST_PLANNER, made_of, names_of, pareto, planner_move
 from tmmu_core.fit.capacity import Capacity, bounds
 from tmmu_core.fit.inplace import all_missing, needed_of
 from tmmu_core.fit.moves import FLOPS_PER_MOVED_BYTE, KINDS, Cost, Kind, Move
 from tmmu_core.fit.ordering import ENUMERATED_UP_TO, OrderMove, order_move, other_orders
 from tmmu_core.fit.proposing import PROPOSING
-from tmmu_core.fit.sizes import bisected, sized
+from tmmu_core.fit.sizes import sized
 from tmmu_core.graph.flops import graph_flops
-from tmmu_core.plan.making.engine import Solution
-from tmmu_core.plan.model import Plan
 from tmmu_core.planners.problem import Progress
 
-Answer = Literal["fits", "cannot", "open"]
-
-BEST_PLANNER = "auto"
 PAID: tuple[Kind, ...] = ("recompute", "offload")
-ALLOWED: tuple[Kind, ...] = ("planner", "order", "inplace", "recompute", "offload")
-"""What may be moved where nothing is said: all that computes the same. Sizes are changed where that is asked for."""
 MOST_TRIED = 24
 """Lists of moves of one kind that are planned for real, at most."""
 MOST_SINGLY = 40
 SINGLY_UP_TO = 400
 """Nodes up to which single moves are strung together where no list of moves fits."""
-
-
-@dataclass(frozen=True)
-class Allowed:
-    """What may be done."""
-
-    kinds: frozenset[Kind] = frozenset(ALLOWED)
-    max_cost: int | None = None
-    """Extra operations, in thousandths of a percent of the graph's; ``None``: any."""
-    keep_phases: bool = False
-    """Whether forward, backward and optimizer nodes stay apart."""
-
-
-@dataclass(frozen=True, eq=False)
-class Fitted:
-    """The answer, and what it rests on."""
-
-    answer: Answer
-    capacity: Capacity
-    start: Candidate
-    """Today's plan."""
-    best: Candidate
-    """The cheapest plan that fits; else the one that is over by the least."""
-    bound: LowerBound
-    """No plan that the allowed moves lead to needs less."""
-    proven_bytes: int
-    """The same over all arenas, where their sum is known to need more."""
-    curve: tuple[Candidate, ...]
-    """From today's plan on: dearer and smaller, point by point."""
-    flops: int
-    """Operations of the graph as given, as far as they are known."""
-    stopped: bool = False
-    """Whether it was told to stop."""
-
-    @property
-    def over_bytes(self) -> int:
-        """By how much the best plan is over the capacity."""
-        return self.capacity.over(extents(self.best.plan))
-
-    def bound_within(self, capacity: Capacity) -> int:
-        """The bound of what a capacity limits; over all arenas where it limits their sum."""
-        if capacity.total is not None:
-            return self.lower_bound_bytes
-        return sum(need.bytes for need in self.bound.needs if need.arena in capacity.arenas)
-
-    @property
-    def lower_bound_bytes(self) -> int:
-        """Over all arenas."""
-        return max(self.bound.bytes, self.proven_bytes)
 
 
 def fit(
@@ -410,42 +356,3 @@ class _Fitting:
         if over or best_over:
             return (over, candidate.extent_bytes, candidate.key) < (best_over, self.best.extent_bytes, self.best.key)
         return candidate.key < self.best.key
-
-
-def made_of(base: Candidate, moves: tuple[Move, ...]) -> Candidate:
-    """The plan after further moves; each move's ``bytes`` is what it brought on top of those before it.
-
-    The last question alone is planned: those before it bring what the live curve says, and it the rest.
-    """
-    question = applied(base.question, moves)
-    solution: Solution = ask(question) if moves else base.solution
-    after = sum(extents(solution.plan).values())
-    *earlier, last = moves or (None,)
-    made = [move for move in earlier if move is not None]
-    if last is not None:
-        made.append(replace(last, bytes=base.extent_bytes - sum(move.bytes for move in made) - after))
-    return Candidate(question, (*base.moves, *made), solution)
-
-
-def names_of(plan: Plan) -> tuple[str, ...]:
-    """The arenas of this memory, by name."""
-    return tuple(sorted(extents(plan)))
-
-
-def planner_move(question: Question) -> Move:
-    """Ask the planner that suits the size."""
-    return Move(
-        "planner",
-        f"pack with {BEST_PLANNER!r} instead of {question.planner!r}",
-        "another packing of the same lives",
-        details={"planner": BEST_PLANNER},
-    )
-
-
-def pareto(candidates: list[Candidate]) -> tuple[Candidate, ...]:
-    """Those that no other one is as cheap as and smaller, or cheaper than and as small: by rising cost."""
-    found: list[Candidate] = []
-    for candidate in sorted(candidates, key=lambda c: c.key):
-        if not found or candidate.extent_bytes < found[-1].extent_bytes:
-            found.append(candidate)
-    return tuple(found)

@@ -12,12 +12,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tmmu_core.errors import InvalidIrShapes
-from tmmu_core.fit.asking import Candidate, Question, ask, question_of
+from tmmu_core.fit.answer import Allowed, Fitted
+from tmmu_core.fit.asking import Candidate, ask, question_of
 from tmmu_core.fit.capacity import Capacity
-from tmmu_core.fit.fitting import Allowed, Fitted, fit
+from tmmu_core.fit.fitting import fit
 from tmmu_core.fit.moves import Move
+from tmmu_core.fit.shards import apply_shards
 from tmmu_core.graph.model import Graph
-from tmmu_core.graph.sharding import local_graph_of, read_spec, shard
+from tmmu_core.graph.sharding import read_spec
 from tmmu_core.plan.making.request import PlanRequest
 from tmmu_core.planners.problem import Progress
 
@@ -77,13 +79,6 @@ def smallest_mesh(
         else:
             low, last = middle, tried
     return SmallestMesh(high, found) if found is not None else SmallestMesh(None, last)
-
-
-def apply_shards(question: Question, move: Move) -> Question:
-    """``details``: ``{"spec": {…}}``, a shard spec: the first rank's share of the graph, backward pass and all."""
-    graph = question.graph
-    local = local_graph_of(shard(graph, read_spec(move.details["spec"])), 0)
-    return replace(question, graph=local)
 
 
 def meshed(whole: Candidate, spec: Mapping[str, Any], sizes: Mapping[str, int]) -> Candidate | None:

@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tmmu_core.fit.alignment import finer
+from tmmu_core.fit.answer import ALLOWED
 from tmmu_core.fit.applying import applied
 from tmmu_core.fit.asking import Candidate, extents_of
-from tmmu_core.fit.fitting import ALLOWED, BEST_PLANNER, names_of, planner_move
+from tmmu_core.fit.candidates import BEST_PLANNER, names_of, planner_move
 from tmmu_core.fit.inplace import single_moves
 from tmmu_core.fit.moves import KINDS, Kind, Move
 from tmmu_core.fit.ordering import order_move

@@ -9,16 +9,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from tmmu_core.door import face
 from tmmu_core.errors import UnreadableInput
 from tmmu_core.extras import need, require
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.finding import Verdict
-from tmmu_core.judge.finished import believed
 from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.library import requests
+from tmmu_core.library.fitted import Fit, fitted_of
 from tmmu_core.names import visible
 from tmmu_core.plan import model
 from tmmu_core.plan.analysis.gate import Check, Limit, gate
@@ -27,10 +27,8 @@ from tmmu_core.plan.formats import files
 from tmmu_core.plan.formats.compare import Comparison, compare
 from tmmu_core.plan.making.engine import Solution
 from tmmu_core.plan.making.make import Made
+from tmmu_core.plan.making.request import PlanRequest
 from tmmu_core.writing import replace_file
-
-if TYPE_CHECKING:
-    from tmmu_core.library.fitted import Fit
 
 DRAWN = 460
 """Pixels of height of the map in a notebook."""
@@ -116,13 +114,11 @@ class Plan(model.Plan):
         they part."""
         return compare(self, as_plan(other))
 
-    def fit(self, capacity: Any, **how: Any) -> Fit:
+    def fit(self, capacity: Any, **how: Any) -> Fit[Plan]:
         """Make the graph fit ``capacity``, as :func:`tmmu_core.fit` does.
 
         Raises ``UnreadableInput`` for a plan without a graph, and what that raises.
         """
-        from tmmu_core.library.verbs import fit_of
-
         if self.made is None or self.graph is None:
             raise UnreadableInput(
                 "what is moved are a graph's nodes, and this plan has no graph.", hint="Plan the graph."
@@ -253,10 +249,18 @@ def as_plan(other: Any) -> model.Plan:
     """A plan from whatever holds one, or can be planned with the defaults."""
     if isinstance(other, model.Plan):
         return other
-    from tmmu_core.library.verbs import plan, read
+    found = requests.opened(other)
+    if isinstance(found, model.Plan):
+        return Plan.of(requests.finished(found))
+    made = requests.made_of(found, PlanRequest())
+    return Plan.of(made.plan, made)
 
-    found = read(other)
-    return found if isinstance(found, model.Plan) else plan(found)
+
+def fit_of(graph: Graph, request: PlanRequest, capacity: Any, how: Mapping[str, Any]) -> Fit[Plan]:
+    """``graph`` brought within ``capacity``. Raises ``TypeError`` for an option that there is not."""
+    fitted = fitted_of(graph, request, capacity, how)
+    best = fitted.best
+    return Fit(fitted, Plan.of(best.plan, Made(PlanRequest(planner=best.question.planner), best.plan, best.solution)))
 
 
 def _printed(report: bytes) -> bytes:
@@ -274,8 +278,3 @@ def _gated(plan: Plan, limits: tuple[Limit, ...], before: model.Plan | None) -> 
     if earlier is not None and not earlier.ok:
         verdict = earlier
     return Gate(verdict, gate(plan, limits, before) if verdict.ok else ())
-
-
-def read_finished(plan: model.Plan) -> Plan:
-    """A plan that came finished: where it does not verify, nothing is believed of its arenas."""
-    return Plan.of(believed(plan, verify_plan(plan)))

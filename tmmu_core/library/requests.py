@@ -14,13 +14,16 @@ from tmmu_core.fit.capacity import Capacity
 from tmmu_core.graph.document import read_whole
 from tmmu_core.graph.model import Graph
 from tmmu_core.graph.quantities import parse_bytes
+from tmmu_core.judge.finished import believed
+from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.plan.analysis.gate import ALL, Limit, Measure
 from tmmu_core.plan.formats.reading import Opened, read_any, read_at, read_streamed
 from tmmu_core.plan.formats.trace import Trace
+from tmmu_core.plan.making.make import Made, make_plan
 from tmmu_core.plan.making.request import PlanRequest
 from tmmu_core.plan.making.wording import SAID
 from tmmu_core.plan.model import Plan
-from tmmu_core.planners.problem import PlainInstance
+from tmmu_core.planners.problem import PlainInstance, Progress
 
 FIELDS = tuple(field.name for field in fields(PlanRequest))
 ALSO = {"capacity": "capacities"}
@@ -62,6 +65,18 @@ def opened(source: Any, dims: Mapping[str, int] | None = None, example_inputs: A
 def _read(data: bytes, name: str, dims: Mapping[str, int] | None) -> Opened:
     found = read_any(data, name)
     return read_at(found, dims, data, name) if isinstance(found, Graph) and dims else found
+
+
+def finished(plan: Plan) -> Plan:
+    """A plan that came finished: where it does not verify, nothing is believed of its arenas."""
+    return believed(plan, verify_plan(plan))
+
+
+def made_of(found: Opened, request: PlanRequest, progress: Progress | None = None) -> Made:
+    """The plan of what was opened. Raises ``UnreadableInput`` where that is a plan already."""
+    if isinstance(found, Plan | Trace):
+        raise UnreadableInput("it holds a plan already.", hint="Read it with tmmu.read.")
+    return make_plan(found, request, progress)
 
 
 def request_of(given: Mapping[str, Any]) -> PlanRequest:

@@ -9,21 +9,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tmmu_core.errors import UnreadableInput
-from tmmu_core.fit.asking import question_of
-from tmmu_core.fit.fitting import ALLOWED, Allowed
-from tmmu_core.fit.fitting import fit as fit_graph
-from tmmu_core.fit.moves import KINDS
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.finding import Verdict
 from tmmu_core.judge.verifier import verify_plan
-from tmmu_core.library.fitted import Fit
+from tmmu_core.library.fitted import OF_FITS, Fit
 from tmmu_core.library.packed import ARENA, Packed, instance_of
-from tmmu_core.library.planned import Plan, as_plan, read_finished
-from tmmu_core.library.requests import amount_of_bytes, capacity_of, opened, ratio, request_of
+from tmmu_core.library.planned import Plan, as_plan, fit_of
+from tmmu_core.library.requests import amount_of_bytes, finished, made_of, opened, request_of
 from tmmu_core.plan import model
 from tmmu_core.plan.formats.compare import Comparison
 from tmmu_core.plan.formats.compare import compare as compare_plans
-from tmmu_core.plan.formats.trace import Trace
 from tmmu_core.plan.making.make import make_plan
 from tmmu_core.plan.making.request import PlanRequest
 from tmmu_core.planners.problem import Progress
@@ -38,7 +33,7 @@ def read(source: Any, *, dims: Mapping[str, int] | None = None) -> Any:
     impossible. Source: contract §8, §9, §11.
     """
     found = opened(source, dims)
-    return read_finished(found) if isinstance(found, model.Plan) else found
+    return Plan.of(finished(found)) if isinstance(found, model.Plan) else found
 
 
 def plan(source: Any, *, example_inputs: Any = (), progress: Progress | None = None, **how: Any) -> Plan:
@@ -56,14 +51,11 @@ def plan(source: Any, *, example_inputs: Any = (), progress: Progress | None = N
     there is not. Source: UML_OS.TMMU.PrepareMemory_v2, contract §1 to §7.
     """
     request = request_of(how)
-    found = opened(source, request.dims, example_inputs)
-    if isinstance(found, model.Plan | Trace):
-        raise UnreadableInput("it holds a plan already.", hint="Read it with tmmu.read.")
-    made = make_plan(found, request, progress)
+    made = made_of(opened(source, request.dims, example_inputs), request, progress)
     return Plan.of(made.plan, made)
 
 
-def fit(source: Any, capacity: Any, *, example_inputs: Any = (), **how: Any) -> Fit:
+def fit(source: Any, capacity: Any, *, example_inputs: Any = (), **how: Any) -> Fit[Plan]:
     """Make a graph fit ``capacity``: bytes for all arenas (``"8GiB"``), or a mapping from arena to bytes.
 
     ``source`` as in :func:`plan`. ``allow`` are the kinds of moves (``planner``, ``order``, ``recompute`` …),
@@ -71,31 +63,12 @@ def fit(source: Any, capacity: Any, *, example_inputs: Any = (), **how: Any) -> 
     are :func:`plan`'s. Gives a :class:`~tmmu_core.library.fitted.Fit`, true where it fits: its answer is ``fits``,
     ``cannot`` (proven) or ``open``. Raises as :func:`plan` does. Source: contract §11.
     """
-    asked = {name: value for name, value in how.items() if name not in _OF_FITS}
+    asked = {name: value for name, value in how.items() if name not in OF_FITS}
     request = request_of(asked)
     found = opened(source, request.dims, example_inputs)
     if not isinstance(found, Graph):
         raise UnreadableInput("it does not hold a graph.", hint="What is moved are a graph's nodes: give the graph.")
-    return fit_of(found, request, capacity, {name: how[name] for name in _OF_FITS if name in how})
-
-
-_OF_FITS = ("allow", "max_cost", "keep_phases", "progress")
-
-
-def fit_of(graph: Graph, request: PlanRequest, capacity: Any, how: Mapping[str, Any]) -> Fit:
-    """The same for a graph and a request. Raises ``TypeError`` for an option that there is not."""
-    unknown = sorted(set(how) - set(_OF_FITS))
-    if unknown:
-        raise TypeError(f"there is no option {unknown[0]!r}; the options are {', '.join(_OF_FITS)}")
-    kinds = how.get("allow")
-    kinds = ALLOWED if kinds is None else [k.strip() for k in kinds.split(",")] if isinstance(kinds, str) else kinds
-    wrong = sorted(set(kinds) - set(KINDS))
-    if wrong:
-        raise UnreadableInput(f"allow: there is no move {wrong[0]!r}.", hint=f"Moves are: {', '.join(KINDS)}.")
-    cost, progress = how.get("max_cost"), how.get("progress")
-    most = None if cost is None else int(ratio("max_cost", cost) * 100_000)
-    allowed = Allowed(frozenset(kinds), most, bool(how.get("keep_phases")))
-    return Fit(fit_graph(question_of(graph, request, progress), capacity_of(capacity), allowed, progress))
+    return fit_of(found, request, capacity, {name: how[name] for name in OF_FITS if name in how})
 
 
 def pack(

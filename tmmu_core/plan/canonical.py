@@ -21,10 +21,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tmmu_core import SPEC_VERSION
 from tmmu_core.errors import U64_MAX, InvalidIrShapes
 from tmmu_core.graph.model import Graph
 from tmmu_core.graph.native import normal_form
+from tmmu_core.manifest import SPEC_VERSION
 from tmmu_core.plan.model import Plan
 
 U8 = NDArray[np.uint8]

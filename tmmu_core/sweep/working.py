@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from tmmu_core.errors import InvalidIrShapes, TmmuError
+from tmmu_core.fit.answer import Allowed
 from tmmu_core.fit.asking import extents, question_of
 from tmmu_core.fit.capacity import Capacity
-from tmmu_core.fit.fitting import Allowed, fit
+from tmmu_core.fit.fitting import fit
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.finished import finished
 from tmmu_core.plan.figures.metrics import totals

@@ -57,8 +57,8 @@ def main() -> None:
     out = sys.stdout.buffer
     sys.stdout = sys.stderr  # whatever prints is not heard
     _bound(int(seconds), int(memory))
+    from tmmu_core.graph.importers.fx_trace import import_rebuilt
     from tmmu_core.graph.importers.pt2_program import read_program
-    from tmmu_core.graph.importers.torch import import_rebuilt
 
     try:
         from tmmu_core.graph.importers.fx_program import rebuilt
