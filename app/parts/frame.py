@@ -119,7 +119,7 @@ def _next(answer: Shown) -> None:
     fixed = answer.opened.plan is not None
     valid = answer.verdict is None or answer.verdict.ok or bool(over)
     known = Known(budget, answer.opened.graph is not None, fixed, valid)
-    step = next_step(plan, known, state.at(), toolbar.BEST)
+    step = next_step(plan, known, state.at(), planning.BEST)
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="over" if over else "next"):
         if over:
             st.html(markup.over({name or "all arenas, by the budget,": n for name, n in over.items()}, step.says))
@@ -136,7 +136,7 @@ def _actions(step: Next, full: Choice, *, over: bool) -> None:
             type="primary" if over else "tertiary",
             icon=":material/star:",
             on_click=state.choose,
-            kwargs=planning.picking(full, toolbar.BEST),
+            kwargs=planning.best(full),
         )
     elif step.action and step.action != "fit":
         st.page_link(f"views/{step.action}.py", label=step.label, icon=":material/arrow_forward:")

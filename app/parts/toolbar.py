@@ -16,9 +16,6 @@ from tmmu_core.graph.model import MODES, PRESETS
 from tmmu_core.names import for_markdown
 from tmmu_core.planners import PLANNERS
 
-BEST = "auto"
-"""The planner that is asked for the best plan."""
-
 
 def draw(chosen: Choice, opened: Opened) -> None:
     """What is open and how it is planned, in one row."""
@@ -62,7 +59,8 @@ def draw(chosen: Choice, opened: Opened) -> None:
 
 
 def _best(full: Choice, fixed: bool) -> None:
-    there = full.planner == BEST
+    best = planning.best(full)
+    there = full.planner == best["planner"] and full.options == best["options"]
     why_not = (
         "A finished plan keeps its planner." if fixed else "This is the plan of auto, which picks by size." * there
     )
@@ -71,8 +69,8 @@ def _best(full: Choice, fixed: bool) -> None:
         icon=":material/star:",
         key="best",
         disabled=bool(why_not),
-        help=why_not or "Plan with auto, which picks the planner that suits the size and says which.",
-        on_click=lambda: state.choose(**planning.picking(full, BEST)),
+        help=why_not or "Plan with auto, which picks the planner that suits the size and says which, down to the least.",
+        on_click=lambda: state.choose(**best),
     )
 
 

@@ -39,6 +39,8 @@ from tmmu_core.planners import PLANNERS
 from tmmu_core.planners.problem import GIVEN, PlainInstance, Progress
 from tmmu_core.runtime.shadow import ShadowVerdict, shadow_replay
 
+BEST = "auto"
+"""The planner of the best plan."""
 PATIENCE = 2.5
 """Seconds that a page waits for an answer before it shows progress instead."""
 LINEAR = ("slots", "naive", GIVEN)
@@ -251,6 +253,12 @@ def picking(full: Choice, planner: str | None) -> dict[str, Any]:
     if full.planner == GIVEN and planner != GIVEN and not full.baseline:
         changes["baseline"] = f"planner:{GIVEN}"
     return changes
+
+
+def best(full: Choice) -> dict[str, Any]:
+    """What changes for the best plan: ``auto``, told to go on to the least where a capacity would end it sooner."""
+    limited = bool(full.capacities or full.arenas)
+    return picking(full, BEST) | {"options": {"minimise": True} if limited else {}}
 
 
 def every_planner(choice: Choice) -> Job[list[str]]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import streamlit as st
 
-from app.parts import drawing, focus, frame, layers, placing, reality, selected, tensors, toolbar, verdict
+from app.parts import drawing, focus, frame, layers, placing, reality, selected, tensors, verdict
 from app.parts.plan_canvas import PlanHandle
 from app.say import glossary, markup
-from app.session import state
+from app.session import planning, state
 from app.session.planning import Shown
 from tmmu_core.planners.problem import GIVEN
 
@@ -32,7 +32,7 @@ def came_with_the_file(shown: Shown) -> None:
         if shown.choice.planner == GIVEN:
             said = "These offsets came with the file."
             again = st.button("Plan it again and compare", key="again", type="primary")
-            target = toolbar.BEST
+            target = planning.BEST
         else:
             said = "The file has offsets of its own."
             again = st.button(f"Compare given → {shown.choice.planner}", key="again")
@@ -40,7 +40,8 @@ def came_with_the_file(shown: Shown) -> None:
         notes = markup.esc("; ".join(shown.opened.notes))
         st.html(f'<div class="tm">{said} <span class="soft">{notes}</span></div>')
     if again:
-        state.choose(planner=target, options=shown.choice.options if target == shown.choice.planner else {})
+        same = target == shown.choice.planner
+        state.choose(**({"options": shown.choice.options} if same else planning.best(shown.choice)), planner=target)
         state.choose(baseline=f"planner:{GIVEN}", swapped=False)
         st.switch_page("views/compare.py")
 

@@ -86,6 +86,15 @@ def test_the_best_plan_is_one_click_away_and_says_who_made_it() -> None:
     assert at.button(key="best").disabled
 
 
+def test_the_best_plan_goes_on_to_the_least_where_a_capacity_would_end_it() -> None:
+    at = opened(graph="sample:mixed_sizes", capacity="activations=1000000", planner="auto")
+    assert "activations take 268 KiB" in claim(at)
+    at.button(key="best").click().run()
+    assert "activations take 264 KiB" in claim(at)
+    assert at.query_params["options"] == '{"minimise":true}'
+    assert at.button(key="best").disabled
+
+
 def test_offsets_of_a_file_are_planned_again_and_compared_at_once() -> None:
     at = opened(graph="sample:xla_transformer_step")
     assert "These offsets came with the file" in html(at)

@@ -12,6 +12,7 @@ from app.cli.main import run
 from tmmu_core.planners.instances import read_csv, write_csv
 
 A = Path(__file__).resolve().parents[2] / "sample_graphs" / "instances" / "A.1048576.csv"
+MIXED = A.parents[1] / "mixed_sizes.tmmu.json"
 CAPACITY = 1_200_000
 EXACT = ("--planner", "exact")
 
@@ -70,3 +71,19 @@ def test_an_instance_that_was_written_and_read_takes_the_same_capacity(tmp_path:
     problem = read_csv(A.read_bytes()).problem
     again = read_csv(write_csv(problem), capacity=CAPACITY).problem
     assert (again.ids, again.capacity) == (problem.ids, CAPACITY)
+
+
+@pytest.mark.parametrize("planner", ["auto", "exact"])
+def test_an_arena_of_a_graph_ends_when_everything_fits_and_goes_on_when_told(tmp_path: Path, planner: str) -> None:
+    def extent(*arguments: str) -> int:
+        given = ["plan", str(MIXED), "--planner", planner, *arguments, "-o", str(tmp_path / "plan.json")]
+        assert run(given) == 0
+        found: int = json.loads((tmp_path / "plan.json").read_text())["arenas"]["activations"]["extent_bytes"]
+        return found
+
+    document = {"activations": {"capacity_bytes": 10**6, "alignment_bytes": 128}}
+    (tmp_path / "arenas.json").write_text(json.dumps(document))
+    declared = ("--arenas", str(tmp_path / "arenas.json"))
+    assert extent() == 270_336
+    assert extent(*declared) == extent("--capacity", "activations=1000000") == 274_432
+    assert extent(*declared, "--option", "minimise=true") == 270_336

@@ -84,6 +84,13 @@ def test_auto_ends_at_the_first_packing_that_fits_a_capacity_and_minimises_when_
     assert (least.notes["picked"], extent(p, least.offset), least.optimal) == ("exact", 1_048_576, True)
 
 
+def test_auto_asks_the_same_of_a_graphs_arena() -> None:
+    p = instance("A.1048576")
+    p = problem_with(p, capacity=2_000_000, roles=("activation",) * len(p))
+    assert auto(p, {}).notes["runs"] == 1
+    assert auto(p, {"minimise": True}).optimal
+
+
 def test_auto_searches_until_a_capacity_is_met_and_no_longer() -> None:
     p = problem_with(instance("A.1048576"), capacity=1_200_000)
     packing = auto(p, {})

@@ -5,8 +5,8 @@ Greedy runs first; where they meet the bound nothing else is needed, and that is
 kept; to ``search`` alone while a greedy run takes well under a second; and stays with the greedy runs beyond (from
 some hundred thousand storages on with the three quickest of them only).
 
-For an instance with a capacity the question is whether everything fits: the first packing that does is the answer,
-unless the least is asked for. A graph's arenas are asked for the least: their capacity is the device's.
+With a capacity the question is whether everything fits: the first packing that does is the answer, unless the least is
+asked for (contract §11).
 """
 
 from __future__ import annotations
@@ -32,12 +32,11 @@ QUICK_RUNS = (("size", "lowest"), ("size_length", "lowest"), ("length", "lowest"
 def auto(problem: Problem, options: Mapping[str, Any], progress: Progress | None = None) -> Packing:
     """Pick a planner by size; ``notes`` say which (``picked``) and why (``why``).
 
-    Options: ``minimise``: with a capacity it ends as soon as everything fits, unless this is true, which it is for the
-    arenas of a graph.
+    Options: ``minimise``: with a capacity it ends as soon as everything fits, unless this is true; without one it is.
     """
     cols = columns(problem)
     bound = bound_of(cols)
-    minimise = flag_option(options, "minimise", problem.capacity == UNLIMITED or bool(problem.roles))
+    minimise = flag_option(options, "minimise", problem.capacity == UNLIMITED)
     goal = 0 if minimise else problem.capacity
     bound = replace(bound, bytes=reachable(cols, bound.bytes))
     count = len(cols)
