@@ -69,7 +69,8 @@ def _best(full: Choice, fixed: bool) -> None:
         icon=":material/star:",
         key="best",
         disabled=bool(why_not),
-        help=why_not or "Plan with auto, which picks the planner that suits the size and says which, down to the least.",
+        help=why_not
+        or "Plan with auto, which picks the planner that suits the size and says which, down to the least.",
         on_click=lambda: state.choose(**best),
     )
 
