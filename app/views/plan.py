@@ -40,8 +40,8 @@ def came_with_the_file(shown: Shown) -> None:
         notes = markup.esc("; ".join(shown.opened.notes))
         st.html(f'<div class="tm">{said} <span class="soft">{notes}</span></div>')
     if again:
-        same = target == shown.choice.planner
-        state.choose(**({"options": shown.choice.options} if same else planning.best(shown.choice)), planner=target)
+        if target != shown.choice.planner:
+            state.choose(**planning.best(shown.choice))
         state.choose(baseline=f"planner:{GIVEN}", swapped=False)
         st.switch_page("views/compare.py")
 
