@@ -30,7 +30,12 @@ ROOMS = (
     *("liveness", "graph", "planners", "plan", "judge", "runtime", "laws", "importers"),
     *("store", "library", "sweep", "fit", "cli"),
 )
-WITH_LOOPS = ("planners", "fit", "runtime", "plan")
+WITH_LOOPS = (
+    *("laws/test_searches.py", "planners/test_greedy.py", "planners/test_exact.py", "planners/test_bounds.py"),
+    *("fit/test_order_model.py", "fit/test_order.py", "fit/test_recompute.py"),
+    *("plan/test_waste.py", "runtime/test_shadow.py", "runtime/test_shadow_laws.py"),
+)
+"""What asks the compiled loops, small enough to be run without the compiler."""
 DEAR = 10.0
 DEAR_AS_LOOP = 3.0
 
@@ -137,7 +142,7 @@ def find_out(rooms: tuple[str, ...], file: Path = MAP) -> None:
         child = os.fork()
         if not child:
             covering = load(file) if file.exists() else Covering()
-            log = os.open(file.with_name(f"{file.stem}.{room}.log"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            log = os.open(file.with_name(f"{file.stem}.{room.replace('/', '.')}.log"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
             os.dup2(log, 1)
             os.dup2(log, 2)
             if file == LOOPS:
