@@ -142,7 +142,9 @@ def find_out(rooms: tuple[str, ...], file: Path = MAP) -> None:
         child = os.fork()
         if not child:
             covering = load(file) if file.exists() else Covering()
-            log = os.open(file.with_name(f"{file.stem}.{room.replace('/', '.')}.log"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            log = os.open(
+                file.with_name(f"{file.stem}.{room.replace('/', '.')}.log"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+            )
             os.dup2(log, 1)
             os.dup2(log, 2)
             if file == LOOPS:
