@@ -274,6 +274,7 @@ def main() -> int:
         type=Path,
         help="those that were alive in these results: by tests newer than the map, then by the laws",
     )
+    parser.add_argument("--on", action="store_true", help="leave out what these results have as killed already")
     parser.add_argument("--at", action="append", default=[], help="FILE:LINE, every mutant of it")
     parser.add_argument("--trial", nargs=2, help=argparse.SUPPRESS)
     parser.add_argument("--results", type=Path, help=argparse.SUPPRESS)
@@ -316,7 +317,11 @@ def _inside(given: argparse.Namespace) -> int:
     sites = [site for site in sites if ("njit" in (ROOT / site.file).read_text()) == given.loops]
     sites.sort(key=lambda site: not site.function)  # the slow ones last
     written = given.results / given.written
-    before = json.loads(written.read_text()) if given.loops else []
+    before = json.loads(written.read_text()) if written.exists() and (given.loops or given.on) else []
+    if given.on and not given.loops:
+        before = [row for row in before if row["how"] == "killed"]
+    known = {(row["file"], row["line"], row["old"], row["new"]) for row in before}
+    sites = [site for site in sites if (site.file, site.line, site.old, site.new) not in known]
     run = Run(sites, load(given.results / (LOOPS if given.loops else MAP).name), written, given.budget)
     run.results, run.again = before, given.again is not None
     pytest.main([*OPTIONS, f"--rootdir={ROOT}", *_files(list(run.covering.seconds))], plugins=[run])
