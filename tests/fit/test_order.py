@@ -11,6 +11,7 @@ import pytest
 from benchmarks.wired import randwire, searched
 from tests.build import graph, node, tensor
 from tests.fit.random_graphs import drawn, least_peak, model_of, trained, tree
+from tmmu_core.fit.order import searching
 from tmmu_core.fit.order.baselines import baselines
 from tmmu_core.fit.order.beam import beam
 from tmmu_core.fit.order.exact import Walk, as_array, walk_best_first
@@ -130,3 +131,19 @@ def test_graphs_wired_at_random_come_to_the_proven_least(made: Graph) -> None:
     found = best_order(model)
     assert found.peak <= min(measure(model, order).total for _, order in baselines(model))
     assert found.optimal
+
+
+def test_an_order_that_is_just_low_enough_ends_the_search() -> None:
+    model = model_of(two_branches())
+    whole = best_order(model)
+    assert whole.tried["given"] > whole.tried["lpmf"] == whole.peak
+    assert list(best_order(model, enough=whole.peak).tried) == ["given", "lpmf"]
+    assert list(best_order(model, enough=whole.peak - 1).tried) != ["given", "lpmf"]
+
+
+def test_what_is_too_large_to_be_walked_is_ordered_without_a_proof(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = model_of(drawn(random.Random(0), 9))
+    monkeypatch.setattr(searching, "WALKED_UP_TO", len(model) - 1)
+    found = best_order(model)
+    assert {"beam", "proof"}.isdisjoint(found.tried)
+    assert found.bound == int(model.constant.sum())

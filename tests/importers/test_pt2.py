@@ -435,3 +435,15 @@ def test_a_reshape_is_a_view_where_no_element_moves(
     shape: tuple[int, ...], strides: tuple[int, ...], asked: tuple[int, ...], fits: bool
 ) -> None:
     assert Lies(shape, strides, 0, 4).viewable_as(asked) is fits
+
+
+@pytest.mark.parametrize(("models", "words"), [((), "no program"), (("a", "b"), "2 programs")])
+def test_an_archive_of_no_program_or_of_several_is_refused_with_their_number(
+    models: tuple[str, ...], words: str
+) -> None:
+    def change(members: dict[str, bytes]) -> None:
+        program = members.pop(MODEL)
+        members.update({f"archive/models/{name}.json": program for name in models})
+
+    with pytest.raises(UnreadableInput, match=f"holds {words} under models/"):
+        pt2_program.read_program(rewritten("two_layers", change), "given")

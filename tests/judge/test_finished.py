@@ -88,3 +88,11 @@ def test_every_row_in_conflict_is_found_and_no_other() -> None:
     packing = Packing(offset=np.array([0, 128, 32, 64], np.uint64))
     plan = plan_problem(PlainInstance("", problem_of(*blocks, alignment=1), packing))
     assert [plan.tensor_ids[row] for row in np.flatnonzero(conflicting_rows(plan))] == ["a", "b", "c"]
+
+
+def test_who_only_touches_a_conflict_is_no_part_of_it() -> None:
+    """a and b share byte 32 to 64; c begins where b ends, d lies there when b has died."""
+    rows = problem_of(("a", 0, 2, 64), ("b", 1, 3, 64), ("c", 1, 3, 64), ("d", 3, 4, 64))
+    at = {"a": 0, "b": 32, "c": 96, "d": 64}
+    plan = plan_problem(PlainInstance("", rows, Packing(offset=np.array([at[name] for name in rows.ids], np.uint64))))
+    assert [plan.tensor_ids[k] for k in np.flatnonzero(conflicting_rows(plan))] == ["a", "b"]

@@ -240,3 +240,9 @@ def test_a_hundred_thousand_rows_by_a_planner_of_bytes_are_swept() -> None:
     findings = [f for f in verify_plan(rehashed(refigured(big))).findings if f.rule == "overlap"]
     assert crowded > 0
     assert len(findings) == min(crowded, 51)
+
+
+@pytest.mark.parametrize("grid", [0, -1, 3, 96])
+def test_an_arena_on_a_grid_that_is_no_power_of_two_is_an_alignment(grid: int) -> None:
+    plan = plan_graph(chain(2)).plan
+    assert "alignment" in rules(replace(plan, arenas=(replace(plan.arenas[0], alignment_bytes=grid),)))

@@ -176,3 +176,14 @@ def test_params_nested_too_deeply_are_a_fault_of_the_graph() -> None:
     odd = graph([tensor("x"), tensor("y")], [node("n", "x", "y", params={"k": deep})], "x", "y")
     with pytest.raises(InvalidIrShapes, match="nested too deeply"):
         canonical.ir_hash(odd)
+
+
+def test_the_addresses_of_many_rows_are_those_of_the_same_rows_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The short way for many rows, and slots numbered past the rows, for which it is not taken."""
+    for slots in ([0, 1, 0, 2], [3, 3, 0, 0], [0, 0, 0, 4], [0, 9, 1, 1]):
+        asked = (("a", "b"), np.array([0, 1, 0, 1]), np.array(slots), np.array([8, 0, 4, 16], np.uint64))
+        tables = []
+        for most in (100, 1):
+            monkeypatch.setattr(canonical, "CHUNK_ROWS", most)
+            tables.append(H(canonical.logical_address_table(*asked)))
+        assert tables[0] == tables[1], slots

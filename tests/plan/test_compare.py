@@ -224,3 +224,13 @@ def test_a_tensor_of_one_side_alone_is_told_whole(swapped: bool) -> None:
     there, missing = (found.left, found.right) if swapped else (found.right, found.left)
     assert missing is None
     assert str(there)
+
+
+def test_the_largest_changes_of_a_kind_come_first_and_no_others() -> None:
+    """Of four tensors of 16 bytes one is moved, one grows, one shrinks: each kind lists its own, by the larger side."""
+    plan = chain_plan(4)
+    after = edited(edited(edited(plan, "t1", offset=4096), "t2", size=40), "t3", size=8)
+    verdict = compare(plan, after)
+    named = [[change.tensor_id for change in verdict.largest(kind, 9)] for kind in ("moved", "resized", "added", None)]
+    assert named == [["t1"], ["t2", "t3"], [], ["t2", "t1", "t3"]]
+    assert [change.tensor_id for change in verdict.largest(None, 1)] == ["t2"]

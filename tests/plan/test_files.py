@@ -228,3 +228,15 @@ def test_a_record_of_a_trace_that_says_a_key_twice_is_refused() -> None:
     lines = to_json_lines(chain_plan()).replace(b'"record":"summary",', b'"record":"summary","notes":{"a":{}},')
     with pytest.raises(UnreadableInput, match="says this key twice"):
         read_trace(lines)
+
+
+@pytest.mark.parametrize("value", [1e9, -1e9, float("inf"), float("nan"), True, -1, 2**64, "1", None])
+def test_what_is_no_figure_is_refused_by_its_name(value: object) -> None:
+    with pytest.raises(UnreadableInput) as caught:
+        files._figures({"internal_fragmentation_ratio": value}, "p")
+    assert caught.value.place == "$.metrics.internal_fragmentation_ratio"
+
+
+@pytest.mark.parametrize("value", [999_999_999.0, -999_999_999.0, 0, 2**64 - 1])
+def test_a_ratio_may_be_a_number_of_either_kind(value: float) -> None:
+    assert files._figures({"internal_fragmentation_ratio": value}, "p")

@@ -226,3 +226,8 @@ def test_what_is_read_by_the_first_backward_node_is_kept_where_it_is_not_taken_o
     plan = plan_graph(made, planner=planner, mode="backward").plan
     assert plan.metrics["activation_bytes_retained"] == kept
     assert verify_plan(plan, made).ok
+
+
+def test_bytes_past_64_bits_in_all_and_not_at_once_are_counted_step_by_step() -> None:
+    curve = live_bytes_of(np.array([0, 2]), np.array([1, 3]), np.array([2**63, 2**63 + 5], np.uint64), 3)
+    assert curve.tolist() == [2**63, 0, 2**63 + 5]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.plan.formats.reading import read_any, read_graph_file
 from tmmu_core.plan.making import summary
 from tmmu_core.plan.making.make import make_plan
-from tmmu_core.plan.making.over import make_plan_anyway
+from tmmu_core.plan.making.over import make_plan_anyway, over_limits
 from tmmu_core.plan.making.request import PlanRequest
 from tmmu_core.planners.problem import PlainInstance
 
@@ -92,3 +93,13 @@ def test_an_arena_too_small_says_what_would_fit(
         make_plan(found, PlanRequest(planner="naive", capacities={"arena": capacity}))
     assert caught.value.diagnostics["another_planner_would_fit"] == other
     assert says in caught.value.hint
+
+
+def test_a_plan_that_fills_its_arena_to_the_byte_is_not_over() -> None:
+    plan = make_plan(chain(3), PlanRequest()).plan
+    extent = plan.arenas[0].extent_bytes
+    for capacity, found in ((extent, {}), (extent - 1, {"activations": 1})):
+        held = replace(plan, arenas=(replace(plan.arenas[0], capacity_bytes=capacity),))
+        assert over_limits(held) == found
+    assert over_limits(plan, extent) == {}
+    assert over_limits(plan, extent - 1) == {"": 1}

@@ -14,7 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from packings import extent, faults, offsets, problem, problem_with, problems, smallest_extent
 
+from tests.searches import crowd
 from tmmu_core.errors import ArenaTooSmall
+from tmmu_core.planners.bounds import lower_bound
 from tmmu_core.planners.columns import columns
 from tmmu_core.planners.exact import ALL_CHOICES, _models, exact
 from tmmu_core.planners.exact.apart import apart, part
@@ -496,3 +498,11 @@ def test_up_to_five_hand_offs_every_choice_is_searched(handoffs: int, whole: boo
     giver = np.array([k - 1 if k % 2 else -1 for k in range(2 * handoffs)])
     models, relaxation = _models(columns(problem(*lives, handoff_from=giver)))
     assert (len(models), relaxation is None) == ((2**handoffs, True) if whole else (1, False))
+
+
+def test_with_a_capacity_that_is_the_bound_itself_it_goes_on_until_that_is_met() -> None:
+    """Greedy needs more than the least, which is the bound and all that there is."""
+    p = crowd(2, 10)
+    least = lower_bound(p).max_live
+    assert extent(p, portfolio(p, {}).offset) > least
+    assert extent(p, exact(problem_with(p, capacity=least), {}).offset) == least

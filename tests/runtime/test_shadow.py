@@ -230,3 +230,17 @@ def test_the_compiled_loop_says_what_the_plain_one_says(kind, monkeypatch):
     plain = [shadow_replay(plan, solution.liveness.timeline) for plan in plans]
     monkeypatch.setattr(shadow_memory, "COMPILED_FROM", 0)
     assert [shadow_replay(plan, solution.liveness.timeline) for plan in plans] == plain
+
+
+def test_a_tensor_without_a_row_is_told_of_no_row():
+    """The finding is about the missing tensor alone: it names no other one as concerned."""
+    shorter, longer = plan_graph(chain(2, "none")).plan, plan_graph(chain(3, "none")).liveness.timeline
+    told = [f for f in shadow_replay(shorter, longer).findings if f.kind == "missing"]
+    assert [(f.tensor, f.message) for f in told] == [("", "tensor 't3' is in no row of the plan.")]
+
+
+def test_a_hand_off_to_the_first_tensor_of_the_graph_is_one():
+    ir = graph([tensor("y"), tensor("x", role="input")], [node("n", "x", "y", inplace="any")], "x", "y")
+    solution = plan_graph(ir)
+    assert [(x, y) for _, x, y in solution.plan.handoffs] == [("x", "y")]
+    assert shadow_replay(solution).findings == ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 from sqlalchemy import func, select, text, update
@@ -13,6 +14,7 @@ from tmmu_core.errors import StoreFault
 from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.plan.figures.metrics import totals
 from tmmu_core.plan.formats.compare import same_plan
+from tmmu_core.store import files
 from tmmu_core.store.run import split_reference
 from tmmu_core.store.schema import PLANS, RUNS
 from tmmu_core.store.store import Store
@@ -223,3 +225,11 @@ def test_a_file_that_is_no_store_is_told(tmp_path_factory: pytest.TempPathFactor
     path.write_text("this is no database at all, but long enough to be looked at\n" * 40)
     with pytest.raises(StoreFault, match="not a database"):
         Store.at(f"sqlite:///{path}")
+
+
+def test_a_file_that_is_let_go_takes_no_other_with_it(store: Store) -> None:
+    for key in ("a", "b"):
+        files.keep(store, key, (key, b"bytes of " + key.encode()), datetime(2026, 1, 1, tzinfo=UTC))
+    files.drop(store, "a")
+    assert files.file(store, "a") is None
+    assert files.file(store, "b") == ("b", b"bytes of b")

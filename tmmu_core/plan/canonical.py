@@ -445,7 +445,7 @@ def logical_address_table(
     """
     rank = np.argsort(np.argsort(np.array([name.encode() for name in arena_names], dtype=object), kind="stable"))
     # Of many rows only the few (arena, slot, offset) that differ need sorting; rows of a slot mostly say the same.
-    if len(slot) > CHUNK_ROWS and int(slot.min()) >= 0 and int(slot.max()) < len(slot):
+    if len(slot) > CHUNK_ROWS and int(slot.max()) < len(slot):
         slots = int(slot.max()) + 1
         of_row = arena.astype(np.int64) * slots + slot
         lowest = np.full(len(arena_names) * slots, U64_MAX, np.uint64)

@@ -57,16 +57,18 @@ def _decreasing(cols: Columns) -> list[int]:
 def _regions(cols: Columns) -> list[_Region]:
     lives = list(_masks(cols))
     order = _decreasing(cols)
-    regions, busy, top = _fixed_regions(cols, [i for i in order if cols.fixed[i] >= 0], lives)
-    closed = len(regions)  # a region of fixed offsets has neighbours of its own choosing: nobody else moves in
-    home = {i: k for k, region in enumerate(regions) for i in region.tenants}
+    # A region of fixed offsets has neighbours of its own choosing: nobody else moves in.
+    closed, top = _fixed_regions(cols, [i for i in order if cols.fixed[i] >= 0])
+    regions: list[_Region] = []
+    busy: list[int] = []
+    home: dict[int, int] = {}
     for i in order:
         if cols.fixed[i] >= 0:
             continue
         life, grid = lives[i], cols.align[i] - 1
         barred = {home[j] for j, kind in cols.odd[i] if j in home and kind != HANDOFF} if cols.odd is not None else ()
-        for k in range(closed, len(busy)):
-            if not busy[k] & life and not regions[k].offset & grid and k not in barred:
+        for k, taken in enumerate(busy):
+            if not taken & life and not regions[k].offset & grid and k not in barred:
                 busy[k] |= life
                 regions[k].tenants.append(i)
                 home[i] = k
@@ -77,20 +79,15 @@ def _regions(cols: Columns) -> list[_Region]:
             home[i] = len(regions)
             regions.append(_Region(at, [i]))
             busy.append(life)
-    return regions
+    return [*closed, *regions]
 
 
-def _fixed_regions(cols: Columns, given: list[int], lives: list[int]) -> tuple[list[_Region], list[int], int]:
+def _fixed_regions(cols: Columns, given: list[int]) -> tuple[list[_Region], int]:
     """One closed region per given offset, and the first byte after all of them."""
     at: dict[int, _Region] = {}
     for i in given:
         at.setdefault(cols.fixed[i], _Region(cols.fixed[i], [])).tenants.append(i)
-    regions = [at[offset] for offset in sorted(at)]
-    busy = [0] * len(regions)
-    for k, region in enumerate(regions):
-        for i in region.tenants:
-            busy[k] |= lives[i]
-    return regions, busy, max((cols.fixed[i] + cols.size[i] for i in given), default=0)
+    return list(at.values()), max((cols.fixed[i] + cols.size[i] for i in given), default=0)
 
 
 def _masks(cols: Columns) -> Iterator[int]:

@@ -141,7 +141,7 @@ def infer(model: onnx.ModelProto, sizes: Sizes, name: str) -> Facts:
         if element in DTYPES:
             facts.dtype[value] = DTYPES[element]
         if value in here and len(here[value][1]) != len(shape):  # at fixed sizes more is known than at open ones
-            element, shape = here[value][0], [None] * len(here[value][1])
+            shape = [None] * len(here[value][1])
         resolved: list[int | str] = []
         for axis, dim in enumerate(shape):
             if (isinstance(dim, int) and value in named) or (isinstance(dim, str) and dim in sizes.dims):

@@ -49,7 +49,7 @@ def read(data: bytes, name: str = "") -> PlainInstance:
             total += int(found[1])
         elif "cumulative_size;" in line:
             base, allocation = end, allocation + 1
-        elif ";" in line and not set(line.strip()) <= {"-"}:
+        elif ";" in line:
             row = _ROW.match(line)
             if row is None or not allocation or len(lives) > len(data):
                 raise _damaged(line, number, name)

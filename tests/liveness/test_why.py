@@ -1,0 +1,78 @@
+"""Why a tensor lives as long as it does: each reason on a graph where it can be seen."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.build import chain, graph, node, tensor
+from tmmu_core.graph.model import Graph
+from tmmu_core.liveness.why import Explanation, explain
+from tmmu_core.plan.making.engine import plan_graph
+
+
+def why(g: Graph, name: str, **how: str) -> Explanation:
+    return explain(plan_graph(g, **how).liveness, name)  # type: ignore[arg-type]
+
+
+def held() -> Graph:
+    """``w`` is there before anything runs; ``n0`` runs at step 0, for nothing is loaded; ``z`` is read by nobody."""
+    tensors = [tensor("w", role="parameter"), tensor("a"), tensor("z"), tensor("y")]
+    return graph(tensors, [node("n0", "w", "a z"), node("n1", "a w", "y", inplace="none")], "", "y")
+
+
+def test_a_reader_at_the_first_step_is_one() -> None:
+    found = why(held(), "w")
+    assert [(reader.step, reader.node_id) for reader in found.readers] == [(0, "n0"), (1, "n1")]
+    assert found.producer is None
+    assert found.reason == "persistent"
+
+
+@pytest.mark.parametrize(
+    ("name", "reason", "span", "words"),
+    [
+        ("a", "last_read", (0, 2), "dies after its last read, by #1 n1"),
+        ("z", "dead", (0, 1), "is read by nobody, and lives for the one step that writes it"),
+        ("y", "graph_output", (1, 2), "lives to the end: it is an output of the graph"),
+        ("w", "persistent", (0, 2), "lives through every step: its role is parameter"),
+    ],
+)
+def test_each_end_of_a_life_has_its_sentence(name: str, reason: str, span: tuple[int, int], words: str) -> None:
+    found = why(held(), name)
+    assert (found.reason, (found.birth, found.death), found.sentence) == (reason, span, words)
+
+
+def test_what_is_saved_lives_to_the_end_of_a_forward_pass() -> None:
+    g = graph([tensor("x", role="input"), tensor("h", saved_for_backward=True), tensor("y"), tensor("z")], [
+        node("n0", "x", "h", inplace="none"), node("n1", "h", "y", inplace="none"), node("n2", "y", "z", inplace="none"),
+    ], "x", "z")  # fmt: skip
+    assert why(g, "h", mode="forward", preset="train_full").reason == "saved_for_backward"
+    assert why(g, "h", mode="inference").reason == "last_read"
+
+
+def test_the_producer_of_an_input_is_the_loading_of_all() -> None:
+    found = why(chain(2, "none"), "t0")
+    assert found.producer is not None
+    assert (found.producer.step, found.producer.node_id) == (0, "@inputs")
+    assert why(chain(2, "none"), "t1").producer is not None
+
+
+def test_a_place_is_handed_on_from_one_end_of_the_chain_to_the_other() -> None:
+    first, middle, last = (why(chain(2, "any"), name) for name in ("t0", "t1", "t2"))
+    assert (first.granted_by, first.handed_to, first.handed_over) == (None, "t1", True)
+    assert (middle.takes_over, middle.granted_by, middle.handed_to) == ("t0", "t0", "t2")
+    assert (last.takes_over, last.handed_to, last.handed_over) == ("t1", None, False)
+    assert first.sentence == "dies at #1 n000: its last reader writes t1 over it"
+
+
+def test_refusals_are_those_of_the_tensor_itself() -> None:
+    """``x`` is an output, ``s`` gives its place to ``y``, which ``a`` then may not."""
+    tensors = [tensor("x", role="input"), tensor("a"), tensor("s"), tensor("y")]
+    nodes = [node("n0", "x", "a"), node("n1", "a", "s"), node("n2", "s a", "y")]
+    g = graph(tensors, nodes, "x", "x y")
+    refused = {name: [(r.source, r.condition) for r in why(g, name).refusals] for name in ("x", "a", "s", "y")}
+    assert refused == {"x": [("x", "graph_output")], "a": [("a", "already_taken")], "s": [], "y": []}
+
+
+def test_who_is_not_planned_is_a_key_error() -> None:
+    with pytest.raises(KeyError):
+        why(held(), "nobody")

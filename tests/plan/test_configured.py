@@ -1,0 +1,49 @@
+"""The arenas that a request makes: whatever is said of one declares all that are in use."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.build import chain
+from tests.plan.examples import problem_of
+from tmmu_core.errors import InvalidIrShapes
+from tmmu_core.plan.making.configured import arena_config, arenas_in_use, settled
+from tmmu_core.plan.making.request import ANY_ARENA, PlanRequest
+from tmmu_core.planners.problem import PlainInstance
+
+
+@pytest.mark.parametrize(
+    ("said", "made"),
+    [
+        ({}, None),
+        ({"alignment": 64}, {"activations": {"alignment_bytes": 64}}),
+        ({"page_size": 4096}, {"activations": {"page_size": 4096}}),
+        ({"capacities": {"activations": 9}}, {"activations": {"capacity_bytes": 9}}),
+        ({"capacities": {ANY_ARENA: 9}}, {"activations": {"capacity_bytes": 9}}),
+        ({"arenas": {"activations": {}, "kv": {}}}, {"activations": {}, "kv": {}}),
+        (
+            {"arenas": {"activations": {"page_size": 16}, "kv": {}}, "alignment": 64},
+            {"activations": {"page_size": 16, "alignment_bytes": 64}, "kv": {"alignment_bytes": 64}},
+        ),
+    ],
+)
+def test_each_word_about_arenas_alone_makes_a_configuration(said: dict[str, Any], made: dict[str, Any] | None) -> None:
+    request = PlanRequest(**said)
+    assert arena_config(chain(2), request) == made
+    whole = settled(chain(2), request)
+    assert (whole.alignment, whole.page_size, dict(whole.capacities)) == (None, None, {})
+    assert arena_config(chain(2), whole) == made
+
+
+def test_the_arena_of_an_instance_is_its_own() -> None:
+    assert arenas_in_use(PlainInstance("", problem_of(("a", 0, 1, 4))), PlanRequest()) == ("arena",)
+
+
+@pytest.mark.parametrize(("capacities", "words"), [({"kv": 9}, "there is no arena 'kv'"), ({ANY_ARENA: 9}, "not said")])
+def test_a_capacity_of_no_arena_in_use_is_refused(capacities: dict[str, int], words: str) -> None:
+    arenas = {"activations": {}, "weights": {}} if ANY_ARENA in capacities else None
+    with pytest.raises(InvalidIrShapes, match=words) as caught:
+        arena_config(chain(2), PlanRequest(capacities=capacities, arenas=arenas))  # type: ignore[arg-type]
+    assert caught.value.diagnostics["reason"] == "unknown_arena"
