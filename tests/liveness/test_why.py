@@ -42,9 +42,9 @@ def test_each_end_of_a_life_has_its_sentence(name: str, reason: str, span: tuple
 
 
 def test_what_is_saved_lives_to_the_end_of_a_forward_pass() -> None:
-    g = graph([tensor("x", role="input"), tensor("h", saved_for_backward=True), tensor("y"), tensor("z")], [
-        node("n0", "x", "h", inplace="none"), node("n1", "h", "y", inplace="none"), node("n2", "y", "z", inplace="none"),
-    ], "x", "z")  # fmt: skip
+    reads = (("n0", "x", "h"), ("n1", "h", "y"), ("n2", "y", "z"))
+    tensors = [tensor("x", role="input"), tensor("h", saved_for_backward=True), tensor("y"), tensor("z")]
+    g = graph(tensors, [node(*each, inplace="none") for each in reads], "x", "z")
     assert why(g, "h", mode="forward", preset="train_full").reason == "saved_for_backward"
     assert why(g, "h", mode="inference").reason == "last_read"
 
