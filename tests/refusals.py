@@ -47,7 +47,7 @@ def names() -> list[str]:
     return [name for name in targets() if name not in NOT_THE_SAME_EVERYWHERE and not name.startswith("link-")]
 
 
-def told(name: str, k: int) -> str:
+def said_of(name: str, k: int) -> str:
     """What input ``k`` of a target comes to."""
     target = targets()[name]
     data = target.make(Random(f"refusals/{name}/{k}"))
@@ -123,7 +123,7 @@ def questions() -> dict[str, tuple[str, range]]:
 def answer(question: str) -> list[str]:
     """What is said of the inputs of one test, one after the other."""
     name, which = questions()[question]
-    return [told(name, k) for k in which]
+    return [said_of(name, k) for k in which]
 
 
 def kept() -> dict[str, list[str]]:

@@ -235,8 +235,8 @@ def test_the_compiled_loop_says_what_the_plain_one_says(kind, monkeypatch):
 def test_a_tensor_without_a_row_is_told_of_no_row():
     """The finding is about the missing tensor alone: it names no other one as concerned."""
     shorter, longer = plan_graph(chain(2, "none")).plan, plan_graph(chain(3, "none")).liveness.timeline
-    told = [f for f in shadow_replay(shorter, longer).findings if f.kind == "missing"]
-    assert [(f.tensor, f.message) for f in told] == [("", "tensor 't3' is in no row of the plan.")]
+    missing = [f for f in shadow_replay(shorter, longer).findings if f.kind == "missing"]
+    assert [(f.tensor, f.message) for f in missing] == [("", "tensor 't3' is in no row of the plan.")]
 
 
 def test_a_hand_off_to_the_first_tensor_of_the_graph_is_one():
