@@ -5,7 +5,7 @@ import io
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import cbor2
 import msgspec
@@ -20,10 +20,11 @@ from tmmu_core.errors import UnreadableInput
 from tmmu_core.graph.model import Graph, Tensor
 from tmmu_core.plan.formats import files
 from tmmu_core.plan.formats.compare import same_plan
+from tmmu_core.plan.formats.documents import ArenaDocument, RowDocument
 from tmmu_core.plan.formats.trace import read_trace, to_json_lines
 from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.plan.making.instance import plan_problem
-from tmmu_core.plan.model import Plan
+from tmmu_core.plan.model import ArenaSummary, Plan, TensorRow
 from tmmu_core.planners.instances import read_csv
 from tmmu_core.planners.problem import Packing, PlainInstance
 
@@ -53,6 +54,13 @@ def changed(plan: Plan, change: Callable[[dict[str, object]], None]) -> bytes:
     document = msgspec.json.decode(files.to_json(plan))
     change(document)
     return msgspec.json.encode(document)
+
+
+def test_a_figure_of_an_arena_and_a_column_of_a_row_are_in_the_file() -> None:
+    """What the nouns hold and what a document of them holds are the same lists, in one order; an arena's key is its
+    name. What a file may leave out, the document's types say."""
+    assert list(ArenaDocument.__struct_fields__) == [field.name for field in fields(ArenaSummary)][1:]
+    assert list(RowDocument.__struct_fields__) == [field.name for field in fields(TensorRow)]
 
 
 @pytest.mark.parametrize("spelling", ROUND_TRIPS)

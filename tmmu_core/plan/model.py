@@ -149,9 +149,37 @@ class Handoffs(Sequence[Handoff]):
         return repr(tuple(self))
 
 
-@dataclass(frozen=True, eq=False)
-class Plan:
-    """Where everything lies. Rows (columns of length n) come by tensor id bytes; digests are 32 raw bytes."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PlanColumns:
+    """What a plan says of tensors: a row each, by tensor id bytes, as columns of length n; and its hand-offs."""
+
+    tensor_ids: tuple[str, ...]
+    arena: I32
+    """Index into ``arenas``."""
+    logical_slot: I64
+    offset: U64
+    size: U64
+    alignment: U64
+    birth: I64
+    death: I64
+    generation: I64
+    """The how-manieth tenant of its slot (0-based) its storage is."""
+    storage: I64
+    """Rows of one storage share a number; numbers are dense, in the order of (arena name, slot, generation)."""
+    roles: tuple[str, ...]
+    dtypes: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    alias_group_ids: tuple[str | None, ...]
+    base_tensor_uids: tuple[str | None, ...]
+    handoffs: Sequence[Handoff] = ()
+    """(step, from, to) as granted and, for planners that place bytes, as used."""
+    taken: tuple[bool, ...] = ()
+    """Per hand-off, whether ``to`` lies on ``from``'s bytes (contract §11). Where it is not told it is worked out."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Plan(PlanColumns):
+    """Where everything lies: the columns, and what holds of all of them; digests are 32 raw bytes."""
 
     planner: str
     planner_options: dict[str, Any]
@@ -175,30 +203,6 @@ class Plan:
     execution_order: tuple[str, ...]
     arenas: tuple[ArenaSummary, ...]
     """By name bytes."""
-
-    tensor_ids: tuple[str, ...]
-    arena: I32
-    """Index into ``arenas``."""
-    logical_slot: I64
-    offset: U64
-    size: U64
-    alignment: U64
-    birth: I64
-    death: I64
-    generation: I64
-    """The how-manieth tenant of its slot (0-based) its storage is."""
-    storage: I64
-    """Rows of one storage share a number; numbers are dense, in the order of (arena name, slot, generation)."""
-    roles: tuple[str, ...]
-    dtypes: tuple[str, ...]
-    shapes: tuple[tuple[int, ...], ...]
-    alias_group_ids: tuple[str | None, ...]
-    base_tensor_uids: tuple[str | None, ...]
-
-    handoffs: Sequence[Handoff] = ()
-    """(step, from, to) as granted and, for planners that place bytes, as used."""
-    taken: tuple[bool, ...] = ()
-    """Per hand-off, whether ``to`` lies on ``from``'s bytes (contract §11). Where it is not told it is worked out."""
     metrics: dict[str, Any] = field(default_factory=dict)
     """Figures of contract §7; ``allocation_time_ns`` among them, never hashed and never compared."""
     notes: dict[str, Any] = field(default_factory=dict)

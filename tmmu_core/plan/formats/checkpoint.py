@@ -22,7 +22,8 @@ from tmmu_core.judge.finished import refuse_invalid
 from tmmu_core.liveness.model import Liveness
 from tmmu_core.plan.canonical import H, cbor_canonical, execution_order_hash, logical_address_table, plan_digests
 from tmmu_core.plan.figures.metrics import written_metrics
-from tmmu_core.plan.formats.files import HeadDocument, RowDocument, from_head, head_document
+from tmmu_core.plan.formats.building import from_head
+from tmmu_core.plan.formats.documents import HeadDocument, RowDocument, head_document
 from tmmu_core.plan.model import Plan
 
 CHECKPOINT_SCHEMA = "tmmu_checkpoint/1"

@@ -29,14 +29,13 @@ from tmmu_core.errors import UnreadableInput
 from tmmu_core.graph import document
 from tmmu_core.plan.figures.metrics import written_metrics
 from tmmu_core.plan.figures.storages import storages_of
-from tmmu_core.plan.formats.files import (
+from tmmu_core.plan.formats.building import build, noted
+from tmmu_core.plan.formats.documents import (
     HandoffDocument,
     HeadDocument,
     RowDocument,
     arena_document,
-    build,
     handoff_documents,
-    noted,
 )
 from tmmu_core.plan.formats.held import Held, changed_claim, changed_since, held_by, sealed
 from tmmu_core.plan.model import PLAN_SCHEMA, ArenaSummary, Plan

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 
 from tmmu_core.plan import canonical
 from tmmu_core.plan.figures import metrics
-from tmmu_core.plan.making.rows import PlanColumns
-from tmmu_core.plan.model import ArenaSummary, Plan
+from tmmu_core.plan.model import ArenaSummary, Plan, PlanColumns
 
 
 class Use(NamedTuple):
@@ -45,6 +44,6 @@ def assemble(
             allocation_time_ns=time.perf_counter_ns() - use.started,
         ),
         **identity._asdict(),
-        **columns._asdict(),
+        **vars(columns),
         **rest,
     )

@@ -14,9 +14,9 @@ from tmmu_core.graph.model import Arena
 from tmmu_core.plan import canonical
 from tmmu_core.plan.figures.live import peak_together
 from tmmu_core.plan.making.assemble import Use, assemble
-from tmmu_core.plan.making.rows import PlanColumns, numbered_by_offset, storage_numbers
+from tmmu_core.plan.making.rows import numbered_by_offset, storage_numbers
 from tmmu_core.plan.making.summary import Found, check_capacity, summarise
-from tmmu_core.plan.model import Plan
+from tmmu_core.plan.model import Plan, PlanColumns
 from tmmu_core.planners import MemoryPlannerEntry, planner_named
 from tmmu_core.planners.problem import GIVEN, I64, Packing, PlainInstance, Problem, Progress
 from tmmu_core.planners.slots import slot_sizes
@@ -55,7 +55,8 @@ def plan_problem(
     extent = int((packing.offset + sizes).max()) if len(problem) else 0
 
     handoffs, taken, ends = _handoffs(problem, packing)
-    columns = _columns(replace(problem, death=ends[0]), packing, slot)._replace(handoffs=handoffs, taken=taken)
+    columns = _columns(replace(problem, death=ends[0]), packing, slot)
+    columns = replace(columns, handoffs=handoffs, taken=taken)
     steps = max(int(columns.death.max(initial=0)), 1)
     arena = Arena(problem.capacity, problem.arena_alignment)
     config = {problem.arena: arena}
@@ -157,8 +158,6 @@ def _columns(problem: Problem, packing: Packing, slot: np.ndarray[Any, Any]) -> 
         shapes=tuple(zip(problem.size[source].tolist())),
         alias_group_ids=(None,) * len(order),
         base_tensor_uids=(None,) * len(order),
-        handoffs=(),
-        taken=(),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from tmmu_core.graph.model import ROLES, Graph
 from tmmu_core.liveness.analyse import row_bytes
 from tmmu_core.liveness.model import I32, I64, U64, Liveness
 from tmmu_core.plan.figures.live import peak_together
-from tmmu_core.plan.model import ArenaSummary, Handoff, Handoffs
+from tmmu_core.plan.model import ArenaSummary, Handoffs, PlanColumns
 from tmmu_core.planners.problem import Packing, Problem
 from tmmu_core.planners.slots import slot_sizes
 
@@ -115,28 +115,6 @@ def _without(liveness: Liveness, takers: Sequence[int]) -> Liveness:
         handoffs=liveness.handoffs[used],
         taken=liveness.taken[used],
     )
-
-
-class PlanColumns(NamedTuple):
-    """What a :class:`Plan` says of tensors, by its own field names."""
-
-    tensor_ids: tuple[str, ...]
-    arena: I32
-    logical_slot: I64
-    offset: U64
-    size: U64
-    alignment: U64
-    birth: I64
-    death: I64
-    generation: I64
-    storage: I64
-    roles: tuple[str, ...]
-    dtypes: tuple[str, ...]
-    shapes: tuple[tuple[int, ...], ...]
-    alias_group_ids: tuple[str | None, ...]
-    base_tensor_uids: tuple[str | None, ...]
-    handoffs: Sequence[Handoff]
-    taken: tuple[bool, ...]
 
 
 def plan_columns(
