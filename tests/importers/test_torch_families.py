@@ -21,6 +21,7 @@ from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tmmu_core.graph.importers.torch import import_torch
+from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.plan.formats.reading import read_graph
 from tmmu_core.plan.making.engine import plan_graph
 
@@ -192,6 +193,82 @@ def test_a_training_steps_forward_pass_is_too(family: str, case: str) -> None:
     if case == "batch":
         forward.remove("add")
     assert forward == [*ran, "sum"]
+
+
+def assigned(x: Any) -> Any:
+    y = x.clone()
+    y[:, 2:4] = x[:, 0:2] * 2
+    return y
+
+
+def filled(x: Any) -> Any:
+    y = x * 2
+    y[1:3].fill_(0.0)
+    y.diagonal().fill_(1.0)
+    return y
+
+
+def added(x: Any) -> Any:
+    y = x * 2
+    y[:, :2] += x[:, :2]
+    y[3].mul_(y[3])
+    return y
+
+
+def indexed(x: Any) -> Any:
+    y = x * 2
+    y.index_put_((torch.arange(2),), x[2:4])
+    return y.index_fill_(0, torch.arange(3), 1.0)
+
+
+def cached(x: Any) -> Any:
+    y = torch.zeros(8, 8)
+    y[0:4].copy_(x[0:4])
+    y[4:8].copy_(x[4:8])
+    return y.relu()
+
+
+VIEWS = frozenset({"slice", "select", "diagonal", "alias", "detach", "as_strided"})
+WRITTEN = {
+    "assigned": (assigned, ["clone", "mul", "copy"], 2 * 256 + 64),
+    "filled": (filled, ["mul", "fill", "fill"], 256),
+    "added": (added, ["mul", "add", "mul"], 2 * 256),
+    "indexed": (indexed, ["mul", "arange", "index_put", "arange", "index_fill"], 2 * 256 + 16),
+    "cached": (cached, ["zeros", "copy", "copy", "relu"], 2 * 256),
+}
+"""Function of an 8 × 8 tensor → the operators that move bytes in eager mode, and what it holds at its peak."""
+
+
+@pytest.mark.parametrize("case", WRITTEN)
+def test_what_writes_to_a_part_makes_no_copy_of_it(case: str) -> None:
+    function, operators, peak = WRITTEN[case]
+    ran = [name for name in eager(Of(function), torch.randn(8, 8)) if name not in VIEWS]
+    onto_itself = ["copy"] * (case == "added")  # of ``y[:, :2] += x`` the assignment, which finds nothing to do
+    assert sorted(ran) == sorted(operators + onto_itself)
+    graph = import_torch(Of(function), (torch.randn(8, 8),), train=False)
+    assert [name for name in plain([node.instr for node in graph.nodes]) if name not in VIEWS] == operators
+    plan = plan_graph(graph).plan
+    assert verify_plan(plan).ok
+    assert plan.arena_of["activations"].peak_live_bytes == peak
+
+
+def test_a_part_whose_new_value_is_read_elsewhere_is_not_written_in_its_place() -> None:
+    def both(x: Any) -> Any:
+        y = x * 2
+        part = y[:, :2] + 1
+        return torch.slice_scatter(y, part, 1, 0, 2), part
+
+    graph = import_torch(Of(both), (torch.randn(8, 8),), train=False)
+    assert [node.instr for node in graph.nodes] == ["mul.Tensor", "slice.Tensor", "add.Tensor", "slice_scatter"]
+
+
+def test_a_part_put_elsewhere_is_not_the_part_that_was_taken() -> None:
+    def moved(x: Any) -> Any:
+        y = x * 2
+        return torch.slice_scatter(y, y[:, :2] + 1, 1, 2, 4)
+
+    graph = import_torch(Of(moved), (torch.randn(8, 8),), train=False)
+    assert [node.instr for node in graph.nodes] == ["mul.Tensor", "slice.Tensor", "add.Tensor", "slice_scatter"]
 
 
 def test_a_saved_program_keeps_its_interpolation_whole() -> None:

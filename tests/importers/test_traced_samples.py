@@ -26,7 +26,7 @@ COUNTS = {
     # file: (nodes, tensors, parameters)
     "resnet50_train_b32_224": (517, 1_211, 25_557_032),
     "gpt2_small_train_b1_s1024": (1_676, 1_988, 124_439_808),
-    "gpt2_small_inference_b1_s1024": (459, 694, 124_439_808),
+    "gpt2_small_inference_b1_s1024": (434, 669, 124_439_808),
     "bert_base_train_b8_s512": (1_980, 2_328, 109_514_298),
     "llama3_8b_train_b1_s2048": (8_405, 8_701, 8_030_261_248),
     "llama3_405b_inference_b1_s2048": (9_351, 10_617, 405_853_388_800),

@@ -25,10 +25,12 @@ from torch._functorch._aot_autograd import descriptors
 from torch.utils._pytree import tree_leaves
 
 from tmmu_core.errors import UnreadableInput
-from tmmu_core.graph.importers import fx_origins, step_checks
+from tmmu_core.graph.importers import fx_origins, fx_parts, step_checks
 from tmmu_core.graph.importers.fx_ends import ends_of
 from tmmu_core.graph.importers.fx_layout import is_dense, layout, lies_of
 from tmmu_core.graph.importers.layouts import as_view
+from tmmu_core.graph.importers.pt2_operators import OVER_FIRST
+from tmmu_core.graph.importers.pt2_operators import operator as operator_of
 from tmmu_core.graph.model import GRAPH_SCHEMA, Graph, Node, Origin, Phase, Role, Tensor
 
 TANGENT = "tangent"
@@ -179,6 +181,11 @@ class _Reading(torch.fx.Interpreter):
     # -- operators -------------------------------------------------------------------------------------------------
 
     def _call(self, n: Any, value: Any) -> None:
+        part = fx_parts.written_part(n)
+        if part is not None and part.is_itself:
+            self._take_out(part.made)
+            self._keep(value, self.env[part.whole])
+            return
         read = [leaf for leaf in tree_leaves((self._values_of(n.args), self._values_of(n.kwargs))) if _is_tensor(leaf)]
         written = [leaf for leaf in tree_leaves(value) if _is_tensor(leaf)]
         self._refuse_without_storage(n, written)
@@ -204,10 +211,38 @@ class _Reading(torch.fx.Interpreter):
             if dependent:
                 self.dependent.update((tensor_id, *([storage.id] if storage else [])))
         draft.inplace = self._permission(n, read, written, draft)
+        if part is not None:
+            self._write_part(part, draft)
         self._write_buffers(n, value, draft)
         self.nodes.append(draft)
-        if fx_origins.KEY in n.meta:
-            self.origins[own_name] = n.meta[fx_origins.KEY]
+        by = n if part is None else part.made
+        if fx_origins.KEY in by.meta:
+            self.origins[own_name] = by.meta[fx_origins.KEY]
+
+    def _keep(self, value: Any, whole: Any) -> None:
+        """``value`` is ``whole`` itself, under another name."""
+        self.id_of[id(value)] = self.id_of[id(whole)]
+        self.values.append(value)
+        self.storages[value.untyped_storage()._cdata] = self.storages[whole.untyped_storage()._cdata]
+
+    def _write_part(self, part: fx_parts.Part, draft: _Draft) -> None:
+        """Fold the operator that makes a part's new value into ``draft``, which puts the part in its place.
+
+        Eager mode runs one of the two: it writes to the part where it lies.
+        """
+        made, part_id = self._take_out(part.made), self.id_of[id(self.env[part.made.args[0]])]
+        draft.instr = made.instr
+        draft.inputs = [draft.inputs[0], *(name for name in made.inputs if name != part_id)]
+
+    def _take_out(self, node: Any) -> _Draft:
+        """What was taken down of ``node``, as if it had not been."""
+        tensor_id = self.id_of[id(self.env[node])]
+        made = self.nodes.pop(max(k for k, each in enumerate(self.nodes) if tensor_id in each.outputs))
+        self.origins.pop(made.node_id, None)
+        for name in made.outputs:
+            del self.tensors[name]
+            self.dependent.discard(name)
+        return made
 
     def _refuse_without_storage(self, n: Any, written: list[Any]) -> None:
         for leaf in written:
@@ -256,15 +291,16 @@ class _Reading(torch.fx.Interpreter):
         return as_view(Tensor(tensor_id, shape, dtype, role), lies_of(value), known.base, whole), under
 
     def _permission(self, n: Any, read: list[Any], written: list[Any], draft: _Draft) -> Any:
-        """Inputs over which a pointwise operator may write: laid out as its result, element upon element."""
-        if len(draft.outputs) != 1 or torch.Tag.pointwise not in getattr(n.target, "tags", ()):
+        """Inputs over which an operator may write: laid out as its result, element upon element."""
+        over_first = operator_of(str(n.target)).name in OVER_FIRST
+        if len(draft.outputs) != 1 or not (over_first or torch.Tag.pointwise in getattr(n.target, "tags", ())):
             return "none"
         wanted = self.storages[written[0].untyped_storage()._cdata].layout
         if not wanted or self.tensors[draft.outputs[0]].view is not None:
             return "none"
         pairs = [
             (i, 0)
-            for i, leaf in enumerate(read)
+            for i, leaf in enumerate(read[:1] if over_first else read)
             if layout(leaf) == wanted
             and not leaf.storage_offset()
             and int(leaf.untyped_storage().nbytes()) == int(written[0].untyped_storage().nbytes())

@@ -231,13 +231,15 @@ class _Reading:
         return False
 
     def _permission(self, what: Operator, read: list[_Value], made: list[_Value]) -> Inplace:
-        """Inputs over which a pointwise operator may write: laid out as its result, element upon element."""
-        if len(made) != 1 or what.space != "aten" or what.name not in pt2_operators.POINTWISE:
+        """Inputs over which an operator may write: laid out as its result, element upon element."""
+        over_first = what.name in pt2_operators.OVER_FIRST
+        if len(made) != 1 or what.space != "aten" or not (over_first or what.name in pt2_operators.POINTWISE):
             return "none"
         if made[0].storage != made[0].id or what.overload in pt2_operators.NOT_POINTWISE_WITH:
             return "none"
         wanted = made[0].lies
-        pairs = tuple((i, 0) for i, value in enumerate(read) if value.lies == wanted and value.whole == wanted.own)
+        over = read[:1] if over_first else read
+        pairs = tuple((i, 0) for i, value in enumerate(over) if value.lies == wanted and value.whole == wanted.own)
         return pairs or "none"
 
     # -- values -----------------------------------------------------------------------------------------------------

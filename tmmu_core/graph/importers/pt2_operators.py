@@ -58,6 +58,13 @@ POINTWISE: frozenset[str] = _words(
     """
 )
 """Operators that make each element of their result of the elements at its place, so that one may lie on the other."""
+OVER_FIRST: frozenset[str] = _words(
+    """
+    as_strided_scatter copy diagonal_scatter fill index_add index_copy index_fill index_put index_reduce masked_scatter
+    put scatter scatter_add scatter_reduce select_scatter slice_scatter
+    """
+)
+"""Operators whose result is their first argument but for some places, so that it may lie on that one and no other."""
 NOT_POINTWISE_WITH: frozenset[str] = frozenset({"dim", "other_dim", "names_dim"})
 """Overloads of the above (``max.dim``) that are reductions."""
 
