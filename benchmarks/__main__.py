@@ -110,10 +110,11 @@ def _instances() -> str:
     remark = "" if python else " The peers were not installed: `make bench` installs them where it can."
     return f"""## Real instances
 
-Extent over the lower bound, and seconds; ● marks a proven optimum. `exact` took {sum(exact):.1f} s over A to F in all.
+Extent over the lower bound, and CPU seconds, of all threads; ● marks a proven optimum. `exact` took {sum(exact):.1f} s
+over A to F in all.
 CP-SAT is asked to fit {peers.CAPACITY:,} bytes within {peers.CP_SAT_SECONDS:.0f} s with two workers, Vela's hill climb
 makes {peers.VELA_ITERATIONS:,} iterations. MiniMalloc is asked to fit the same bytes within
-{minimalloc.SECONDS} s; its seconds are CPU seconds (`MINIMALLOC=FOLDER make bench` builds it from its sources).{remark}
+{minimalloc.SECONDS} s (`MINIMALLOC=FOLDER make bench` builds it from its sources).{remark}
 
 {_table(heads, lines)}"""
 
