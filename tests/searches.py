@@ -54,7 +54,7 @@ ASKED: dict[str, dict[str, Any]] = {
     "greedy": {},
     "ffd": {},
     "portfolio": {},
-    "search": {"rounds": 60, "seed": 3},
+    "search": {"iterations": 60, "seed": 3},
     "exact": {"budget": 700},
 }
 """Planner → its options. ``slots``, ``naive`` and ``helia`` search nothing."""

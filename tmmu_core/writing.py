@@ -89,7 +89,7 @@ def _sweep_up(folder: Path) -> None:
     """Take away what a writer left that was killed between naming its file and putting it in its place."""
     for left in folder.glob(".tmmu-*.part"):
         owner = left.name.removeprefix(".tmmu-").removesuffix(".part")
-        if owner.isdigit() and int(owner) != os.getpid():
+        if owner.isdigit():
             try:
                 os.kill(int(owner), 0)
             except ProcessLookupError:

@@ -479,3 +479,8 @@ def test_the_way_down_is_cheapest_first_and_each_list_is_lower(gpt2: Question) -
     assert costs == sorted(costs)
     assert gains == sorted(set(gains))
     assert gains[-1] > search.nothing.run.total // 3
+
+
+@pytest.mark.parametrize(("here", "over"), [({}, 0), ({"a": 4, "b": 5}, 0), ({"a": 4, "b": 9}, 3)])
+def test_over_a_total_is_what_all_arenas_are_over_it_together(here: dict[str, int], over: int) -> None:
+    assert Bytes(10).over(here) == over

@@ -54,3 +54,8 @@ def test_what_is_settled_still_answers():
 
 def test_half_a_surrogate_pair_is_left_to_the_dictionary():
     assert Ids(["\ud800", "a"]).numbers_of(["\ud800", "b"]).tolist() == [0, -1]
+
+
+def test_one_name_that_comes_twice_among_many_is_seen():
+    assert not Ids(["c", "b", "a", "b"]).distinct
+    assert Ids(["c", "b", "a", "d"]).distinct

@@ -447,3 +447,8 @@ def test_an_archive_of_no_program_or_of_several_is_refused_with_their_number(
 
     with pytest.raises(UnreadableInput, match=f"holds {words} under models/"):
         pt2_program.read_program(rewritten("two_layers", change), "given")
+
+
+def test_a_formula_is_shown_whole_up_to_sixty_letters() -> None:
+    assert pt2_sizes._short("x" * 60) == "“" + "x" * 60 + "”"
+    assert pt2_sizes._short("x" * 61) == "“" + "x" * 57 + "…”"

@@ -8,6 +8,7 @@ import pytest
 
 from app.cli.options import open_any
 from tmmu_core.errors import UnreadableInput
+from tmmu_core.graph.importers import xla
 from tmmu_core.graph.importers.xla import Buffer, companion, read
 from tmmu_core.plan.formats.reading import read_any
 from tmmu_core.plan.making.instance import plan_problem
@@ -203,3 +204,11 @@ def test_no_two_buffers_of_xlas_plan_share_a_byte_at_a_step() -> None:
 def test_planned_again_the_sample_needs_no_more_than_is_alive() -> None:
     plan = plan_problem(opened().problem, planner="portfolio")
     assert plan.arenas[0].extent_bytes == 2_354_708
+
+
+@pytest.mark.parametrize("half", [xla.ASSIGNMENT, xla.LIVE_RANGE])
+def test_half_of_a_dump_is_known_alone_and_behind_a_program(half: str) -> None:
+    assert xla.refuses(f"{half}\n".encode()) == ""
+    assert xla.refuses(f"HloModule m\nENTRY e\n{half}\n".encode()) == ""
+    assert xla.refuses(b"HloModule m\nENTRY e\n") != ""
+    assert xla.refuses(b"") == "the file is empty"

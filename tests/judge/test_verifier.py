@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -246,3 +247,11 @@ def test_a_hundred_thousand_rows_by_a_planner_of_bytes_are_swept() -> None:
 def test_an_arena_on_a_grid_that_is_no_power_of_two_is_an_alignment(grid: int) -> None:
     plan = plan_graph(chain(2)).plan
     assert "alignment" in rules(replace(plan, arenas=(replace(plan.arenas[0], alignment_bytes=grid),)))
+
+
+@pytest.mark.parametrize("least", [0, 1, 4])
+def test_a_dimension_may_reach_down_to_none_at_all(least: int) -> None:
+    g = graph([Tensor(id="x", shape=("B",), role="input"), tensor("y")], [node("n", "x", "y")], "x", "y")
+    g = msgspec.structs.replace(g, dims={"B": Dim(least, 4)})
+    for size in {least, 4}:
+        assert verify_plan(plan_graph(g, dims={"B": size}).plan, g, dims={"B": size}).ok

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import subprocess
 import sys
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from tests.build import chain
 from tmmu_core.errors import ArenaTooSmall, UnreadableInput
 from tmmu_core.graph import native
 from tmmu_core.judge.verifier import verify_plan
+from tmmu_core.library.requests import ratio
 from tmmu_core.plan.formats.reading import read_graph_file
 from tmmu_core.plan.making.engine import plan_graph
 
@@ -277,3 +279,18 @@ def test_show_without_the_explorer_says_the_line_that_installs_it(monkeypatch: p
     with pytest.raises(tmmu.TmmuError) as caught:
         tmmu.plan(chain(2)).show()
     assert "pip install 'tmmu-plan-explorer[app]'" in str(caught.value.hint)
+
+
+def test_offsets_are_an_array_of_any_kind_and_a_copy_where_one_is_asked_for() -> None:
+    packed = tmmu.pack([0, 1], [2, 3], [4, 8])
+    assert np.asarray(packed, dtype=np.int32).dtype == np.int32
+    assert np.asarray(packed, dtype=np.int32).tolist() == packed.offset.tolist()
+    assert np.array(packed, copy=True) is not packed.offset
+    assert np.asarray(packed) is packed.offset
+
+
+@pytest.mark.parametrize("limit", ["five", "-1", "1/0", -0.5])
+def test_a_share_that_is_none_is_refused_by_its_name(limit: object) -> None:
+    with pytest.raises(UnreadableInput, match=r"growth.*is not a percentage"):
+        ratio("growth", limit)  # type: ignore[arg-type]
+    assert [ratio("growth", given) for given in (0, "5 %", 2.5)] == [0, Fraction(5, 100), Fraction(25, 1000)]

@@ -127,6 +127,7 @@ def test_one_changed_cell_is_found_and_named(columns: dict[str, Any], kind: str,
     plan = chain_plan()
     verdict = compare(plan, edited(plan, "t1", **columns))
     assert counts(verdict) == {kind: 1}
+    assert not verdict.identical
     assert verdict.first is not None
     assert verdict.first.path == f"$.tensors['t1'].{path}"
 

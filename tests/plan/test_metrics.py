@@ -25,6 +25,7 @@ from tmmu_core.plan.figures.live import (
     max_live_of,
     peak_and_count,
     peak_of,
+    peak_together,
 )
 from tmmu_core.plan.figures.storages import alive_at, live_bytes, peak, storages_of
 from tmmu_core.plan.making.engine import plan_graph
@@ -231,3 +232,10 @@ def test_what_is_read_by_the_first_backward_node_is_kept_where_it_is_not_taken_o
 def test_bytes_past_64_bits_in_all_and_not_at_once_are_counted_step_by_step() -> None:
     curve = live_bytes_of(np.array([0, 2]), np.array([1, 3]), np.array([2**63, 2**63 + 5], np.uint64), 3)
     assert curve.tolist() == [2**63, 0, 2**63 + 5]
+
+
+def test_the_peak_of_bytes_past_64_bits_is_that_of_the_fullest_step() -> None:
+    """Three ranges whose sum is past 2^64: the first two touch, the third begins while the second holds."""
+    birth, death, size = np.array([0, 2, 3]), np.array([2, 5, 4]), np.array([2**63, 2**63, 2**62], np.uint64)
+    assert peak_together(birth, death, size, 6) == (3, 2**63 + 2**62)
+    assert peak_together(birth[:2], death[:2], size[:2], 6) == (0, 2**63)

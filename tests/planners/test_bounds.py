@@ -77,3 +77,11 @@ def test_max_live_is_what_counting_step_by_step_gives(p: Problem) -> None:
     sizes = [int(x) for x in p.size]
     most = max((sum(sizes[i] for i in range(len(p)) if t in live_steps(p, i)) for t in range(10)), default=0)
     assert lower_bound(p).max_live == most
+
+
+def test_what_passes_int64_is_left_as_it_is() -> None:
+    """Sizes that no column of machine integers holds: nothing is said of grids."""
+    assert reachable(columns(problem((0, 1, 2**63), alignment=8)), 7) == 7
+    assert reachable(columns(problem((0, 1, 12), alignment=8)), 7) == 12
+    assert reachable(columns(problem((0, 1, 12), alignment=8)), 13) == 20
+    assert reachable(columns(problem()), 13) == 13

@@ -506,3 +506,13 @@ def test_with_a_capacity_that_is_the_bound_itself_it_goes_on_until_that_is_met()
     least = lower_bound(p).max_live
     assert extent(p, portfolio(p, {}).offset) > least
     assert extent(p, exact(problem_with(p, capacity=least), {}).offset) == least
+
+
+def test_a_chain_between_two_given_offsets_is_none() -> None:
+    """The first and the last of three lie fixed at different bytes: no two hand-offs can join them."""
+    p = problem((0, 2, 8), (2, 4, 8), (4, 6, 8), handoff_from=np.array([-1, 0, 1]), fixed=np.array([0, -1, 8]))
+    cols = columns(p)
+    assert chains(cols, [(0, 1)]) == ((0, 1), (2,))
+    assert chains(cols, [(1, 2)]) == ((0,), (1, 2))
+    assert chains(cols, [(0, 1), (1, 2)]) is None
+    assert chains(cols, [(0, 1), (0, 1)]) is None

@@ -16,7 +16,7 @@ from tmmu_core.planners.bounds import lower_bound
 from tmmu_core.planners.columns import columns
 from tmmu_core.planners.greedy import FITS, ORDERS, _place, by_birth, greedy, place
 from tmmu_core.planners.near import COMPILED_NEAR_UP_TO, NEAR_UP_TO, near_of, neighbours, place_near
-from tmmu_core.planners.portfolio import RUNS, best_greedy, portfolio
+from tmmu_core.planners.portfolio import RUNS, Best, best_greedy, portfolio
 from tmmu_core.planners.problem import Problem
 
 
@@ -208,3 +208,9 @@ def test_who_is_told_to_stop_stops_and_says_so() -> None:
     best = best_greedy(cols, bound, lambda what, made, of: made < 2)
     assert (best.runs, best.stopped) == (2, True)
     assert not best_greedy(cols, bound, lambda what, made, of: made < of).stopped
+
+
+def test_the_storage_placed_last_is_named_whichever_it_is() -> None:
+    cols = columns(problem((0, 1, 4), (0, 1, 3)))
+    said = [Best([0, 4], 7, "size", "lowest", 3, False, [0, 1], crown).notes(cols).get("last") for crown in (-1, 0, 1)]
+    assert said == [None, "t0", "t1"]
