@@ -10,11 +10,11 @@ import pytest
 
 from benchmarks.wired import randwire, searched
 from tests.build import graph, node, tensor
-from tests.fit.random_graphs import drawn, least_peak, model_of, trained, tree
+from tests.fit.random_graphs import all_orders, drawn, least_peak, model_of, trained, tree
 from tmmu_core.fit.order import searching
 from tmmu_core.fit.order.baselines import baselines
 from tmmu_core.fit.order.beam import beam
-from tmmu_core.fit.order.exact import Walk, as_array, walk_best_first
+from tmmu_core.fit.order.exact import Walk, as_array, orders_within, walk_best_first
 from tmmu_core.fit.order.hills import hills_and_valleys
 from tmmu_core.fit.order.kernels import measure
 from tmmu_core.fit.order.searching import best_order
@@ -147,3 +147,13 @@ def test_what_is_too_large_to_be_walked_is_ordered_without_a_proof(monkeypatch: 
     found = best_order(model)
     assert {"beam", "proof"}.isdisjoint(found.tried)
     assert found.bound == int(model.constant.sum())
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_orders_within_a_limit_are_all_that_brute_force_finds(seed: int) -> None:
+    model = model_of(drawn(random.Random(f"within/{seed}"), 6))
+    peaks = {tuple(order.tolist()): measure(model, order).total for order in all_orders(model)}
+    for limit in (min(peaks.values()) - 1, min(peaks.values()), max(peaks.values())):
+        found = list(orders_within(Walk(model), limit, len(peaks) + 1))
+        assert sorted(found) == sorted(order for order, peak in peaks.items() if peak <= limit)
+    assert len(list(orders_within(Walk(model), max(peaks.values()), 2))) == min(2, len(peaks))

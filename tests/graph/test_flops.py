@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
+from tests.build import graph, node, tensor
 from tests.golden import SAMPLES
 from tmmu_core.graph.flops import Call, Flops, _attention, graph_flops, operations, plain_name
+from tmmu_core.graph.importers.adamw import add_adamw
 from tmmu_core.graph.index import index_graph
 from tmmu_core.graph.model import Graph, Node, Tensor
 from tmmu_core.plan.formats.reading import read_graph_file
@@ -182,3 +185,12 @@ def test_an_attention_whose_queries_and_keys_do_not_fit_is_unknown(
     q: tuple[int, ...], k: tuple[int, ...], known: bool
 ) -> None:
     assert (_attention(Call((q, k, k), (q,))) is not None) == known
+
+
+def test_the_order_is_written_out_behind_the_optimizer_only_where_it_was_before() -> None:
+    tensors = [tensor("x", role="input"), tensor("w", role="parameter"), tensor("g", role="gradient")]
+    step = graph(tensors, [node("b", "x w", "g", phase="backward")], "x", "g")
+    for order, after in ((None, None), (("b",), ("b", "adamw:w"))):
+        made = add_adamw(msgspec.structs.replace(step, execution_order=order), {"w": "g"})
+        assert made.execution_order == after
+        assert made.outputs == ()

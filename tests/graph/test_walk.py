@@ -202,3 +202,11 @@ def test_what_is_open_at_first_is_no_more_than_wished(most: int) -> None:
     index, tree = grown(two_blocks())
     found = collapse(index, tree, Asked(tree.opened(most)))
     assert len(found.vertices) - 1 <= max(most, 2)
+
+
+def test_the_inputs_are_a_vertex_of_no_number_and_of_no_level() -> None:
+    index, tree = grown(chain(3))
+    found = collapse(index, tree, Asked())
+    (inputs,) = [vertex for vertex in found.vertices if vertex.kind == "inputs"]
+    assert (inputs.item, inputs.level) == (-1, 0)
+    assert [vertex.item >= 0 for vertex in found.vertices if vertex.kind != "inputs"] != []

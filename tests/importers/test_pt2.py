@@ -19,7 +19,7 @@ import pytest
 from app.session.opening import read_bytes
 from tmmu_core import limits
 from tmmu_core.errors import InvalidIrShapes, UnreadableInput
-from tmmu_core.graph.importers import fx_child, pt2_operators, pt2_program, pt2_sizes
+from tmmu_core.graph.importers import fx_child, pt2_names, pt2_operators, pt2_program, pt2_sizes
 from tmmu_core.graph.importers.layouts import Lies
 from tmmu_core.graph.importers.pt2_graph import as_saved
 from tmmu_core.graph.model import Dim, Graph, Node, Tensor
@@ -452,3 +452,18 @@ def test_an_archive_of_no_program_or_of_several_is_refused_with_their_number(
 def test_a_formula_is_shown_whole_up_to_sixty_letters() -> None:
     assert pt2_sizes._short("x" * 60) == "“" + "x" * 60 + "”"
     assert pt2_sizes._short("x" * 61) == "“" + "x" * 57 + "…”"
+
+
+@pytest.mark.parametrize(
+    ("context", "names"),
+    [
+        ('["a", "b"]', ["in.a", "in.b"]),
+        ('["a"]', ["in.0", "in.1"]),
+        ('"ab"', ["in.0", "in.1"]),
+        ("null", ["in.0", "in.1"]),
+    ],
+)
+def test_the_leaves_of_a_dictionary_have_its_keys_where_each_has_one(context: str, names: list[str]) -> None:
+    leaf = {"type": None, "context": None, "children_spec": []}
+    spec = {"type": "builtins.dict", "context": context, "children_spec": [leaf, leaf]}
+    assert list(pt2_names._leaves(spec, "in", 0)) == names

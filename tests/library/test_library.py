@@ -294,3 +294,9 @@ def test_a_share_that_is_none_is_refused_by_its_name(limit: object) -> None:
     with pytest.raises(UnreadableInput, match=r"growth.*is not a percentage"):
         ratio("growth", limit)  # type: ignore[arg-type]
     assert [ratio("growth", given) for given in (0, "5 %", 2.5)] == [0, Fraction(5, 100), Fraction(25, 1000)]
+
+
+def test_a_plan_of_a_chosen_size_is_verified_at_that_size() -> None:
+    sample = Path(__file__).parents[2] / "sample_graphs" / "dynamic_batch.tmmu.json"
+    found = tmmu.plan(sample, dims={"B": 2})
+    assert found.verify(read_graph_file(sample)).ok

@@ -19,6 +19,9 @@ class Same:
 
 
 _NO_ARENA = "where there is no arena there is no row, and nothing is looked up in what stands for its extents"
+_WORKED_OUT = "any negative number is the dimension that numpy works out"
+_NOBODY = "nobody is any negative number: only the sign is asked for"
+_THREADS = "how many threads the other program takes for it"
 
 SAME: tuple[Same, ...] = (
     Same(
@@ -45,6 +48,28 @@ SAME: tuple[Same, ...] = (
         ),
         "two ways to the same sizes: only which of them is taken for vectors of just this length",
     ),
+    Same(
+        *(
+            "tmmu_core/graph/sharding.py",
+            "if followers and all(",
+            "followers and all(sharding.follows[i] for i in followers)",
+        ),
+        *("(all((sharding.follows[i] for i in followers)))", "of no followers all follow, wherever they are tried"),
+    ),
+    Same(
+        *("tmmu_core/judge/lives.py", "if len(self._members[a]) < len(self._members[b]):"),
+        *("len(self._members[a]) < len(self._members[b])", "(len(self._members[a]) <= len(self._members[b]))"),
+        "which of two equally large sets takes the other in",
+    ),
+    Same("tmmu_core/planners/columns.py", "must_not_alias.reshape(-1, 2)", "1", "(2)", _WORKED_OUT),
+    Same("tmmu_core/liveness/analyse.py", "storage_of = np.full(count, -1", "1", "(2)", _NOBODY),
+    Same("tmmu_core/liveness/analyse.py", "handoff_from = np.full(len(head), -1", "1", "(2)", _NOBODY),
+    Same(
+        *("tmmu_core/plan/formats/executorch.py", "seen[event.name, event.pid, event.tid] = which + 1", "which + 1"),
+        *("(which - 1)", "numbers that only tell apart what has one name in one step: 0, -1, -2 do so too"),
+    ),
+    Same("tmmu_core/runtime/onnx_run.py", "options.intra_op_num_threads", "1", "(2)", _THREADS),
+    Same("tmmu_core/graph/importers/onnx_measure.py", "options.intra_op_num_threads", "1", "(2)", _THREADS),
 )
 
 

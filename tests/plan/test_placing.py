@@ -107,3 +107,9 @@ def test_the_lowest_legal_offset_is_where_a_ghost_meets_nobody(case: Case) -> No
         tried = ghost(plan, plan.tensor_ids[why.row], why.lowest)
         assert tried.legal
         assert why.lowest <= why.offset
+
+
+@pytest.mark.parametrize(("fit", "shown"), [("free_list", "lowest"), ("lowest", "lowest"), ("tightest", "tightest")])
+def test_a_free_list_is_told_as_the_lowest_fit_that_it_is(fit: str, shown: str) -> None:
+    solution = plan_graph(chain(6, "none"), planner="greedy", options={"fit": fit, "order": "birth"})
+    assert placed_in(solution.plan, "activations", problem_of(solution, "activations")).fit == shown
