@@ -25,11 +25,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.say import words
-from tmmu_core.judge.finished import INVALID, conflicting_rows
+from tmmu_core.judge.finished import conflicting_rows
 from tmmu_core.plan.figures.live import peak_of
 from tmmu_core.plan.figures.storages import live_bytes, peak_step_of, storages_of
 from tmmu_core.plan.formats.compare import KINDS, compare
-from tmmu_core.plan.model import ArenaSummary, Plan
+from tmmu_core.plan.model import INVALID, ArenaSummary, Plan
 
 MAGIC = b"TMMUCANV"
 VERSION = 1

@@ -32,7 +32,7 @@ from tmmu_core.plan.making.engine import Solution
 from tmmu_core.plan.making.make import make_plan
 from tmmu_core.plan.making.request import PlanRequest
 from tmmu_core.plan.making.wording import SAID, Said, option_pairs, written
-from tmmu_core.plan.model import Plan
+from tmmu_core.plan.model import UNHELD, Plan
 from tmmu_core.planners.problem import GIVEN, PlainInstance
 
 if TYPE_CHECKING:
@@ -253,6 +253,8 @@ def _finished(found: Resolved, graph: Graph | None = None, **how: Any) -> Resolv
     """A plan that nobody here made, with the judge's verdict (contract §11)."""
     complete = found.trace is None or found.trace.complete
     judged = finished(found.plan, graph, complete=complete, **how)
+    if graph is None and found.plan.remark(UNHELD):
+        note(f"{found.name}: nothing vouches for this file, {found.plan.remark(UNHELD)}.")
     return replace(found, plan=judged.plan, verdict=judged.verdict)
 
 

@@ -11,11 +11,11 @@ from tests.build import chain
 from tests.judge.faults import changed, refigured, rehashed
 from tests.plan.examples import ledger_plan, problem_of
 from tmmu_core.errors import AddressCollision, AlignmentViolation, ArenaTooSmall, ContractError, InvalidIrShapes
-from tmmu_core.judge.finished import INVALID, conflicting_rows, finished, refuse_invalid
+from tmmu_core.judge.finished import conflicting_rows, finished, refuse_invalid
 from tmmu_core.plan.formats.checkpoint import checkpoint
 from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.plan.making.instance import plan_problem
-from tmmu_core.plan.model import Plan
+from tmmu_core.plan.model import INVALID, Plan
 from tmmu_core.planners.problem import Packing, PlainInstance
 from tmmu_core.runtime.apply import apply_plan
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import subprocess
 import sys
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -19,7 +20,9 @@ from tmmu_core.errors import ArenaTooSmall, UnreadableInput
 from tmmu_core.graph import native
 from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.library.requests import ratio
+from tmmu_core.plan.analysis.gate import ALL, Limit, gate
 from tmmu_core.plan.formats.reading import read_graph_file
+from tmmu_core.plan.formats.trace import to_json_lines
 from tmmu_core.plan.making.engine import plan_graph
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_graphs"
@@ -300,3 +303,44 @@ def test_a_plan_of_a_chosen_size_is_verified_at_that_size() -> None:
     sample = Path(__file__).parents[2] / "sample_graphs" / "dynamic_batch.tmmu.json"
     found = tmmu.plan(sample, dims={"B": 2})
     assert found.verify(read_graph_file(sample)).ok
+
+
+OVERLAPPING = b"id,lower,upper,size,offset\na,0,2,100,0\nb,1,3,100,50\n"
+
+
+def test_offsets_that_came_with_an_instance_are_judged_before_anything_is_said_of_them() -> None:
+    found = tmmu.plan(OVERLAPPING)
+    assert [arena.status for arena in found.arenas] == ["invalid"]
+    assert repr(found).startswith("<Plan bytes · inference · given: INVALID, extent 150 B, bound 200 B, gap impossible")
+    assert not found.gate(max_gap=5)
+    assert tmmu.compare(found, found).invalid == ("left", "right")
+
+
+def test_no_gate_is_green_below_a_bound_and_no_other_arena_hides_it() -> None:
+    """Whoever made the plan: one of the two figures is false."""
+    made = tmmu.plan(SAMPLES / "two_arenas.tmmu.json")
+    low = replace(made.arenas[0], extent_bytes=made.arenas[0].bound_bytes - 1)
+    wrong = replace(made, arenas=(low, *made.arenas[1:]))
+    for arena, ok in ((ALL, False), (low.name, False), (made.arenas[1].name, True)):
+        (check,) = gate(wrong, [Limit("gap", Fraction(10), arena)])
+        assert check.ok is ok
+    assert all(check.ok for check in gate(made, [Limit("gap", Fraction(10))]))
+
+
+@pytest.mark.parametrize("digest", [False, True])
+def test_a_trace_is_a_finished_plan_like_any_other(tmp_path: Path, digest: bool) -> None:
+    made = tmmu.plan(MIXED)
+    path = tmp_path / "plan.jsonl"
+    path.write_bytes(to_json_lines(made, digest=digest))
+    assert tmmu.compare(path, made).identical
+    assert tmmu.compare(made, path).invalid == ()
+    assert tmmu.verify(path).ok
+    path.write_bytes(path.read_bytes().replace(b'"extent_bytes":786432', b'"extent_bytes":786431'))
+    assert not tmmu.verify(path).ok
+    assert {arena.status for arena in tmmu.read(path).plan.arenas} == {"invalid"}
+    assert tmmu.compare(made, path).invalid == ("right",)
+    if digest:
+        with pytest.raises(UnreadableInput, match="does not tell its tensors"):
+            made.gate(baseline=path)
+    else:
+        assert not made.gate(baseline=path)

@@ -13,10 +13,11 @@ from tests.build import graph, node, tensor
 from tests.judge.faults import changed
 from tests.plan.examples import chain_plan, views_graph
 from tmmu_core.graph.model import Graph
+from tmmu_core.judge.finished import finished
 from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.plan.formats import files
 from tmmu_core.plan.formats.compare import compare
-from tmmu_core.plan.formats.held import PARTS, differing, held_by
+from tmmu_core.plan.formats.held import PARTS, differing, held_by, sealed
 from tmmu_core.plan.formats.trace import Trace, read_trace, to_cbor_sequence, to_json_lines
 from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.plan.model import CHANGED, Plan
@@ -99,6 +100,77 @@ def test_a_row_that_was_changed_in_the_file_is_told_by_the_judge(field: str, val
     assert "not those that were written" in plan.notes[CHANGED]
     assert "hash" in {finding.rule for finding in verify_plan(plan).errors} or field == "death"
     assert not verify_plan(plan).ok
+
+
+def digest_lines(**changes: Any) -> list[dict[str, Any]]:
+    """The records of a digest, a key of its header changed, or taken out where it is ``None``."""
+    lines = [msgspec.json.decode(line) for line in to_json_lines(chain_plan(), digest=True).splitlines()]
+    lines[0] = {key: value for key, value in (lines[0] | changes).items() if value is not None}
+    return lines
+
+
+def read_lines(lines: list[dict[str, Any]]) -> Trace:
+    return read_trace(b"\n".join(map(msgspec.json.encode, lines)))
+
+
+@pytest.mark.parametrize("part", [*PARTS, "figures"])
+def test_an_edited_hash_of_a_digest_is_told_by_the_judge(part: str) -> None:
+    """A digest has no rows that its hashes could be held against: they are held themselves."""
+    lines = digest_lines()
+    arena = next(iter(lines[0]["digests"]["arenas"].values()))
+    arena[part] = "0" * 64
+    found = read_lines(lines)
+    assert "not those that were written" in found.plan.remark(CHANGED)
+    assert not finished(found.plan, complete=False).ok
+
+
+@pytest.mark.parametrize("how", [{"rows_hash": "0" * 64}, {"rows_hash": None}, {"arenas": {}}])
+def test_neither_the_hash_of_the_hashes_nor_an_arena_is_taken_out_of_a_digest(how: dict[str, Any]) -> None:
+    found = read_lines(digest_lines(**how))
+    assert "written" in found.plan.remark(CHANGED)
+    assert not finished(found.plan, complete=False).ok
+
+
+def test_a_digest_of_a_version_that_did_not_hold_its_hashes_is_read() -> None:
+    lines = digest_lines(rows_hash=None)
+    header = lines[0]
+    head = {key: value for key, value in header.items() if key != "digests"}
+    held = sealed(held_by(chain_plan()), header["arenas"], {**head, "summary": lines[-1], "replans": []})
+    header["digests"] = msgspec.to_builtins(held)
+    found = read_lines(lines)
+    assert not found.plan.remark(CHANGED)
+    assert finished(found.plan, complete=False).ok
+
+
+@pytest.mark.parametrize("kind", ["plan", "trace", "digest"])
+def test_a_file_without_hashes_says_that_nothing_vouches_for_it(kind: str) -> None:
+    """It is judged by what it says, and an edit after which it is a sound plan is not found: so much is said."""
+    plan, short = chain_plan(), kind == "digest"
+    if kind == "plan":
+        document = msgspec.json.decode(files.to_json(plan))
+        del document["digests"]
+        found = files.from_document(msgspec.json.encode(document))
+    else:
+        lines = [msgspec.json.decode(line) for line in to_json_lines(plan, digest=short).splitlines()]
+        del lines[0]["digests"]
+        found = read_lines(lines).plan
+    judged = finished(found, complete=not short)
+    assert (judged.ok, [(f.rule, f.severity) for f in judged.verdict.findings]) == (True, [("held", "warning")])
+    assert not finished(files.from_document(files.to_json(plan))).verdict.findings
+
+
+@pytest.mark.parametrize("name", ["changed", "places", "unheld"])
+def test_an_arena_may_be_called_as_a_reader_speaks(name: str) -> None:
+    g = graph([tensor("x", 8, arena=name), tensor("y", 8, arena=name)], [node("n", "", "x"), node("m", "x", "y")])
+    plan = plan_graph(g, planner="greedy", arenas={name: {}}).plan
+    assert isinstance(plan.notes[name], dict)
+    assert verify_plan(files.from_document(files.to_json(plan))).findings == ()
+
+
+def test_the_bytes_of_activations_are_counted_from_the_rows() -> None:
+    plan = plan_graph(training()).plan
+    more = replace(plan, metrics={**plan.metrics, "activation_bytes": plan.metrics["activation_bytes"] + 8})
+    assert "activation_bytes" in verify_plan(more).errors[0].message
 
 
 def test_hand_offs_are_held_too() -> None:

@@ -7,9 +7,12 @@ import pytest
 from hypothesis import given
 
 from tests.planners.packings import live_steps, problem, problem_with, problems
-from tmmu_core.errors import U64_MAX, AllocationOverflow
-from tmmu_core.planners import PLANNERS
-from tmmu_core.planners.problem import Problem
+from tmmu_core.errors import U64_MAX, AllocationOverflow, InvalidIrShapes
+from tmmu_core.judge.verifier import verify_plan
+from tmmu_core.plan.making.make import make_plan
+from tmmu_core.plan.making.request import PlanRequest
+from tmmu_core.planners import ARENA_PLANNERS, PLANNERS
+from tmmu_core.planners.problem import PlainInstance, Problem
 from tmmu_core.planners.slots import assign_slots, plan_naive, plan_slots, slot_offsets, slot_sizes
 
 HALF = 2**63
@@ -89,3 +92,23 @@ def test_an_offset_that_the_grid_pushes_past_64_bits_is_an_overflow() -> None:
 def test_an_overflow_is_none_where_a_slot_is_used_again() -> None:
     p = problem_with(problem((0, 1, HALF), (1, 2, HALF), (2, 3, HALF)))
     assert plan_slots(p, {}).offset.tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("name", ["slots", "naive"])
+def test_an_offset_that_is_given_is_kept_or_the_plan_refused(name: str) -> None:
+    """Slots lie end to end: the first one at 0 whatever is given."""
+    entry = ARENA_PLANNERS[name]
+    p = problem((0, 2, 8), (0, 2, 8), fixed=np.array([-1, 8]))
+    assert entry.pack(p, {}, None).offset.tolist() == [0, 8]
+    with pytest.raises(InvalidIrShapes, match="at 8, where 24 is given") as caught:
+        entry.pack(problem_with(p, fixed=np.array([-1, 24])), {}, None)
+    assert caught.value.diagnostics["reason"] == "fixed_offset"
+    with pytest.raises(InvalidIrShapes):
+        entry.pack(problem_with(p, fixed=np.array([8, -1])), {}, None)
+
+
+def test_an_instance_that_gives_some_offsets_is_planned_around_them() -> None:
+    instance = PlainInstance("", problem((0, 2, 100), (1, 3, 100), fixed=np.array([200, -1])))
+    made = make_plan(instance, PlanRequest())
+    assert (made.request.planner, made.plan.offset.tolist()) == ("greedy", [200, 0])
+    assert verify_plan(made.plan).ok

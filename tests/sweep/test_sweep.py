@@ -260,3 +260,12 @@ def test_shards_are_an_axis(tmmu: Any, tmp_path: Path) -> None:  # noqa: F811
     code, out, _ = tmmu("sweep", CHAIN, "--planners", "slots", "--shards", f"none,{spec}", "--json")
     assert code in (0, 2)
     assert [row["shard"] for row in json.loads(out)["rows"]] == ["none", str(spec)]
+
+
+def test_given_offsets_that_do_not_verify_are_a_refusal_and_no_figures(tmmu: Any, tmp_path: Path) -> None:  # noqa: F811
+    instance = tmp_path / "given.csv"
+    instance.write_text("id,lower,upper,size,offset\na,0,2,100,0\nb,1,3,100,50\n")
+    _, out, _ = tmmu("sweep", str(instance), "--planners", "given,slots", "--json")
+    given, slots = json.loads(out)["rows"]
+    assert (given["error"]["code_id"], given["extent_bytes"]) == ("ADDRESS_COLLISION", None)
+    assert (slots["error"], slots["extent_bytes"]) == (None, 200)

@@ -50,6 +50,7 @@ def check_arenas(facts: PlanFacts) -> Iterator[Finding]:
             if said != counted:
                 yield error("figures", f"{arena.name} says {what} {said}, the rows make {counted}.", arena=arena.name)
     yield from _totals(facts)
+    yield from _activations(plan)
     yield from impossible(plan)
 
 
@@ -96,6 +97,15 @@ def _totals(facts: PlanFacts) -> Iterator[Finding]:
     for what, number in counted.items():
         if isinstance(said, dict) and said.get(what) != number:
             yield error("figures", f"the totals say {what} {said.get(what)}, the rows and arenas make {number}.")
+
+
+def _activations(plan: Plan) -> Iterator[Finding]:
+    """Rule ``figures``, for the bytes of all activations; an instance, which runs nothing, has none that are kept."""
+    said = plan.metrics.get("activation_bytes")
+    own = [role == "activation" and base is None for role, base in zip(plan.roles, plan.base_tensor_uids, strict=True)]
+    counted = sum(plan.size[np.array(own, np.bool_)].tolist()) if plan.execution_order else 0
+    if said not in (None, counted):
+        yield error("figures", f"the metrics say activation_bytes {said}, the rows make {counted}.")
 
 
 def check_metrics(plan: Plan) -> Iterator[Finding]:

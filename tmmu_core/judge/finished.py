@@ -18,11 +18,8 @@ from tmmu_core.judge.facts import I64, Mask, PlanFacts
 from tmmu_core.judge.figures import check_metrics, impossible
 from tmmu_core.judge.finding import Finding, Verdict
 from tmmu_core.judge.places import overlaps
-from tmmu_core.judge.verifier import RULES, check_changes, check_columns, verify_plan
-from tmmu_core.plan.model import Plan
-
-INVALID = "invalid"
-"""An arena's status in a plan that does not verify."""
+from tmmu_core.judge.verifier import RULES, check_changes, check_columns, check_held, verify_plan
+from tmmu_core.plan.model import INVALID, Plan
 
 LOOKED_AT = 50_000_000
 """Pairs of storages that are looked at one by one where many overlap, before it is left at those found by the sweep."""
@@ -58,9 +55,9 @@ def believed(plan: Plan, verdict: Verdict) -> Plan:
 
 
 def _of_digest(plan: Plan) -> Verdict:
-    tried = ("extent", "capacity", "figures", "hash")
+    tried = ("extent", "capacity", "figures", "hash", "held")
     left_out = tuple((rule, "a digest does not tell its tensors") for rule in RULES if rule not in tried)
-    return Verdict((*impossible(plan), *check_metrics(plan), *check_changes(plan)), tried, left_out)
+    return Verdict((*impossible(plan), *check_metrics(plan), *check_changes(plan), *check_held(plan)), tried, left_out)
 
 
 def refuse_invalid(plan: Plan, operator: str, verdict: Verdict | None = None) -> None:

@@ -83,6 +83,12 @@ RULES: tuple[LintRule, ...] = (
         "contract §9",
         ("places",),
     ),
+    LintRule(
+        "unheld",
+        "The file holds no hashes of what was written, so that an edit that leaves it a sound plan is not found.",
+        "docs/decisions/0060",
+        ("held",),
+    ),
 )
 """The first four are errors when broken, the others are warnings."""
 

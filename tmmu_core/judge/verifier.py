@@ -29,7 +29,7 @@ from tmmu_core.judge.slotting import (
     check_slots,
     check_sparse_addresses,
 )
-from tmmu_core.plan.model import CHANGED, UNSAID, Plan
+from tmmu_core.plan.model import CHANGED, UNHELD, UNSAID, Plan
 
 OWN_RULES: dict[str, str] = {
     "columns": "columns are of one length, rows come by tensor id bytes, each tensor once, arenas and storages exist",
@@ -52,6 +52,7 @@ OWN_RULES: dict[str, str] = {
     "hash": "order, layout and plan hash are those of what the plan says",
     "configuration": "arenas have the capacity, alignment and pages of their configuration",
     "places": "the plan says what it places, so that nobody has to guess which rules hold of its offsets",
+    "held": "a file holds hashes of what was written, so that an edit in any one place is found",
 }
 """What is checked of a plan alone: rule → what holds when it is not found."""
 
@@ -125,7 +126,7 @@ def verify_plan(
     else:
         findings += check_sparse_addresses(facts)
     findings += check_slot_counts(facts, pairs)
-    findings += check_places(plan)
+    findings += [*check_places(plan), *check_held(plan)]
     checked = tuple(rule for rule in RULES if rule not in left_out)
     return Verdict(shortened(findings), checked, tuple((rule, left_out[rule]) for rule in RULES if rule in left_out))
 
@@ -210,12 +211,18 @@ def check_handoffs(facts: PlanFacts) -> Iterator[Finding]:
 
 def check_places(plan: Plan) -> Iterator[Finding]:
     """Rule ``places``: a warning where a reader had to derive it."""
-    if UNSAID in plan.notes:
+    if plan.remark(UNSAID):
         yield Finding(
             "places",
             "warning",
-            f"the file does not say what it places; it is judged as a plan of {plan.places}: {plan.notes[UNSAID]}.",
+            f"the file does not say what it places; it is judged as a plan of {plan.places}: {plan.remark(UNSAID)}.",
         )
+
+
+def check_held(plan: Plan) -> Iterator[Finding]:
+    """Rule ``held``: a warning where a file holds no hashes, so that an edit after which it is a sound plan is lost."""
+    if plan.remark(UNHELD):
+        yield Finding("held", "warning", f"nothing vouches for the file: {plan.remark(UNHELD)}.")
 
 
 def check_hashes(facts: PlanFacts, arenas: Mapping[str, Arena | Mapping[str, Any]] | None) -> Iterator[Finding]:
@@ -249,8 +256,8 @@ def check_hashes(facts: PlanFacts, arenas: Mapping[str, Arena | Mapping[str, Any
 
 def check_changes(plan: Plan) -> Iterator[Finding]:
     """Rule ``hash``, for what a reader found changed in a file that holds hashes of what was written."""
-    if CHANGED in plan.notes:
-        yield error("hash", f"the file was changed after it was written: {plan.notes[CHANGED]}.")
+    if plan.remark(CHANGED):
+        yield error("hash", f"the file was changed after it was written: {plan.remark(CHANGED)}.")
 
 
 def _configuration(

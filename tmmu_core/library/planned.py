@@ -25,6 +25,7 @@ from tmmu_core.plan.analysis.gate import Check, Limit, gate
 from tmmu_core.plan.figures.metrics import Totals, totals
 from tmmu_core.plan.formats import files
 from tmmu_core.plan.formats.compare import Comparison, compare
+from tmmu_core.plan.formats.trace import Trace
 from tmmu_core.plan.making.engine import Solution
 from tmmu_core.plan.making.make import Made
 from tmmu_core.plan.making.request import PlanRequest
@@ -201,8 +202,10 @@ class Plan(model.Plan):
 
     def __repr__(self) -> str:
         t = self.totals
-        gap = f"{100 * t.gap[0] / t.gap[1]:.1f} %" if t.gap[1] else "–"
+        gap = face("say.words").over_bound(*t.gap)
         figures = f"extent {t.extent_bytes:,} B, bound {t.lower_bound_bytes:,} B, gap {gap}"
+        if any(arena.status == model.INVALID for arena in self.arenas):
+            figures = f"INVALID, {figures}"
         name = visible(self.ir_name or "a plan").replace("\n", " ")
         return f"<Plan {name[:60]} · {self.mode} · {self.planner}: {figures}, {len(self):,} tensors>"
 
@@ -250,6 +253,8 @@ def as_plan(other: Any) -> model.Plan:
     if isinstance(other, model.Plan):
         return other
     found = requests.opened(other)
+    if isinstance(found, Trace):
+        return Plan.of(requests.finished(requests.whole(found)))
     if isinstance(found, model.Plan):
         return Plan.of(requests.finished(found))
     made = requests.made_of(found, PlanRequest())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,7 @@ from tmmu_core.fit.capacity import Capacity
 from tmmu_core.graph.document import read_whole
 from tmmu_core.graph.model import Graph
 from tmmu_core.graph.quantities import parse_bytes
-from tmmu_core.judge.finished import believed
-from tmmu_core.judge.verifier import verify_plan
+from tmmu_core.judge.finished import finished as judged
 from tmmu_core.plan.analysis.gate import ALL, Limit, Measure
 from tmmu_core.plan.formats.reading import Opened, read_any, read_at, read_streamed
 from tmmu_core.plan.formats.trace import Trace
@@ -23,7 +22,7 @@ from tmmu_core.plan.making.make import Made, make_plan
 from tmmu_core.plan.making.request import PlanRequest
 from tmmu_core.plan.making.wording import SAID
 from tmmu_core.plan.model import Plan
-from tmmu_core.planners.problem import PlainInstance, Progress
+from tmmu_core.planners.problem import GIVEN, PlainInstance, Progress
 
 FIELDS = tuple(field.name for field in fields(PlanRequest))
 ALSO = {"capacity": "capacities"}
@@ -67,16 +66,27 @@ def _read(data: bytes, name: str, dims: Mapping[str, int] | None) -> Opened:
     return read_at(found, dims, data, name) if isinstance(found, Graph) and dims else found
 
 
-def finished(plan: Plan) -> Plan:
+def finished(plan: Plan, *, complete: bool = True) -> Plan:
     """A plan that came finished: where it does not verify, nothing is believed of its arenas."""
-    return believed(plan, verify_plan(plan))
+    return judged(plan, complete=complete).plan
+
+
+def whole(trace: Trace) -> Plan:
+    """The plan that a trace tells. Raises ``UnreadableInput`` for a digest."""
+    if not trace.complete:
+        raise UnreadableInput("a digest does not tell its tensors.", hint="Give the plan, or a whole trace.")
+    return trace.plan
 
 
 def made_of(found: Opened, request: PlanRequest, progress: Progress | None = None) -> Made:
-    """The plan of what was opened. Raises ``UnreadableInput`` where that is a plan already."""
+    """The plan of what was opened; of offsets that came with an instance, what the judge believes.
+
+    Raises ``UnreadableInput`` where it is a plan already.
+    """
     if isinstance(found, Plan | Trace):
         raise UnreadableInput("it holds a plan already.", hint="Read it with tmmu.read.")
-    return make_plan(found, request, progress)
+    made = make_plan(found, request, progress)
+    return replace(made, plan=finished(made.plan)) if made.request.planner == GIVEN else made
 
 
 def request_of(given: Mapping[str, Any]) -> PlanRequest:

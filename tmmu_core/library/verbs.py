@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import ArrayLike
 from tmmu_core.errors import UnreadableInput
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.finding import Verdict
+from tmmu_core.judge.finished import finished as judged
 from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.library.fitted import OF_FITS, Fit
 from tmmu_core.library.packed import ARENA, Packed, instance_of
@@ -19,6 +21,7 @@ from tmmu_core.library.requests import amount_of_bytes, finished, made_of, opene
 from tmmu_core.plan import model
 from tmmu_core.plan.formats.compare import Comparison
 from tmmu_core.plan.formats.compare import compare as compare_plans
+from tmmu_core.plan.formats.trace import Trace
 from tmmu_core.plan.making.make import make_plan
 from tmmu_core.plan.making.request import PlanRequest
 from tmmu_core.planners.problem import Progress
@@ -33,6 +36,8 @@ def read(source: Any, *, dims: Mapping[str, int] | None = None) -> Any:
     impossible. Source: contract §8, §9, §11.
     """
     found = opened(source, dims)
+    if isinstance(found, Trace):
+        return replace(found, plan=Plan.of(finished(found.plan, complete=found.complete)))
     return Plan.of(finished(found)) if isinstance(found, model.Plan) else found
 
 
@@ -104,10 +109,13 @@ def compare(baseline: Any, candidate: Any) -> Comparison:
     """Two plans, baseline → candidate: comparable or not, identical or where they part, tensor by tensor.
 
     Either is a plan or whatever :func:`read` reads; a graph is planned with the defaults. Gives the core's
-    ``Comparison``: ``comparable``, ``identical``, ``first``, ``arenas``, ``totals`` (bytes by kind of change),
-    ``changes()``. Raises as :func:`read` does. Source: contract §7.
+    ``Comparison``: ``comparable``, ``identical``, ``invalid`` (the sides that do not verify), ``first``, ``arenas``,
+    ``totals`` (bytes by kind of change), ``changes()``. A digest is compared by its hashes. Raises as :func:`read`
+    does. Source: contract §7.
     """
-    return compare_plans(as_plan(baseline), as_plan(candidate))
+    sides = [side if isinstance(side, model.Plan) else read(side) for side in (baseline, candidate)]
+    left, right = (side if isinstance(side, Trace) else as_plan(side) for side in sides)
+    return compare_plans(left, right)
 
 
 def verify(finished: Any, graph: Graph | None = None) -> Verdict:
@@ -116,5 +124,8 @@ def verify(finished: Any, graph: Graph | None = None) -> Verdict:
     ``finished`` is a plan or whatever :func:`read` reads; against ``graph``, where it is given, or the one that the
     plan was made from, more rules are tried. Raises as :func:`read` does. Source: contract §1 to §7.
     """
-    found = as_plan(finished)
+    source = finished if isinstance(finished, model.Plan) else opened(finished)
+    if isinstance(source, Trace) and not source.complete:
+        return judged(source.plan, complete=False).verdict
+    found = as_plan(source)
     return found.verify(graph) if isinstance(found, Plan) else verify_plan(found, graph)

@@ -33,7 +33,14 @@ UNSAID = "places"
 CHANGED = "changed"
 """The key of ``Plan.notes`` under which a reader says what in the file is no longer as it was written."""
 
+UNHELD = "unheld"
+"""The key of ``Plan.notes`` under which a reader says that the file holds no hashes of what was written."""
+
 PLACES: tuple[Places, ...] = ("slots", "bytes", "sparse")
+
+
+INVALID = "invalid"
+"""An arena's status in a plan that does not verify."""
 
 
 @dataclass(frozen=True)
@@ -216,6 +223,14 @@ class Plan(PlanColumns):
 
     def __len__(self) -> int:
         return len(self.tensor_ids)
+
+    def remark(self, key: str) -> str:
+        """What a reader remarks of the file under one of the keys above; an empty text for nothing.
+
+        Under an arena's name, which may be one of them, stands a mapping.
+        """
+        remark = self.notes.get(key)
+        return remark if isinstance(remark, str) else ""
 
     @property
     def has_slots(self) -> bool:

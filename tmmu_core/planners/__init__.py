@@ -52,8 +52,27 @@ class ArenaPlannerEntry(PlannerEntry):
 
     @property
     def pack(self) -> ArenaPlanner:
-        """The planner itself; one that places bytes is asked only for storages that have some."""
-        return self.call if self.has_slots else self._pack_bytes
+        """The planner itself; one that places bytes is asked only for storages that have some.
+
+        One of slots, whose offsets are prefix sums, raises ``InvalidIrShapes`` (reason ``fixed_offset``) where a given
+        offset is another.
+        """
+        return self._pack_slots if self.has_slots else self._pack_bytes
+
+    def _pack_slots(self, problem: Problem, options: Mapping[str, Any], progress: Progress | None = None) -> Packing:
+        packing: Packing = self.call(problem, options, progress)
+        if problem.fixed is None:
+            return packing
+        given = np.maximum(problem.fixed, 0).astype(np.uint64)
+        for i in np.flatnonzero((problem.fixed >= 0) & (packing.offset != given)).tolist():
+            raise InvalidIrShapes(
+                f'planner {self.name!r} lays slots end to end and would put "{problem.ids[i]}" at {packing.offset[i]}, '
+                f"where {given[i]} is given.",
+                reason="fixed_offset",
+                node_id="",
+                hint="Choose a planner that places bytes, such as greedy.",
+            )
+        return packing
 
     def _pack_bytes(self, problem: Problem, options: Mapping[str, Any], progress: Progress | None = None) -> Packing:
         rest, kept = without_empty(problem)

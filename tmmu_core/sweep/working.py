@@ -13,7 +13,7 @@ from tmmu_core.fit.asking import extents, question_of
 from tmmu_core.fit.capacity import Capacity
 from tmmu_core.fit.fitting import fit
 from tmmu_core.graph.model import Graph
-from tmmu_core.judge.finished import finished
+from tmmu_core.judge.finished import refuse_invalid
 from tmmu_core.plan.figures.metrics import totals
 from tmmu_core.plan.formats.reading import Opened, read_any, read_at
 from tmmu_core.plan.formats.trace import Trace
@@ -63,8 +63,9 @@ def _rows(source: Source, point: Point) -> Iterator[dict[str, Any]]:
         yield from _of_ranks(opened, point) if point.ranks else _of_fit(opened, point)
     else:
         made = make_plan(opened, point.request)
-        given = made.request.planner == GIVEN
-        yield figures(finished(made.plan).plan if given else made.plan)
+        if made.request.planner == GIVEN:
+            refuse_invalid(made.plan, "UML_OS.TMMU.PlanMemory_v2")
+        yield figures(made.plan)
 
 
 def _of_ranks(graph: Graph, point: Point) -> Iterator[dict[str, Any]]:

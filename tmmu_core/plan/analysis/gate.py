@@ -63,8 +63,9 @@ def _checks(plan: Plan, limit: Limit, before: Plan | None) -> Iterator[Check]:
             f"the plan has no arena {limit.arena!r}.", hint=f"Its arenas are: {', '.join(plan.arena_of)}."
         )
     value, of = _figure(plan, limit)
-    small = value <= limit.amount * of
-    ok = value >= limit.amount * of if limit.what == "reuse" else small
+    ok = value >= limit.amount * of if limit.what == "reuse" else value <= limit.amount * of
+    if limit.what == "gap":  # below a bound one of the two figures is false, and the other arenas' may not hide it
+        ok = ok and not any(a.over_bound_bytes < 0 for a in plan.arenas if limit.arena in (ALL, a.name))
     yield Check(limit.what, limit.arena, value, of, limit.amount, ok)
 
 

@@ -23,7 +23,7 @@ from tmmu_core.plan.figures.storages import moments, storages_of
 from tmmu_core.plan.formats.documents import ArenaDocument, HandoffDocument, HeadDocument, RowDocument, claims, unsealed
 from tmmu_core.plan.formats.held import changed_claim, changed_since
 from tmmu_core.plan.formats.places import Addresses, Placed, derived
-from tmmu_core.plan.model import CHANGED, I64, PLACES, PLAN_SCHEMA, UNSAID, ArenaSummary, Plan
+from tmmu_core.plan.model import CHANGED, I64, PLACES, PLAN_SCHEMA, UNHELD, UNSAID, ArenaSummary, Plan
 
 I64_MAX = 2**63 - 1
 FIGURES: dict[str, type] = {
@@ -135,13 +135,18 @@ def from_head(head: HeadDocument, rows: Sequence[RowDocument], source: str = "")
     """
     plan = build(head, rows, source)
     if head.digests is None:
-        return plan
+        return unvouched(plan)
     return noted(plan, changed_since(plan, head.digests) or changed_claim(head.digests, *claims(unsealed(plan))))
 
 
 def noted(plan: Plan, changed: str) -> Plan:
     """``plan`` with a note of what in its file was changed, for the judge; as it is where that is nothing."""
     return replace(plan, notes={**plan.notes, CHANGED: changed}) if changed else plan
+
+
+def unvouched(plan: Plan) -> Plan:
+    """``plan`` with a note that its file holds no hashes: whoever changed it has left no trace."""
+    return replace(plan, notes={**plan.notes, UNHELD: "it holds no hashes of what was written"})
 
 
 def storage_numbers(arena: np.ndarray[Any, Any], slot: I64, generation: I64) -> I64:

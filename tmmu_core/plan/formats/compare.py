@@ -22,7 +22,7 @@ from tmmu_core.plan.figures.live import exact_sum
 from tmmu_core.plan.figures.metrics import written_metrics
 from tmmu_core.plan.formats.held import Held, differing, held_by
 from tmmu_core.plan.formats.trace import METRIC_SCHEMA, TRACE_SCHEMA, Trace
-from tmmu_core.plan.model import ArenaSummary, Plan, TensorRow
+from tmmu_core.plan.model import INVALID, ArenaSummary, Plan, TensorRow
 
 I64 = NDArray[np.int64]
 
@@ -97,6 +97,12 @@ class Comparison:
     def identical(self) -> bool:
         """Whether nothing that is compared differs."""
         return not self.incomparable and not self.divergences and not self.kinds.any()
+
+    @property
+    def invalid(self) -> tuple[str, ...]:
+        """Which sides were found not to verify (``left``, ``right``): whatever is said of them, no memory is so."""
+        sides = (("left", self.left), ("right", self.right))
+        return tuple([name for name, plan in sides if any(arena.status == INVALID for arena in plan.arenas)])
 
     @cached_property
     def first(self) -> Difference | None:

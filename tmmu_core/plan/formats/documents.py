@@ -13,7 +13,7 @@ import msgspec
 
 from tmmu_core.plan.figures.metrics import written_metrics
 from tmmu_core.plan.formats.held import APART, Held, held_by, sealed
-from tmmu_core.plan.model import PLAN_SCHEMA, UNSAID, ArenaSummary, Plan
+from tmmu_core.plan.model import PLAN_SCHEMA, UNHELD, UNSAID, ArenaSummary, Plan
 
 
 class ArenaDocument(msgspec.Struct, omit_defaults=False):
@@ -139,7 +139,8 @@ def unsealed(plan: Plan) -> HeadDocument:
 def claims(head: HeadDocument) -> tuple[dict[str, Any], dict[str, Any]]:
     """What a document says of each arena, and of the plan, beside what has hashes of its own and a reader's note."""
     said = {name: getattr(head, name) for name in HeadDocument.__struct_fields__ if name not in APART}
-    said["notes"] = {key: note for key, note in head.notes.items() if key != UNSAID}
+    theirs = {key for key in (UNSAID, UNHELD) if isinstance(head.notes.get(key), str)}
+    said["notes"] = {key: note for key, note in head.notes.items() if key not in theirs}
     return msgspec.to_builtins(head.arenas), msgspec.to_builtins(said)
 
 

@@ -12,7 +12,7 @@ and ``handoffs``, over all arenas, ``[[step, from, to, taken], …]``.
 
 What is said beside the rows is held too, as it stands in the file (decision 60): per arena ``figures``, the hash of its
 record, and ``head``, that of all else that is said of the plan, its order and what has hashes here left out. A field
-without a value counts as one that is not there.
+without a value counts as one that is not there. Of a digest, which has no rows, ``head`` holds the hashes themselves.
 """
 
 from __future__ import annotations
@@ -97,6 +97,12 @@ def sealed(held: Held, arenas: Mapping[str, Mapping[str, Any]], head: Mapping[st
     return Held(with_figures, held.handoffs, H(rest).hex())
 
 
+def rows_hash(held: Held) -> str:
+    """The hash, in hex, of the hashes of the rows: what the head of a digest holds, which has no rows."""
+    rows = {name: {part: parts[part] for part in PARTS if part in parts} for name, parts in held.arenas.items()}
+    return H([rows, held.handoffs]).hex()
+
+
 def _said(record: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in record.items() if value is not None}
 
@@ -106,6 +112,8 @@ def changed_claim(held: Held, arenas: Mapping[str, Mapping[str, Any]], head: Map
     before = {name: parts.get(FIGURES, "") for name, parts in held.arenas.items()}
     if not held.head and not any(before.values()):
         return ""
+    if {*before} != {*arenas}:
+        return "the arenas are not those that were written"
     try:
         now = sealed(held, arenas, head)
     except NotCanonical as error:

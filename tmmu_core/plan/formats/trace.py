@@ -11,8 +11,9 @@ lines or as a CBOR sequence, one record each::
     summary             peak bytes per arena, slots, reuse ratio, fragmentation, the metrics but for the time
 
 The *digest* form of a large trace has no tensor and no handoff records (``"rows": "digest"`` in its header); what they
-said is held by its hashes: ``digests``, arena by arena (:mod:`.held`), ``layout_hash`` and ``tmmu_plan_hash``. In
-either form ``digests`` holds the header, the summary and the replans as well: a trace that was changed says so.
+said is held by its hashes: ``digests``, arena by arena (:mod:`.held`), which ``rows_hash`` holds, ``layout_hash`` and
+``tmmu_plan_hash``. In either form ``digests`` holds the header, the summary and the replans as well: a trace that was
+changed says so.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from tmmu_core.errors import UnreadableInput
 from tmmu_core.graph import document
 from tmmu_core.plan.figures.metrics import written_metrics
 from tmmu_core.plan.figures.storages import storages_of
-from tmmu_core.plan.formats.building import build, noted
+from tmmu_core.plan.formats.building import build, noted, unvouched
 from tmmu_core.plan.formats.documents import (
     HandoffDocument,
     HeadDocument,
@@ -37,7 +38,7 @@ from tmmu_core.plan.formats.documents import (
     arena_document,
     handoff_documents,
 )
-from tmmu_core.plan.formats.held import Held, changed_claim, changed_since, held_by, sealed
+from tmmu_core.plan.formats.held import Held, changed_claim, changed_since, held_by, rows_hash, sealed
 from tmmu_core.plan.model import PLAN_SCHEMA, ArenaSummary, Plan
 
 TRACE_SCHEMA = "tmmu_trace/1"
@@ -107,7 +108,10 @@ def records(plan: Plan, *, digest: bool = False, replans: Iterable[Record] = ())
         "metrics": written_metrics(plan.metrics),
         "notes": plan.notes,
     }
-    header["digests"] = msgspec.to_builtins(sealed(held_by(plan), header["arenas"], _head(header, summary, replans)))
+    held = held_by(plan)
+    if digest:
+        header["rows_hash"] = rows_hash(held)
+    header["digests"] = msgspec.to_builtins(sealed(held, header["arenas"], _head(header, summary, replans)))
     yield header
     if not digest:
         yield from _tensor_records(plan)
@@ -186,6 +190,7 @@ class _HeaderRecord(HeadDocument, kw_only=True):
     schema: str = PLAN_SCHEMA
     rows: str = "all"
     tensor_count: int = 0
+    rows_hash: str = ""
 
 
 class _TensorRecord(msgspec.Struct):
@@ -305,10 +310,10 @@ def read_trace(data: bytes, source: str = "") -> Trace:
     plan = build(header, rows, source)
     changed = ""
     if digests is not None:
-        changed = changed_since(plan, digests) if complete else ""  # a digest has no rows to hold against them
+        changed = changed_since(plan, digests) if complete else _changed_hashes(header.rows_hash, digests)
         changed = changed or changed_claim(digests, first["arenas"], _head(first, last, replans))
     return Trace(
-        plan=noted(plan, changed or _astray(plan, backings)),
+        plan=noted(plan if digests is not None else unvouched(plan), changed or _astray(plan, backings)),
         trace_schema=header.trace_schema,
         metric_schema=header.metric_schema,
         complete=complete,
@@ -316,6 +321,12 @@ def read_trace(data: bytes, source: str = "") -> Trace:
         replans=tuple(replans),
         digests=digests,
     )
+
+
+def _changed_hashes(written: str, digests: Held) -> str:
+    """Whether the hashes of a digest are those that its header holds, as far as it does; in words."""
+    same = written in ("", rows_hash(digests))  # without it the header's own hash says whether it was written so
+    return "" if same else "the hashes of the rows are not those that were written"
 
 
 def _astray(plan: Plan, sizes: Mapping[str, int | None]) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tmmu_core.plan.figures.live import peak_together
+from tmmu_core.plan.model import INVALID
 from tmmu_core.planners.bounds import lower_bound
 from tmmu_core.planners.problem import Packing, Problem
 
@@ -34,7 +35,9 @@ def certify(problem: Problem, packing: Packing, extent: int, steps: int) -> Cert
     bound, witness, step = _bound(problem, steps)
     proven = max(bound, packing.lower_bound or 0)
     otherwise = "unproven" if packing.stopped else "feasible"
-    status = "optimal" if packing.optimal or extent <= proven else otherwise
+    status = "optimal" if packing.optimal or extent == proven else otherwise
+    if extent < proven:  # that alone proves that it is no plan of this problem
+        status = INVALID
     return Certificate(bound, proven, status, witness, step)
 
 

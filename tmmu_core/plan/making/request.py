@@ -18,6 +18,8 @@ from tmmu_core.planners.problem import GIVEN, PlainInstance
 
 DEFAULT_PLANNER = "slots"
 ADDRESSINGS = ("offsets", "blake3_sparse")
+KEEPS_OFFSETS = "greedy"
+"""The default for an instance that gives some offsets: planners of slots cannot keep them."""
 ANY_ARENA = ""
 """The name under which a capacity is given that means the only arena there is."""
 
@@ -79,7 +81,15 @@ class PlanRequest:
     def spelled_out(self, asked: Graph | PlainInstance) -> Self:
         """The same with mode, preset and planner said, as contract §10 has them for what is planned."""
         if isinstance(asked, PlainInstance):
-            return self.but(planner=self.planner or (DEFAULT_PLANNER if asked.packing is None else GIVEN))
+            return self.but(planner=self.planner or default_planner(asked))
         mode = self.mode or default_mode(asked)
         preset = self.preset or (default_preset(mode) if mode in MODES else None)
         return self.but(mode=mode, preset=preset, planner=self.planner or asked.planner or DEFAULT_PLANNER)
+
+
+def default_planner(instance: PlainInstance) -> str:
+    """Who plans an instance where nobody is named: its file where it gives all offsets, else who keeps those given."""
+    if instance.packing is not None:
+        return GIVEN
+    fixed = instance.problem.fixed
+    return DEFAULT_PLANNER if fixed is None or (fixed < 0).all() else KEEPS_OFFSETS
