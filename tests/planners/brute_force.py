@@ -1,6 +1,7 @@
-"""Small problems by seed with everything in them, packed by ``exact`` and by trying everything.
+"""Small problems and graphs by seed with everything in them, packed by ``exact`` and by trying everything.
 
-``python -m tests.planners.brute_force 20000`` compares so many, in one process, and tells the first that differs.
+``python -m tests.planners.brute_force 20000`` compares so many of each, in one process, and tells the first that
+differs.
 """
 
 from __future__ import annotations
@@ -15,9 +16,17 @@ sys.path.append(str(Path(__file__).parent))  # as a command it stands in no pack
 
 from packings import extent, faults, offsets, problem, problem_with, smallest_extent
 
+from tmmu_core.errors import ArenaTooSmall
+from tmmu_core.graph.arenas import read_arenas
+from tmmu_core.graph.model import Graph, Node, Tensor
+from tmmu_core.judge.verifier import verify_plan
+from tmmu_core.liveness.analyse import analyse
+from tmmu_core.liveness.timeline import build_timeline
+from tmmu_core.plan.making.engine import plan_graph
+from tmmu_core.plan.making.problems import arena_problems
 from tmmu_core.planners.exact import exact
 from tmmu_core.planners.greedy import greedy
-from tmmu_core.planners.problem import Problem
+from tmmu_core.planners.problem import Problem, without_empty
 
 
 def made(seed: int, most: int = 6) -> Problem:
@@ -62,9 +71,70 @@ def differs(seed: int) -> str:
     return ""
 
 
+ARENAS = ("one", "two", "three")
+
+
+def made_graph(seed: int, most: int = 8) -> tuple[Graph, dict[str, dict[str, int]]]:
+    """Up to ``most`` tensors over two or three arenas of different grids, and the arenas as they are declared.
+
+    Hand-offs within an arena and, refused, across; pairs that must not alias; some alignments of tensors' own.
+    """
+    rng = random.Random(seed)
+    arenas = {name: {"alignment_bytes": rng.choice((1, 2, 4))} for name in ARENAS[: rng.randrange(2, 4)]}
+    largest, tensors, nodes = rng.choice((3, 6, 20)), list[Tensor](), list[Node]()
+    for k in range(rng.randrange(2, most + 1)):
+        tensors.append(
+            Tensor(
+                id=f"t{k}",
+                shape=(rng.randrange(largest),),
+                dtype="uint8",
+                arena=rng.choice(tuple(arenas)),
+                alignment=rng.choice((None, None, 2, 4)),
+                must_not_alias=(f"t{rng.randrange(k)}",) if k and rng.randrange(6) == 0 else (),
+            )
+        )
+        reads = tuple(sorted({f"t{rng.randrange(k)}" for _ in range(rng.randrange(1, 3))})) if k else ()
+        inplace = rng.choice(("any", "none"))
+        nodes.append(Node(node_id=f"n{k}", instr="OP", inputs=reads, outputs=(f"t{k}",), inplace=inplace))
+    outputs = tuple(t.id for t in tensors if rng.randrange(4) == 0)
+    return Graph(tensors=tuple(tensors), nodes=tuple(nodes), outputs=outputs), arenas
+
+
+def differs_in_arenas(seed: int) -> str:
+    """What is wrong with the plan of one graph, arena by arena; empty when nothing is.
+
+    Each arena is as low as can be, the plan is verified; with the least as capacities it is found, and with one byte
+    less in one of them it is refused as proven, by that arena's name.
+    """
+    graph, arenas = made_graph(seed)
+    config = read_arenas(arenas)
+    problems = arena_problems(analyse(build_timeline(graph, "inference", "inference"), config), config)
+    least = {p.arena: smallest_extent(without_empty(p)[0]) for p in problems}
+    plan = plan_graph(graph, mode="inference", planner="exact", arenas=arenas).plan
+    if findings := verify_plan(plan, graph).findings:
+        return f"graph {seed}: {findings[0]}"
+    found = {a.name: (a.extent_bytes, max(a.bound_bytes, a.proven_bytes or 0), a.status) for a in plan.arenas}
+    if found != {name: (extent, extent, "optimal") for name, extent in least.items()}:
+        return f"graph {seed}: {found}, the least are {least}"
+    tight = {name: {**arena, "capacity_bytes": least.get(name, 0)} for name, arena in arenas.items()}
+    within = plan_graph(graph, mode="inference", planner="exact", arenas=tight).plan
+    if {arena.name: arena.extent_bytes for arena in within.arenas} != least:
+        return f"graph {seed}: another plan where the least are the capacities"
+    name = max(least, key=lambda name: (least[name], name))
+    if not least[name]:
+        return ""  # nobody has a byte
+    tight[name]["capacity_bytes"] -= 1
+    try:
+        plan_graph(graph, mode="inference", planner="exact", arenas=tight)
+    except ArenaTooSmall as error:
+        said = error.diagnostics
+        return "" if (said["arena"], said["required"]) == (name, least[name]) else f"graph {seed}: refused as {said}"
+    return f"graph {seed}: {name} takes a byte less than the least"
+
+
 if __name__ == "__main__":
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
     for seed in range(count):
-        if found := differs(seed):
-            sys.exit(found)
-    print(f"{count} problems packed as by trying everything")
+        if wrong := differs(seed) or differs_in_arenas(seed):
+            sys.exit(wrong)
+    print(f"{count} problems and {count} graphs of several arenas packed as by trying everything")

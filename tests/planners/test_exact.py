@@ -9,13 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from brute_force import differs, made
+from brute_force import differs, differs_in_arenas, made, made_graph
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from packings import extent, faults, offsets, problem, problem_with, problems, smallest_extent
 
 from tests.searches import crowd
 from tmmu_core.errors import ArenaTooSmall
+from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.planners.bounds import lower_bound
 from tmmu_core.planners.columns import columns
 from tmmu_core.planners.exact import ALL_CHOICES, _models, exact
@@ -96,6 +97,19 @@ def test_the_search_itself_finds_the_least_capacity_and_refuses_one_less(p: Prob
 def test_it_agrees_with_trying_everything_on_problems_by_seed() -> None:
     # ``python -m tests.planners.brute_force 20000`` tries more of them.
     assert [found for found in map(differs, range(250)) if found] == []
+
+
+def test_it_agrees_with_trying_everything_in_each_of_several_arenas() -> None:
+    assert [found for found in map(differs_in_arenas, range(120)) if found] == []
+
+
+def test_graphs_of_several_arenas_hand_on_within_an_arena_and_never_across() -> None:
+    plans = [plan_graph(graph, planner="exact", arenas=arenas).plan for graph, arenas in map(made_graph, range(120))]
+    arena_of = [dict(zip(plan.tensor_ids, plan.arena.tolist(), strict=True)) for plan in plans]
+    handed = [(arenas[x], arenas[y]) for plan, arenas in zip(plans, arena_of, strict=True) for _, x, y in plan.handoffs]
+    assert len(handed) > 20
+    assert all(one == two for one, two in handed)
+    assert sum(len(plan.arenas) > 1 for plan in plans) > 80
 
 
 def test_a_chain_does_not_take_over_a_given_offset_that_is_off_the_grid_of_its_last() -> None:
