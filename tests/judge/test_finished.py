@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.build import chain
+from tests.build import chain, graph, node, tensor
 from tests.judge.faults import changed, refigured, rehashed
 from tests.plan.examples import ledger_plan, problem_of
 from tmmu_core.errors import AddressCollision, AlignmentViolation, ArenaTooSmall, ContractError, InvalidIrShapes
@@ -96,3 +96,15 @@ def test_who_only_touches_a_conflict_is_no_part_of_it() -> None:
     at = {"a": 0, "b": 32, "c": 96, "d": 64}
     plan = plan_problem(PlainInstance("", rows, Packing(offset=np.array([at[name] for name in rows.ids], np.uint64))))
     assert [plan.tensor_ids[k] for k in np.flatnonzero(conflicting_rows(plan))] == ["a", "b"]
+
+
+def test_bytes_of_another_arena_are_other_bytes() -> None:
+    """a and b of the activations share a byte at one step; c lies at the same offsets and steps of the gradients."""
+    tensors = [tensor("x", role="input"), tensor("a"), tensor("b"), tensor("c", role="gradient"), tensor("y")]
+    nodes = [node("n0", "x", "a b c", inplace="none"), node("n1", "a b c", "y", inplace="none")]
+    plan = plan_graph(graph(tensors, nodes, "x", "y"), planner="greedy").plan
+    assert len(plan.arenas) == 2
+    offset = plan.offset.copy()
+    offset[[plan.row_of[name] for name in "abc"]] = 4096
+    met = conflicting_rows(replace(plan, offset=offset))
+    assert {plan.tensor_ids[k] for k in np.flatnonzero(met)} == {"a", "b"}

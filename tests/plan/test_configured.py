@@ -9,6 +9,8 @@ import pytest
 from tests.build import chain
 from tests.plan.examples import problem_of
 from tmmu_core.errors import InvalidIrShapes
+from tmmu_core.graph.model import Arena
+from tmmu_core.plan.figures.metrics import committed_bytes
 from tmmu_core.plan.making.configured import arena_config, arenas_in_use, settled
 from tmmu_core.plan.making.request import ANY_ARENA, PlanRequest
 from tmmu_core.planners.problem import PlainInstance
@@ -47,3 +49,9 @@ def test_a_capacity_of_no_arena_in_use_is_refused(capacities: dict[str, int], wo
     with pytest.raises(InvalidIrShapes, match=words) as caught:
         arena_config(chain(2), PlanRequest(capacities=capacities, arenas=arenas))  # type: ignore[arg-type]
     assert caught.value.diagnostics["reason"] == "unknown_arena"
+
+
+def test_an_arena_of_which_nothing_is_said_is_unlimited_on_lines_and_of_no_pages() -> None:
+    arena = Arena()
+    assert (arena.capacity_bytes, arena.alignment_bytes, arena.page_size) == (2**64 - 1, 128, 0)
+    assert committed_bytes(1000, arena.page_size, arena="a") == 1000

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.store.plans import label, plan_of
 from tmmu_core.errors import StoreFault
 from tmmu_core.plan.model import Plan
-from tmmu_core.store.growth import Asked, between, blame, culprit, grown_arenas, like_the_latest, steps_of
+from tmmu_core.store.growth import Asked, between, blame, culprit, grown_arenas, like_the_latest, steps_of, value_of
 from tmmu_core.store.run import Run, run_of
 
 TINY = plan_of({"a": 1})
@@ -120,3 +120,8 @@ def test_shares_sum_to_what_the_peak_grew(one: dict[str, int], two: dict[str, in
 
 def _peak(plan: Plan) -> int:
     return plan.arena_of["activations"].peak_live_bytes
+
+
+def test_a_run_without_the_arena_has_none_of_its_bytes() -> None:
+    assert value_of(run("c", 9), Asked(arena="nowhere")) == 0
+    assert value_of(run("c", 9), Asked()) == 9
