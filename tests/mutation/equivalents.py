@@ -74,6 +74,10 @@ SAME: tuple[Same, ...] = (
         *("tmmu_core/graph/importers/pt2_program.py", "data = member.read(ceiling + 1)", "1", "(2)"),
         "that there is more than may be is told by one byte as well as by two",
     ),
+    Same(
+        *("tmmu_core/judge/places.py", "before, after = int(order[at]), int(order[at + 1])", "at + 1", "(at - 1)"),
+        "one born earlier is no taker, so that the short proof fails and all boxes are looked at, to the same verdict",
+    ),
 )
 
 

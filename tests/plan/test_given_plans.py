@@ -18,7 +18,7 @@ from tests.fuzz import flat_program as program
 from tests.importers.test_hostile import damaged
 from tmmu_core.errors import TmmuError, UnreadableInput
 from tmmu_core.judge.verifier import verify_plan
-from tmmu_core.plan.formats import xla_folder
+from tmmu_core.plan.formats import executorch, xla_folder
 from tmmu_core.plan.formats.reading import READERS, read_any
 from tmmu_core.plan.making.make import make_plan
 from tmmu_core.plan.making.request import PlanRequest
@@ -284,3 +284,13 @@ def test_a_plan_of_an_instance_is_that_of_one_rank_alone() -> None:
     assert isinstance(found, PlainInstance)
     plan = make_plan(found, PlanRequest()).plan
     assert (plan.rank, plan.world_size) == (0, 1)
+
+
+def test_events_that_lie_one_behind_the_other_at_each_step_tell_no_places() -> None:
+    def placed(*rows: tuple[int, int, int]) -> bool:
+        return executorch._placed([executorch._Event("a", ts=ts, dur=dur, tid=tid) for ts, dur, tid in rows])
+
+    assert not placed((0, 4, 0), (4, 8, 0), (0, 2, 1), (2, 2, 1))
+    assert placed((0, 4, 0), (7, 1, 0), (8, 1, 0))
+    assert placed((0, 4, 0), (4, 8, 0), (1, 2, 1))
+    assert not placed()

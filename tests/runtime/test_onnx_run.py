@@ -2,6 +2,7 @@
 
 import builtins
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -11,7 +12,9 @@ from onnx import TensorProto, helper
 from tests.graph.test_onnx_scopes import CASES
 from tests.runtime import faults
 from tmmu_core.errors import UnreadableInput
+from tmmu_core.graph.model import Node
 from tmmu_core.plan.making.engine import plan_graph
+from tmmu_core.runtime import onnx_run
 from tmmu_core.runtime.onnx_run import ADD_THE_EXTRA, arena_run, plain_run, runtime
 
 LIGHT = Path(onnx.__file__).parent / "backend/test/data/light"
@@ -109,3 +112,39 @@ def test_a_missing_extra_is_told_with_the_command_that_adds_it(monkeypatch):
     with pytest.raises(UnreadableInput) as caught:
         runtime()
     assert ADD_THE_EXTRA in str(caught.value)
+
+
+LARGE = onnx_run.VARIED_FROM
+
+
+@pytest.mark.parametrize(
+    ("shapes", "varied"),
+    [
+        ({}, False),
+        ({"w": ((LARGE,), "int64")}, False),
+        ({"w": ((LARGE - 1,), "float32")}, False),
+        ({"w": ((LARGE,), "float32")}, True),
+    ],
+)
+def test_a_large_weight_that_one_node_fills_is_fed_other_values(shapes: Any, varied: bool) -> None:
+    filled = helper.make_node("ConstantOfShape", ["s"], ["w"])
+    read = helper.make_node("Relu", ["w"], ["y"])
+    model = helper.make_model(helper.make_graph([filled, read], "g", [], []))
+    fed = onnx_run._vary_weights(model, shapes)
+    assert list(fed) == ["w"] * varied
+    assert [node.op_type for node in model.graph.node] == ["ConstantOfShape"] * (not varied) + ["Relu"]
+    assert [value.name for value in model.graph.input] == list(fed)
+    assert all(len(np.unique(value)) > value.size // 2 for value in fed.values())
+
+
+@pytest.mark.parametrize(
+    ("permission", "offered"),
+    [
+        *((None, True), ("any", True), ("none", False)),
+        *((((0, 0), (2, 0)), True), (((0, 0),), False), (((0, 1), (2, 1)), False)),
+    ],
+)
+def test_an_input_is_offered_where_every_place_at_which_it_is_read_is(permission: Any, offered: bool) -> None:
+    """``x`` is read as the first and as the third operand."""
+    node = Node(node_id="n", inputs=("x", "z", "x"), outputs=("y",), inplace=permission)
+    assert onnx_run._offers(node, "x") is offered

@@ -249,11 +249,11 @@ class _Run:
 
 
 def _offers(node: Node, tensor_id: str) -> bool:
-    """Whether the node's first output may take the place of this input."""
+    """Whether the node's first output may take the place of this input, wherever it is read as one."""
     if node.inplace is None or isinstance(node.inplace, str):
         return node.inplace != "none"
     listed = {i for i, o in node.inplace if o == 0}
-    return tensor_id in node.inputs and all(i in listed for i, x in enumerate(node.inputs) if x == tensor_id)
+    return all(i in listed for i, x in enumerate(node.inputs) if x == tensor_id)
 
 
 def _session(model: onnx.ModelProto) -> Any:
