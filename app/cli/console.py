@@ -17,6 +17,7 @@ import msgspec
 
 from app.say import words
 from app.say.refused import nearest, others
+from tmmu_core.door import place
 from tmmu_core.errors import ContractError, TmmuError, UnreadableInput
 from tmmu_core.graph.document import read_whole
 from tmmu_core.names import visible
@@ -154,8 +155,19 @@ def read_input(name: str) -> bytes:
         raise UnreadableInput(
             f"the file cannot be opened: {(error.strerror or str(error)).lower()}.",
             source=name,
-            hint="Check the name and the rights, or give - to read standard input.",
+            hint=_sample(name) or "Check the name and the rights, or give - to read standard input.",
         ) from error
+
+
+def _sample(name: str) -> str:
+    """Where the sample of this name lies, as a sentence; an empty text where there is none."""
+    folder, stem = place("sample_graphs"), Path(name).name.split(".")[0]
+    catalogue = folder / "index.json"
+    if not catalogue.is_file():
+        return ""
+    listed = msgspec.json.decode(catalogue.read_bytes())
+    files = [Path(entry["file"]) for kind in ("samples", "instances") for entry in listed.get(kind, ())]
+    return next((f"A sample is called so: {folder / file}" for file in files if file.name.split(".")[0] == stem), "")
 
 
 def write_output(name: str, data: bytes, what: str) -> None:

@@ -8,11 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli.console import FINDING, FINE, UsageFault, note, write_output
+from app.cli.console import FINDING, FINE, UsageFault, format_by_ending, note, write_output
 from app.cli.options import AsJson, Source, planning, resolve, whole
 from app.cli.stores import StoreUrl, resolve_side
+from tmmu_core.graph import document
 from tmmu_core.plan.making.request import PlanRequest
 
+FORMS = {".html": "html", ".htm": "html", ".pdf": "pdf", ".md": "md"}
 To = Annotated[str, typer.Option("-o", "--output", metavar="FILE", help="Write to this file; - for standard output.")]
 Against = Annotated[
     str | None,
@@ -36,7 +38,7 @@ def command(
     """Write the report of a plan (or of a graph's plan) as one HTML file without outside references.
 
     To a name that ends in .pdf it is printed by the browser that is installed; to one in .md a summary is written that
-    reads well in a pull request.
+    reads well in a pull request; HTML to one in .html, or without an ending.
 
     Exit code: 0, or 1 for a plan that does not verify; its report says so.
     """
@@ -46,15 +48,16 @@ def command(
     from tmmu_core.judge.lint import lint_verdict
     from tmmu_core.judge.verifier import verify_plan
 
+    form, gzipped = ("html", False) if not Path(output).suffix else format_by_ending(output.lower(), FORMS, "html")
     if theme not in LOOKS:
         raise UsageFault(f"there is no theme {theme!r}.", f"Choose one of {', '.join(LOOKS)}.")
     found = resolve(plan, request)
     before = None if baseline is None else whole(resolve_side(baseline, request, store, found.plan))
     how: dict[str, Any] = {"dims": request.dims, "cut_from": found.cut_from}
     verified = verify_plan(whole(found), found.graph, **how)
-    ending = Path(output).suffix.lower()
-    if ending == ".md":
-        write_output(output, markdown(whole(found), verified, title), "the summary")
+    if form == "md":
+        summary = markdown(whole(found), verified, title)
+        write_output(output, document.pack(summary) if gzipped else summary, "the summary")
     else:
         data = build_report(
             found.solution or whole(found),
@@ -63,7 +66,8 @@ def command(
             known=Known(verified, lint_verdict(whole(found), found.graph, **how), given=request.dims),
             theme=theme,
         )
-        write_output(output, _printed(data) if ending == ".pdf" else data, "the report")
+        data = _printed(data) if form == "pdf" else data
+        write_output(output, document.pack(data) if gzipped else data, "the report")
     if not verified.ok:
         note(f"{plan} is an invalid plan, and its report says so: {verified}")
         return FINDING

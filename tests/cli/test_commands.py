@@ -335,6 +335,30 @@ def test_a_plan_exports_for_a_code_generator(tmmu: Any) -> None:
     assert '#include "views_memory.h"' in tmmu("export", VIEWS, "--to", "c-source")[1]
 
 
+@pytest.mark.parametrize(
+    ("name", "begins"),
+    [
+        ("r.html", b"<!doctype"),
+        ("r.HTM", b"<!doctype"),
+        ("r", b"<!doctype"),
+        ("r.md", b"###"),
+        ("r.html.gz", b"\x1f\x8b"),
+    ],
+)
+def test_a_reports_ending_chooses_its_form(tmp_path: Path, name: str, begins: bytes) -> None:
+    assert run(["report", VIEWS, "-o", str(tmp_path / name)]) == 0
+    assert (tmp_path / name).read_bytes().lower().startswith(begins)
+
+
+def test_a_report_is_not_written_under_an_ending_that_says_something_else(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "report.txt"
+    assert run(["report", VIEWS, "-o", str(path)]) == 2
+    assert "End it in .html, .htm, .pdf, .md." in capsys.readouterr().err
+    assert not path.exists()
+
+
 def test_a_report_is_one_file_without_outside_references(tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     assert run(["report", VIEWS, "-o", str(path)]) == 0

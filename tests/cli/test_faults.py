@@ -245,6 +245,14 @@ def test_a_closed_pipe_turns_no_verdict(tmp_path: Path, arguments: list[str], co
         assert done.returncode == code
 
 
+def test_a_file_that_is_not_there_but_called_as_a_sample_is_pointed_to(tmmu: Any) -> None:
+    code, _, error = tmmu("plan", "resnet50")
+    assert (code, "the file cannot be opened: no such file" in error) == (2, True)
+    assert f"A sample is called so: {SAMPLES / 'resnet50.tmmu.json.gz'}" in error
+    assert tmmu("plan", error.rsplit("so: ")[1].strip())[0] == 0
+    assert "A sample is called so" not in tmmu("plan", "index")[2]
+
+
 @pytest.mark.parametrize("streams", [">&-", "2>&-", ">&- 2>&- <&-", ">/dev/null 2>/dev/full", "1</dev/null"])
 @pytest.mark.parametrize(
     ("arguments", "code"),

@@ -305,6 +305,13 @@ def test_a_plan_of_a_chosen_size_is_verified_at_that_size() -> None:
     assert found.verify(read_graph_file(sample)).ok
 
 
+def test_a_report_has_an_ending_that_says_what_it_is(tmp_path: Path) -> None:
+    made = tmmu.plan(chain(2))
+    assert made.report(tmp_path / "r.MD").read_text().startswith("###")
+    with pytest.raises(UnreadableInput, match=r"not written as \.txt"):
+        made.report(tmp_path / "r.txt")
+
+
 OVERLAPPING = b"id,lower,upper,size,offset\na,0,2,100,0\nb,1,3,100,50\n"
 
 

@@ -1,6 +1,6 @@
 """ONNX models run node by node in arenas; onnxruntime running them whole is the oracle."""
 
-import builtins
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +9,10 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from app.cli.console import in_words
 from tests.graph.test_onnx_scopes import CASES
 from tests.runtime import faults
-from tmmu_core.errors import UnreadableInput
+from tmmu_core.errors import MissingExtra, UnreadableInput
 from tmmu_core.graph.model import Node
 from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.runtime import onnx_run
@@ -101,17 +102,13 @@ def test_a_model_with_scopes_is_not_run():
 
 
 def test_a_missing_extra_is_told_with_the_command_that_adds_it(monkeypatch):
-    real = builtins.__import__
-
-    def without(name, *rest, **more):
-        if name == "onnxruntime":
-            raise ImportError("No module named 'onnxruntime'")
-        return real(name, *rest, **more)
-
-    monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(UnreadableInput) as caught:
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    with pytest.raises(MissingExtra) as caught:
         runtime()
-    assert ADD_THE_EXTRA in str(caught.value)
+    assert in_words(caught.value).splitlines() == [
+        "running a model needs onnxruntime, which is not installed.",
+        f"Add it: {ADD_THE_EXTRA}",
+    ]
 
 
 LARGE = onnx_run.VARIED_FROM

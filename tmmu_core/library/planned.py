@@ -170,10 +170,14 @@ class Plan(model.Plan):
         """The report: one offline HTML file; a summary where ``path`` ends in ``.md``, on paper in ``.pdf``.
 
         Gives the path; without one, the HTML as bytes. With ``baseline`` it tells what changed from there to here.
-        Raises ``UnreadableInput`` where no browser is installed that prints.
+        Raises ``UnreadableInput`` for another ending, and where no browser is installed that prints.
         """
+        ending = "" if path is None else Path(path).suffix.lower()
+        if ending not in ("", ".html", ".htm", ".md", ".pdf"):
+            hint = "End the name in .html, .pdf or .md."
+            raise UnreadableInput(f"a report is not written as {ending}.", source=str(path), hint=hint)
         verdict = self.verify()
-        if path is not None and Path(path).suffix == ".md":
+        if ending == ".md":
             data = face("report.summary").markdown(self, verdict, title)
         else:
             before = None if baseline is None else as_plan(baseline)
@@ -183,7 +187,7 @@ class Plan(model.Plan):
             )
         if path is None:
             return data
-        replace_file(Path(path), _printed(data) if Path(path).suffix == ".pdf" else data)
+        replace_file(Path(path), _printed(data) if ending == ".pdf" else data)
         return Path(path)
 
     def show(self, *, browser: bool = True) -> subprocess.Popen[bytes]:

@@ -22,8 +22,8 @@ import onnx
 from numpy.typing import NDArray
 from onnx import helper, inliner, numpy_helper
 
-from tmmu_core.errors import MissingExtra, UnreadableInput
-from tmmu_core.extras import install
+from tmmu_core.errors import UnreadableInput
+from tmmu_core.extras import install, need
 from tmmu_core.graph.importers.onnx import read
 from tmmu_core.graph.model import Graph, Node
 from tmmu_core.plan.model import Plan
@@ -84,16 +84,8 @@ class OnnxRun:
 
 
 def runtime() -> Any:
-    """onnxruntime; raises ``UnreadableInput`` with the command that adds it where it is missing."""
-    try:
-        import onnxruntime
-    except ImportError as error:
-        raise MissingExtra(
-            "running a model needs onnxruntime, which is not installed.",
-            tried=(("onnxruntime", str(error)),),
-            hint=f"Add it with: {ADD_THE_EXTRA}",
-        ) from error
-    return onnxruntime
+    """onnxruntime; raises ``MissingExtra`` with the command that adds it where it is missing."""
+    return need("onnxruntime", "running a model")
 
 
 @dataclass(frozen=True, eq=False)
