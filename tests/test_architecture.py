@@ -22,15 +22,16 @@ MAY_IMPORT: dict[str, set[str]] = {
     "limits": {"errors"},
     "names": set(),
     "compiled": set(),
+    "cbor": {"errors"},
     "writing": set(),
     "extras": {"errors"},
     "graph": {"errors", "limits", "extras"},
     "liveness": {"errors", "graph"},
     "planners": {"errors", "compiled", "graph.model"},
     # Whoever takes a finished plan asks the judge first; of plans the judge knows the nouns alone.
-    "plan": {"errors", "manifest", "names", "compiled", "extras", "writing"}
+    "plan": {"errors", "manifest", "cbor", "names", "compiled", "extras", "writing"}
     | {"graph", "liveness", "planners", "judge.finished"},
-    "runtime": {"errors", "compiled", "extras", "graph", "liveness", "plan", "judge"},
+    "runtime": {"errors", "cbor", "compiled", "extras", "graph", "liveness", "plan", "judge"},
     # The judge sees graphs, and of liveness and plans their nouns alone: it computes everything again.
     "judge": {"errors", "extras", "graph", "liveness.model", "plan.model"},
     "fit": {"errors", "compiled", "graph", "liveness", "planners", "plan"},

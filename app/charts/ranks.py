@@ -11,7 +11,7 @@ from plotly.subplots import make_subplots
 
 from app.charts.base import LINE, TextFigure, bytes_axis, figure
 from app.say import words
-from tmmu_core.graph.sharding import ShardSpec
+from tmmu_core.graph.shard_spec import ShardSpec
 from tmmu_core.plan.making.ranks import RankPlans
 
 MOST_IN_ONE_ROW = 64

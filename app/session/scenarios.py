@@ -9,7 +9,7 @@ from app.session.opening import Opened, open_source
 from app.session.planning import about, ranks_key, requested, spelled_out
 from app.session.question import NotDone
 from app.session.worlds import MOST_RANKS, spec_of
-from tmmu_core.graph.sharding import read_spec
+from tmmu_core.graph.shard_spec import read_spec
 from tmmu_core.plan.making.ranks import RankPlans
 from tmmu_core.plan.making.replan import DimCurve, ReplanLog, Rule
 from tmmu_core.plan.making.request import PlanRequest

@@ -11,7 +11,7 @@ import msgspec
 from tmmu_core.errors import UnreadableInput
 from tmmu_core.graph.document import refuse_repeated_keys
 from tmmu_core.graph.model import Graph
-from tmmu_core.graph.sharding import ShardSpec
+from tmmu_core.graph.shard_spec import ShardSpec
 
 MOST_RANKS = 16_384
 """Ranks up to which a page draws each."""

@@ -19,7 +19,7 @@ from tests.app.test_pages import claim, html, opened
 from tests.build import graph, node, tensor
 from tmmu_core.errors import UnreadableInput
 from tmmu_core.graph.model import Dim
-from tmmu_core.graph.sharding import read_spec
+from tmmu_core.graph.shard_spec import read_spec
 from tmmu_core.plan.formats.reading import read_any
 from tmmu_core.plan.formats.trace import Trace
 from tmmu_core.plan.making.ranks import plan_ranks

@@ -15,7 +15,7 @@ from tmmu_core.fit.offload import lower, single_moves
 from tmmu_core.fit.recompute import lower as lower_by_recomputing
 from tmmu_core.fit.recompute.moves import Bytes
 from tmmu_core.fit.recompute.simulate import run
-from tmmu_core.fit.recompute.write import unwritten
+from tmmu_core.fit.recompute.unwrite import unwritten
 from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.plan.formats.reading import read_graph_file
 from tmmu_core.runtime.shadow import shadow_replay

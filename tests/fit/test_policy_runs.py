@@ -20,7 +20,7 @@ from tmmu_core.fit.asking import Question
 from tmmu_core.fit.policy import checkpoint_policy, kept_calls
 from tmmu_core.fit.recompute import recompute_to
 from tmmu_core.fit.recompute.simulate import run
-from tmmu_core.fit.recompute.write import unwritten
+from tmmu_core.fit.recompute.unwrite import unwritten
 from tmmu_core.graph.importers.torch import import_torch
 
 pytestmark = pytest.mark.torch

@@ -25,7 +25,8 @@ from tmmu_core.fit.recompute.model import RecomputeModel, recompute_model
 from tmmu_core.fit.recompute.moves import Bytes
 from tmmu_core.fit.recompute.search import Search
 from tmmu_core.fit.recompute.simulate import Choice, run
-from tmmu_core.fit.recompute.write import unwritten, with_drops, written
+from tmmu_core.fit.recompute.unwrite import unwritten
+from tmmu_core.fit.recompute.write import with_drops, written
 from tmmu_core.graph.flops import graph_flops
 from tmmu_core.graph.index import index_graph
 from tmmu_core.graph.model import OFFLOAD_ARENA, Graph, Node, Tensor, View

@@ -237,7 +237,7 @@ def _trace(lines: bytes) -> Make:
 
 
 def _checkpoint(document: Any) -> Make:
-    from tmmu_core.plan.canonical import H
+    from tmmu_core.cbor import H
 
     def make(random: Random) -> bytes:
         changed = mutation.changed(document, random)

@@ -11,7 +11,8 @@ from tmmu_core.errors import InvalidIrShapes
 from tmmu_core.graph.dtypes import tensor_bytes
 from tmmu_core.graph.index import index_graph
 from tmmu_core.graph.model import Dim, Graph, Node, Shard, Tensor, View
-from tmmu_core.graph.sharding import local_graph, read_spec, rows_of, shard
+from tmmu_core.graph.shard_spec import read_spec, rows_of
+from tmmu_core.graph.sharding import local_graph, shard
 
 TP4 = {"mesh": {"tp": 4}}
 

@@ -29,7 +29,10 @@ class Mutant:
 
 
 def _in(room: str, *rows: tuple[str, str, str, str, tuple[str, ...]]) -> tuple[Mutant, ...]:
-    return tuple(Mutant(clause, f"tmmu_core/{room}/{file}", old, new, tests) for file, clause, old, new, tests in rows)
+    return tuple(
+        Mutant(clause, "/".join(filter(None, ("tmmu_core", room, file))), old, new, tests)
+        for file, clause, old, new, tests in rows
+    )
 
 
 LIVENESS = _in(
@@ -282,15 +285,17 @@ PLACES = _in(
     "plan",
     ("making/rows.py", "§9 generation counts tenants", "return number, number - start[number]", "return number, number - number", (LAW,)),
     ("making/rows.py", "§3 view address = base + offset", "placement.offset[storage] + liveness.offset_in_storage[rows]", "placement.offset[storage]", (STORAGES, LAW)),
-    ("metrics.py", "§4 committed bytes are whole pages", "align_up(extent, page_size) if page_size else extent", "extent", (LAW,)),
+    ("figures/metrics.py", "§4 committed bytes are whole pages", "align_up(extent, page_size) if page_size else extent", "extent", (LAW,)),
     ("making/summary.py", "§4 extent > capacity is refused", "if summary.extent_bytes <= summary.capacity_bytes:", "if True:", (LAW,)),
 )  # fmt: skip
 
 HASHES = _in(
+    "",
+    ("cbor.py", "§6 keys by their encoded bytes", "return sorted([(_key(key), key) for key in keys], key=_first)", "return [(_key(key), key) for key in keys]", (CANONICAL,)),
+    ("cbor.py", "§6 shortest integers", "    if n < 0x100:\n", "    if n < 0xFF:\n", (CANONICAL,)),
+    ("cbor.py", "§6 the one NaN", "_NAN if math.isnan(x) else", "", (CANONICAL,)),
+) + _in(
     "plan",
-    ("canonical.py", "§6 keys by their encoded bytes", "return sorted([(_key(key), key) for key in keys], key=_first)", "return [(_key(key), key) for key in keys]", (CANONICAL,)),
-    ("canonical.py", "§6 shortest integers", "    if n < 0x100:\n", "    if n < 0xFF:\n", (CANONICAL,)),
-    ("canonical.py", "§6 the one NaN", "_NAN if math.isnan(x) else", "", (CANONICAL,)),
     ("canonical.py", "§6 the token is in the plan hash", "return [token, rows]", "return [bytes(32), rows]", (LAW,)),
     ("canonical.py", "§6 the layout hash holds both tables", '["tmmu_layout_v1", [slots, addresses]]', '["tmmu_layout_v1", [slots]]', (LAW,)),
     ("canonical.py", "§6 rank is in the plan hash", "[*identity, slot", "[*identity._replace(rank=1), slot", (LAW,)),
@@ -317,7 +322,7 @@ CERTIFICATES = _in(
     ("exact/propagate.py", "§5 a hole is met by who reaches into it", "if dominance and low >= hole + shape.neighbour[k, OVER]:", "if dominance and low >= hole:", (EXACT,)),
     ("exact/reasons.py", "§5 a failure hangs on every unit that fills the section", "capacity - total + 1)", "0)", (EXACT,)),
     ("exact/reasons.py", "§5 what lies below a hole is to blame as well", "                _blame(state.blame, unit[w, LEVEL])\n        elif", "                pass\n        elif", (EXACT,)),
-    ("exact/steering.py", "§5 who failed goes first", "np.lexsort((self._static[way][order], -level))", "np.lexsort((self._static[way][order], level))", (EXACT,)),
+    ("exact/steering.py", "§5 who failed goes first", "np.lexsort((self._rank(way, order), -level))", "np.lexsort((self._rank(way, order), level))", (EXACT,)),
 ) + _in(
     "judge",
     ("lint.py", "§7 a scope's steps stand together", "if steps[-1] - steps[0] + 1 == len(steps):", "if True:", ("tests/judge/test_lint.py",)),

@@ -8,6 +8,7 @@ from random import Random
 
 from tests.mutation.covering import ROOT
 from tests.mutation.equivalents import SAME
+from tests.mutation.mutants import MUTANTS
 from tests.mutation.patching import patch, running
 from tests.mutation.sites import drawn_from, sites_in, sites_of
 
@@ -70,6 +71,12 @@ def test_every_mutant_that_is_argued_for_is_one_of_today() -> None:
         lines = text.splitlines()
         fits = [site for site in sites_of(same.file, text) if (site.old, site.new) == (same.old, same.new)]
         assert [site for site in fits if same.line in lines[site.line - 1]], same
+
+
+def test_every_clause_that_is_broken_stands_where_its_mutant_says() -> None:
+    """Code that moves takes its mutants along: each one's text is in its file, once."""
+    standing = {mutant.clause: (ROOT / mutant.file).read_text().count(mutant.old) for mutant in MUTANTS}
+    assert {clause: times for clause, times in standing.items() if times != 1} == {}
 
 
 def test_a_place_is_known_by_the_name_that_the_interpreter_gives_its_function() -> None:

@@ -7,8 +7,8 @@ from hypothesis import given
 from tests.build import chain
 from tests.plan.examples import solved, views_graph
 from tests.strategies import Case, plannable_cases
+from tmmu_core.cbor import H, cbor_canonical
 from tmmu_core.errors import UnreadableInput
-from tmmu_core.plan.canonical import H, cbor_canonical
 from tmmu_core.plan.formats.checkpoint import checkpoint, restore, rows_in_order
 from tmmu_core.plan.formats.compare import same_plan
 from tmmu_core.plan.making.engine import Solution, plan_graph

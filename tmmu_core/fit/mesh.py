@@ -19,7 +19,7 @@ from tmmu_core.fit.fitting import fit
 from tmmu_core.fit.moves import Move
 from tmmu_core.fit.shards import apply_shards
 from tmmu_core.graph.model import Graph
-from tmmu_core.graph.sharding import read_spec
+from tmmu_core.graph.shard_spec import read_spec
 from tmmu_core.plan.making.request import PlanRequest
 from tmmu_core.planners.problem import Progress
 

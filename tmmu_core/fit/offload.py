@@ -23,7 +23,8 @@ from tmmu_core.fit.recompute.model import I64, RecomputeModel
 from tmmu_core.fit.recompute.moves import SINGLES, TIGHTER, Goal, go_on_of, scaled
 from tmmu_core.fit.recompute.search import peak_position
 from tmmu_core.fit.recompute.simulate import Choice, Run, run
-from tmmu_core.fit.recompute.write import drops_of, unwritten, with_drops, written
+from tmmu_core.fit.recompute.unwrite import unwritten
+from tmmu_core.fit.recompute.write import drops_of, with_drops, written
 from tmmu_core.planners.problem import Progress
 
 WHY = "the same bytes come back before they are read"

@@ -6,7 +6,9 @@ from dataclasses import replace
 
 from tmmu_core.fit.asking import Question
 from tmmu_core.fit.moves import Move
-from tmmu_core.graph.sharding import local_graph_of, read_spec, shard
+from tmmu_core.graph.shard_spec import read_spec
+from tmmu_core.graph.sharding import shard
+from tmmu_core.graph.shares import local_graph_of
 
 
 def apply_shards(question: Question, move: Move) -> Question:

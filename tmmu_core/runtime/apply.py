@@ -23,11 +23,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tmmu_core.cbor import cbor_canonical
 from tmmu_core.errors import AlignmentViolation, ArenaTooSmall, InvalidIrShapes
 from tmmu_core.graph.model import PERSISTENT_ROLES
 from tmmu_core.judge.finished import refuse_invalid
 from tmmu_core.plan.analysis.ledger import ResourceLedger, resource_ledger
-from tmmu_core.plan.canonical import cbor_canonical
 from tmmu_core.plan.making.sparse import in_memory
 from tmmu_core.plan.model import Plan
 from tmmu_core.runtime import draft_fill, philox

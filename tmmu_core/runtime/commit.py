@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tmmu_core.plan.canonical import H
+from tmmu_core.cbor import H
 from tmmu_core.runtime.apply import Applied, TmmuState
 from tmmu_core.runtime.arena import barrier
 

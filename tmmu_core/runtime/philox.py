@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from tmmu_core.plan.canonical import H
+from tmmu_core.cbor import H
 
 U8 = NDArray[np.uint8]
 U32 = NDArray[np.uint32]

@@ -16,7 +16,8 @@ from tmmu_core.fit.recompute.deeper import deepened
 from tmmu_core.fit.recompute.model import Mask, RecomputeModel, connected_parts
 from tmmu_core.fit.recompute.search import Point, Search, choice_of, fullest_arena, peak_position
 from tmmu_core.fit.recompute.simulate import Choice, Run, run
-from tmmu_core.fit.recompute.write import drops_of, unwritten, with_drops, written
+from tmmu_core.fit.recompute.unwrite import unwritten
+from tmmu_core.fit.recompute.write import drops_of, with_drops, written
 from tmmu_core.planners.problem import Progress
 
 WHY = "the same operators run again on the same operands: every value read is the one that was read before"

@@ -22,36 +22,29 @@ What becomes of a model, in this order:
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from itertools import chain
 from math import prod
-from pathlib import PurePath
-from typing import Any, NoReturn
+from typing import Any
 
 import msgspec
 import numpy as np
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
-from onnx import defs, inliner
+from onnx import inliner
 
 from tmmu_core.errors import InvalidIrShapes, UnreadableInput
-from tmmu_core.graph import checks, dtypes
 from tmmu_core.graph.assumed import dims_text
 from tmmu_core.graph.importers import onnx_complete
+from tmmu_core.graph.importers.onnx_build import Builder
 from tmmu_core.graph.importers.onnx_external import check_places, without_places
 from tmmu_core.graph.importers.onnx_functions import check_calls
 from tmmu_core.graph.importers.onnx_operators import (
-    ELEMENTWISE,
-    ELEMENTWISE_IN_FIRST,
-    MEASURES,
-    RANDOM,
-    VIEWS,
     say_defaults,
 )
-from tmmu_core.graph.importers.onnx_scope_shapes import bodies, check_scopes, without_dead_branches
-from tmmu_core.graph.importers.onnx_scopes import SCOPE, Flat, captured, flatten, graphs, in_place, is_scope
+from tmmu_core.graph.importers.onnx_scope_shapes import check_scopes, without_dead_branches
+from tmmu_core.graph.importers.onnx_scopes import Flat, flatten, graphs
 from tmmu_core.graph.importers.onnx_shapes import (
     BATCH_ENVELOPE,
     LENGTH_ENVELOPE,
@@ -62,11 +55,9 @@ from tmmu_core.graph.importers.onnx_shapes import (
     infer,
     named_dims,
     refuse_type,
-    size_nobody_gives,
 )
 from tmmu_core.graph.importers.onnx_values import KEPT_ELEMENTS
-from tmmu_core.graph.model import GRAPH_SCHEMA, Dim, Graph, Node, Origin, Role, ShapeFrom, Tensor, View
-from tmmu_core.graph.origin import known, scopes_path, source_of
+from tmmu_core.graph.model import Dim, Graph
 
 __all__ = ["BATCH_ENVELOPE", "LENGTH_ENVELOPE", "read"]
 
@@ -105,7 +96,7 @@ def _read(data: bytes, model: onnx.ModelProto, name: str, envelopes: dict[str, D
 def _built(flat: Flat, facts: Facts, sizes: Sizes, name: str) -> Graph:
     if not check_scopes(flat, facts.shape, facts.dtype, sizes.point(), name):
         sizes.hold(sizes.dims)  # what holds where the dimensions stand need not hold elsewhere
-    return _Builder(flat, facts, sizes, name).build()
+    return Builder(flat, facts, sizes, name).build()
 
 
 def _completed(data: bytes, flat: Flat, facts: Facts, sizes: Sizes, error: InvalidIrShapes) -> Graph:
@@ -148,13 +139,6 @@ def _as_run(flat: Flat, run: onnx_complete.Run, sizes: Sizes, name: str) -> Grap
     count = len(conditions)
     note = f"{graph.name} ({count} branch{'es'[: 2 * (count > 1)]} as one run took {'them' if count > 1 else 'it'})"
     return msgspec.structs.replace(graph, name=note)
-
-
-def _from(node: onnx.NodeProto) -> Origin:
-    """Where a node comes from, as PyTorch's exporters write it: in its metadata, or a trace as its description."""
-    said = {entry.key: entry.value for entry in node.metadata_props}
-    trace = said.get("pkg.torch.onnx.stack_trace", node.doc_string)
-    return Origin(scopes_path(said.get("pkg.torch.onnx.name_scopes", "")), source_of(trace))
 
 
 def _held(graph: Graph, sizes: Sizes) -> Graph:
@@ -273,246 +257,3 @@ def _refuse_by_name(model: onnx.ModelProto, name: str) -> None:
             refuse_type(value_info, name)
     if not model.graph.output:
         raise UnreadableInput("the ONNX graph has no outputs.", source=name, hint="Export the model again.")
-
-
-# --- the graph ---------------------------------------------------------------------------------------------------
-
-
-class _Builder:
-    """One model on its way to a graph; made for one use."""
-
-    def __init__(self, flat: Flat, facts: Facts, sizes: Sizes, source: str) -> None:
-        model = flat.model
-        self.flat, self.proto, self.facts, self.open, self.source = flat, model.graph, facts, sizes, source
-        dims = sizes.dims
-        self.versions = {entry.domain or "": entry.version for entry in model.opset_import}
-        self.weights = {weight.name for weight in self.proto.initializer}
-        self.inputs = [value.name for value in self.proto.input if value.name not in self.weights]
-        self.constant = set(self.weights)
-        self.readers: Counter[str] = Counter()
-        self.tensors: dict[str, Tensor] = {}
-        self.ends = {key: dim.min for key, dim in dims.items()}, {key: dim.max for key, dim in dims.items()}
-        self.sizes: dict[str, tuple[int, int]] = {}
-        """Bytes of each tensor at the lower and at the upper end of the envelopes."""
-        closings = [node for node in self.proto.node if is_scope(node, "Loop.close", "Scan.close")]
-        self.results = {name for node in closings for name in node.input}
-        """What is copied to the places of what is carried when an iteration ends."""
-        self.carried = {n for node in self.proto.node if is_scope(node, "Loop.open", "Scan.open") for n in node.output}
-
-    def build(self) -> Graph:
-        """Fold, then keep what is left: its nodes, what they read and what they write."""
-        outputs = list(dict.fromkeys(value.name for value in self.proto.output))
-        kept = self._fold()
-        self.readers.update(name for _, node in kept for name in node.input if name)
-        self.readers.update(outputs)
-        ids = self.flat.ids([k for k, _ in kept])
-        for name in self.inputs:
-            self._add(name, role="input", node_id="")
-        nodes = [self._node(k, node, node_id, set(outputs)) for (k, node), node_id in zip(kept, ids, strict=True)]
-        for name in outputs:
-            if name not in self.tensors:
-                self._constant(name, node_id="")
-        return Graph(
-            tensors=tuple(self.tensors.values()),
-            nodes=tuple(nodes),
-            inputs=tuple(self.inputs),
-            outputs=tuple(outputs),
-            ir_schema=GRAPH_SCHEMA,
-            name=self._name(),
-            dims=self.open.dims,
-            assumed=self.open.assumed,
-            execution_order=tuple(ids),
-            shapes_from=self._shapes_from(),
-            origins={node_id: made for (_, node), node_id in zip(kept, ids, strict=True) if known(made := _from(node))},
-        )
-
-    def _shapes_from(self) -> dict[str, ShapeFrom]:
-        """Who said each shape, in the order in which they are asked."""
-        said: dict[str, ShapeFrom] = {}
-        for value in chain(self.proto.input, self.proto.value_info, self.proto.output):
-            tensor = value.type.tensor_type
-            dims = tensor.shape.dim if tensor.HasField("shape") else ()
-            if tensor.HasField("shape") and all(dim.HasField("dim_value") or dim.dim_param for dim in dims):
-                said[value.name] = "declared"
-        said.update((weight.name, "declared") for weight in self.proto.initializer)
-        said.update(self.facts.origin)
-        return {name: said.get(name, "onnx") for name in self.tensors}
-
-    def _name(self) -> str:
-        count = bodies(self.flat)
-        name = self.proto.name or PurePath(self.source).stem
-        return f"{name} ({count} subgraph{'s'[: count > 1]} planned as nested scopes)" if count else name
-
-    def _fold(self) -> list[tuple[int, onnx.NodeProto]]:
-        """The nodes that depend on a graph input (or on chance), each with its position in the file."""
-        kept: list[tuple[int, onnx.NodeProto]] = []
-        for k, node in enumerate(self.proto.node):
-            operands = [name for name in node.input if name]
-            fixed = all(name in self.constant for name in operands) or (
-                _operator(node) in MEASURES and self._fixed_shape(operands[0])
-            )
-            if is_scope(node):
-                fixed = fixed and is_scope(node, "If.close")  # what is carried has another value at every iteration
-            if fixed and _operator(node) not in RANDOM:
-                self.constant.update(name for name in node.output if name)
-            else:
-                kept.append((k, node))
-        return kept
-
-    def _fixed_shape(self, name: str) -> bool:
-        shape = self.facts.shape.get(name)
-        return shape is not None and name not in self.facts.derived and all(isinstance(dim, int) for dim in shape)
-
-    def _node(self, k: int, node: onnx.NodeProto, node_id: str, outputs: set[str]) -> Node:
-        lasting = self.constant.intersection(captured(node)) if is_scope(node) else ()
-        operands = [name for name in node.input if name and name not in lasting]
-        for name in operands:
-            if name not in self.tensors:
-                self._constant(name, node_id)
-        view = self._view_of(node)
-        written = [name for i, name in enumerate(node.output) if name and not self._droppable(node, i)]
-        for name in written:
-            self._add(name, role="output" if name in outputs else "activation", node_id=node_id, view=view)
-        pairs = self._pairs(node, operands, written)
-        demanded = in_place(node) if is_scope(node) else ()
-        scope = self.flat.origins[k].scope
-        return Node(
-            node_id=node_id,
-            instr=node.op_type if node.domain in ("", "ai.onnx", SCOPE) else f"{node.domain}::{node.op_type}",
-            inputs=tuple(operands),
-            outputs=tuple(written),
-            inplace=pairs or "none",
-            in_place_write=tuple((operands.index(place), written.index(name)) for place, name in demanded),
-            params=({"scope": scope} if scope else {}) | self._origin(written),
-        )
-
-    def _origin(self, written: list[str]) -> dict[str, str]:
-        """Where the shapes of a node's results come from, if neither from the model nor from the onnx package."""
-        origins = {self.facts.origin[name] for name in written if name in self.facts.origin}
-        return {"shapes": min(origins)} if origins else {}  # measured before symbolic: the weaker of the two
-
-    def _droppable(self, node: onnx.NodeProto, i: int) -> bool:
-        """Whether output ``i`` is optional and nobody's."""
-        if self.readers[node.output[i]]:
-            return False
-        if not defs.has(node.op_type, self.versions.get(node.domain, 1), node.domain):
-            return False
-        formal = defs.get_schema(node.op_type, self.versions.get(node.domain, 1), node.domain).outputs
-        return i < len(formal) and formal[i].option == defs.OpSchema.FormalParameterOption.Optional
-
-    def _view_of(self, node: onnx.NodeProto) -> str:
-        """The tensor whose bytes the first output is, or ``""``."""
-        operator = _operator(node)
-        if operator not in VIEWS or not node.input[0] or node.input[0] in self.constant:
-            return ""
-        if operator == "Dropout" and len(node.input) > 2 and node.input[2]:
-            return ""  # the third input switches training on
-        if node.output[0] in self.results and self._root(node.input[0]) in self.carried:
-            return ""  # the place of what is carried is written over before this result is carried on
-        return node.input[0]
-
-    def _root(self, name: str) -> str:
-        while (view := self.tensors[name].view) is not None:
-            name = view.base_tensor_uid
-        return name
-
-    def _pairs(self, node: onnx.NodeProto, operands: list[str], written: list[str]) -> tuple[tuple[int, int], ...]:
-        """Which inputs the output may take the place of: element by element, and byte for byte the same size."""
-        operator = _operator(node)
-        if len(written) != 1:
-            return ()
-        if is_scope(node, "If.close"):
-            candidates = list(dict.fromkeys(operands[1:]))  # one of them is copied there, and the others are dead
-        elif operator in ELEMENTWISE:
-            candidates = list(dict.fromkeys(operands))
-        elif operator in ELEMENTWISE_IN_FIRST and not _attribute(node, "training_mode"):
-            candidates = operands[:1]
-        else:
-            return ()
-        fit = [name for name in candidates if name not in self.constant and self.sizes[name] == self.sizes[written[0]]]
-        return tuple((operands.index(name), 0) for name in fit)
-
-    def _constant(self, name: str, node_id: str) -> None:
-        if name not in self.constant:
-            who = f'the node "{node_id}" reads' if node_id else "the graph gives out"
-            raise InvalidIrShapes(
-                f'{who} "{name}", which no earlier node writes and which is no input and no weight.',
-                hint="Check the model with onnx.checker.check_model(model).",
-                reason="unknown_tensor",
-                tensor=name,
-                node_id=node_id or "none",
-                source=self.source,
-            )
-        floating = name in self.weights and dtypes.is_floating(self.facts.dtype[name])
-        self._add(name, role="parameter" if floating else "constant", node_id=node_id)
-
-    def _add(self, name: str, *, role: Role, node_id: str, view: str = "") -> None:
-        shape, dtype = self.facts.shape.get(name), self.facts.dtype.get(name)
-        if name in self.tensors:
-            raise InvalidIrShapes(
-                f'the node "{node_id}" writes "{name}", which is there already.',
-                hint="In ONNX every value is written once; check the model with onnx.checker.check_model(model).",
-                reason="two_producers",
-                tensor=name,
-                node_id=node_id or "none",
-                source=self.source,
-            )
-        if view and (shape is None or name in self.facts.derived):
-            shape = self.tensors[view].shape  # the same bytes at every point of the envelopes, which no other shape is
-            dtype = dtype or self.tensors[view].dtype
-        if shape is None or dtype is None:
-            self._refuse_shape(name, node_id)
-        tensor = Tensor(id=name, shape=shape, dtype=dtype, role=role, view=View(base_tensor_uid=view) if view else None)
-        low, high = (
-            checks.size_of(tensor, checks.resolve_shape(tensor, end, len(self.tensors)), len(self.tensors))
-            for end in self.ends
-        )
-        self.tensors[name], self.sizes[name] = tensor, (low, high)
-
-    def _refuse_shape(self, name: str, node_id: str) -> NoReturn:
-        gathering = next((n for n in self.proto.node if is_scope(n) and name in map(_first, in_place(n))), None)
-        if gathering is not None:
-            name = dict(in_place(gathering))[name]
-            raise InvalidIrShapes(
-                f'the operator {gathering.op_type.partition(".")[0]} (node "{node_id.rpartition("/")[0]}") gathers '
-                f'"{name}" over its iterations, and how many these can be is not known.',
-                hint="Give the trip count as a constant, or the shape of what is gathered as value_info in the model.",
-                reason="unknown_shape",
-                tensor=name,
-                node_id=node_id,
-                source=self.source,
-            )
-        size = size_nobody_gives(self.flat.model, name, self.open.dims)
-        if size:
-            raise InvalidIrShapes(
-                f'"{name}" has the size "{size}", which depends on data: no input has it.',
-                hint=f"Say how large it may be: tmmu convert MODEL --dims {size}=1:512 -o GRAPH.json",
-                reason="unknown_shape",
-                tensor=name,
-                node_id=node_id or "none",
-                source=self.source,
-            )
-        maker = next((node for node in self.proto.node if name in node.output), None)
-        who = f'the operator {maker.op_type} (node "{node_id or maker.name}") writes' if maker else "the graph reads"
-        raise InvalidIrShapes(
-            f'{who} "{name}", whose shape cannot be inferred.',
-            hint="Its size may depend on data, or the operator is not a standard one: "
-            "give the shape as value_info in the model.",
-            reason="unknown_shape",
-            tensor=name,
-            node_id=node_id or "none",
-            source=self.source,
-        )
-
-
-def _first(pair: tuple[str, str]) -> str:
-    return pair[0]
-
-
-def _operator(node: onnx.NodeProto) -> str:
-    """The operator's name in the default operator set, or ``""`` for one of another set."""
-    return node.op_type if node.domain in ("", "ai.onnx") else ""
-
-
-def _attribute(node: onnx.NodeProto, name: str) -> Any:
-    return next((onnx.helper.get_attribute_value(a) for a in node.attribute if a.name == name), None)

@@ -16,11 +16,12 @@ from typing import Any
 
 import msgspec
 
+from tmmu_core.cbor import H, cbor_canonical
 from tmmu_core.errors import UnreadableInput
 from tmmu_core.graph import document
 from tmmu_core.judge.finished import refuse_invalid
 from tmmu_core.liveness.model import Liveness
-from tmmu_core.plan.canonical import H, cbor_canonical, execution_order_hash, logical_address_table, plan_digests
+from tmmu_core.plan.canonical import execution_order_hash, logical_address_table, plan_digests
 from tmmu_core.plan.figures.metrics import written_metrics
 from tmmu_core.plan.formats.building import from_head
 from tmmu_core.plan.formats.documents import HeadDocument, RowDocument, head_document

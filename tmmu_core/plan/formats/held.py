@@ -25,7 +25,7 @@ import cbor2
 import msgspec
 import numpy as np
 
-from tmmu_core.plan.canonical import H, NotCanonical
+from tmmu_core.cbor import H, NotCanonical
 from tmmu_core.plan.model import Plan
 
 PARTS = ("ranges", "slots", "offsets", "described")

@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from tmmu_core.cbor import encoded
 from tmmu_core.plan import canonical
 from tmmu_core.plan.figures import metrics
 from tmmu_core.plan.model import ArenaSummary, Plan, PlanColumns
@@ -27,10 +28,8 @@ def assemble(
 ) -> Plan:
     """Hash the columns (contract §6) and make the plan; ``rest`` are its other fields by name, the token among them."""
     names = [summary.name for summary in summaries]
-    slots = canonical.encoded(canonical.slot_rows(columns.tensor_ids, names, columns.arena, columns.logical_slot))
-    addresses = canonical.encoded(
-        canonical.logical_address_table(names, columns.arena, columns.logical_slot, columns.offset)
-    )
+    slots = encoded(canonical.slot_rows(columns.tensor_ids, names, columns.arena, columns.logical_slot))
+    addresses = encoded(canonical.logical_address_table(names, columns.arena, columns.logical_slot, columns.offset))
     bound = canonical.slot_assignment_table(rest["replay_token"], slots)
     plan_hash, layout_hash = canonical.plan_hash(identity, bound, addresses), canonical.layout_hash(slots, addresses)
     return Plan(

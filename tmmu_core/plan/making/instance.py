@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tmmu_core.cbor import H, Table
 from tmmu_core.errors import InvalidIrShapes
 from tmmu_core.graph.model import Arena
 from tmmu_core.plan import canonical
@@ -65,7 +66,7 @@ def plan_problem(
     if planner != GIVEN:
         check_capacity(problem, summary)
     identity = canonical.Identity(
-        ir_hash=canonical.H(["tmmu_problem_v1", _identity(problem)]),
+        ir_hash=H(["tmmu_problem_v1", _identity(problem)]),
         mode="inference",
         arena_config_hash=canonical.arena_config_hash(
             {problem.arena: {"capacity_bytes": arena.capacity_bytes, "alignment_bytes": arena.alignment_bytes}}
@@ -93,13 +94,13 @@ def plan_problem(
     )
 
 
-def _identity(problem: Problem) -> list[list[Any]] | canonical.Table:
+def _identity(problem: Problem) -> list[list[Any]] | Table:
     """What makes an instance that instance: rows by id, with what constrains them."""
     rows: list[list[Any]] = []
     order = sorted(range(len(problem)), key=problem.ids.__getitem__)
     if (problem.gaps is None or not any(problem.gaps)) and int(problem.birth.min(initial=0)) >= 0:
         columns = (problem.birth, problem.death, problem.size, problem.alignment)
-        return canonical.Table((tuple([problem.ids[i] for i in order]), *(column[order] for column in columns)))
+        return Table((tuple([problem.ids[i] for i in order]), *(column[order] for column in columns)))
     for i in order:
         row: list[Any] = [problem.ids[i], int(problem.birth[i]), int(problem.death[i])]
         row += [int(problem.size[i]), int(problem.alignment[i])]

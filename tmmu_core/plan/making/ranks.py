@@ -17,9 +17,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tmmu_core.cbor import cbor_canonical, cbor_chunks
 from tmmu_core.errors import ContractError
 from tmmu_core.graph.model import Graph
-from tmmu_core.graph.sharding import Sharding, ShardSpec, check_world, local_graph_of, read_spec, shard
+from tmmu_core.graph.shard_spec import ShardSpec, check_world, read_spec
+from tmmu_core.graph.sharding import shard
+from tmmu_core.graph.shares import Sharding, local_graph_of
 from tmmu_core.liveness.model import Timeline
 from tmmu_core.liveness.timeline import build_timeline
 from tmmu_core.plan import canonical
@@ -157,13 +160,13 @@ def _tables(plan: Plan) -> bytes:
     slots = canonical.slot_rows(plan.tensor_ids, names, plan.arena, plan.logical_slot)
     addresses = canonical.logical_address_table(names, plan.arena, plan.logical_slot, plan.offset)
     assigned = canonical.slot_assignment_table(plan.replay_token, slots)
-    return b"".join([*canonical.cbor_chunks(assigned), *canonical.cbor_chunks(addresses)])
+    return b"".join([*cbor_chunks(assigned), *cbor_chunks(addresses)])
 
 
 def _hash(plan: Plan, rank: int, tables: bytes) -> bytes:
     """The plan's hash under another rank: two lists' heads, the short values, the tables."""
     values: list[Any] = [plan.ir_hash, plan.mode, plan.arena_config_hash, plan.execution_order_hash]
     values += [rank, plan.world_size, plan.shard_spec_hash]
-    head = b"\x82" + canonical.cbor_canonical("tmmu_plan_v1") + b"\x89"
-    body = b"".join(map(canonical.cbor_canonical, values))
+    head = b"\x82" + cbor_canonical("tmmu_plan_v1") + b"\x89"
+    body = b"".join(map(cbor_canonical, values))
     return hashlib.sha256(head + body + tables).digest()

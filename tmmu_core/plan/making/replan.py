@@ -27,6 +27,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from tmmu_core.cbor import H
 from tmmu_core.errors import ContractError, InvalidIrShapes
 from tmmu_core.graph import checks
 from tmmu_core.graph.arenas import as_given
@@ -99,7 +100,7 @@ BY_THE_GRAPH = Rule()
 
 def envelope_hash(dims: Mapping[str, Dim]) -> bytes:
     """``H({dim: [min, max]})``."""
-    return canonical.H({name: [dim.min, dim.max] for name, dim in dims.items()})
+    return H({name: [dim.min, dim.max] for name, dim in dims.items()})
 
 
 def replan_session(
