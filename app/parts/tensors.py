@@ -16,6 +16,7 @@ from app.session import placed, state
 from app.session.jobs import remembered
 from app.session.placed import Origins
 from app.session.planning import Shown
+from tmmu_core.graph.assumed import SAID_BY
 from tmmu_core.names import natural
 from tmmu_core.plan.figures.storages import arena_number
 from tmmu_core.plan.model import Plan
@@ -100,6 +101,10 @@ def _frame(plan_key: str, search: str, arena: str | None, layer: str | None, _sh
     if layer is not None and known is not None:
         rows = rows[[known.layer[i] == layer for i in rows.tolist()]]
     frame = frame_of(plan, by_size(plan, rows[:MOST_ROWS]), known)
+    said = _shown.solution.graph.shapes_from if _shown.solution is not None else {}
+    if said and len(frame):
+        at = frame.columns.get_loc("shape") + 1
+        frame.insert(at, "shape from", [SAID_BY[said[name]] if name in said else "" for name in frame["tensor"]])
     makers = placed.operators(_shown.key, _shown)
     if makers is not None and len(frame):
         frame.insert(1, "operator", [makers[plan.row_of[name]] for name in frame["tensor"]])

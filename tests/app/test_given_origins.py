@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pandas as pd
+from onnx import TensorProto, helper
 
 from app.session import opening
 from tests.app.test_pages import html, opened
@@ -32,3 +33,22 @@ def test_the_peak_is_told_by_operator_layer_and_phase() -> None:
     assert not at.exception
     group = next(each for each in at.get("button_group") if "peak-group" in str(each.key))
     assert [option.content for option in group.proto.options] == ["operator", "role", "layer", "phase"]
+
+
+def test_the_table_says_who_said_each_shape() -> None:
+    floats = TensorProto.FLOAT
+    body = helper.make_graph(
+        [helper.make_node("Relu", ["x"], ["h"]), helper.make_node("Neg", ["h"], ["y"])],
+        "g",
+        [helper.make_tensor_value_info("x", floats, [2, 3])],
+        [helper.make_tensor_value_info("y", floats, [2, 3])],
+    )
+    at = opened(graph=opening.shelf().put("m.onnx", helper.make_model(body).SerializeToString()), arena="*")
+    table = next(frame.value for frame in at.dataframe if "shape from" in frame.value.columns)
+    assert dict(zip(table["tensor"], table["shape from"], strict=True)) == {
+        "x": "declared",
+        "h": "inferred by onnx",
+        "y": "declared",
+    }
+    plain = opened(graph="sample:mixed_sizes", arena="*")
+    assert all("shape from" not in frame.value.columns for frame in plain.dataframe)
