@@ -103,7 +103,7 @@ def _frame(plan_key: str, search: str, arena: str | None, layer: str | None, _sh
     frame = frame_of(plan, by_size(plan, rows[:MOST_ROWS]), known)
     said = _shown.solution.graph.shapes_from if _shown.solution is not None else {}
     if said and len(frame):
-        at = frame.columns.get_loc("shape") + 1
+        at = list(frame.columns).index("shape") + 1
         frame.insert(at, "shape from", [SAID_BY[said[name]] if name in said else "" for name in frame["tensor"]])
     makers = placed.operators(_shown.key, _shown)
     if makers is not None and len(frame):

@@ -221,6 +221,16 @@ def test_the_shapes_of_fused_operators_are_told_by_one_run() -> None:
     assert measured(graph) == 2
 
 
+def test_a_model_of_a_later_file_version_than_the_runtimes_is_run_all_the_same() -> None:
+    proto = fused()
+    proto.ir_version = 99
+    assert tensors(read(proto))["y"].shape == (1, 8, 6, 6)
+    data = proto.SerializeToString()
+    assert onnx.ModelProto.FromString(onnx_complete.for_the_runtime(data)).ir_version == onnx_complete.RUNTIMES_IR
+    proto.ir_version = 8
+    assert onnx_complete.for_the_runtime(proto.SerializeToString()) == proto.SerializeToString()
+
+
 def test_every_shape_says_who_said_it_and_in_no_hash() -> None:
     graph = read(fused())
     assert set(graph.shapes_from) == {tensor.id for tensor in graph.tensors}

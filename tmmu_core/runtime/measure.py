@@ -123,7 +123,9 @@ def runtime_of(data: bytes) -> str:
 
 
 def _onnxruntime(data: bytes, name: str, dims: dict[str, int] | None) -> Measured:
-    from tmmu_core.runtime.onnx_run import runtime  # loads the onnx package, which only these models need
+    # These load the onnx package, which only these models need.
+    from tmmu_core.graph.importers.onnx_complete import for_the_runtime
+    from tmmu_core.runtime.onnx_run import runtime
 
     runtime()
     if not sys.platform.startswith("linux"):
@@ -131,10 +133,10 @@ def _onnxruntime(data: bytes, name: str, dims: dict[str, int] | None) -> Measure
     graph = read_graph(data, name)
     graph = read_at(graph, dims, data, name) if dims else graph
     point = {**{k: d.max for k, d in graph.dims.items()}, **graph.assumed, **(dims or {})}
-    inputs = _inputs(graph, point)
-    arena = _grown(data, name, inputs, arena=True)
-    off = _grown(data, name, inputs, arena=False)
-    rewritten = _ask(b"{}\n" + data, name).partition(b"\n")[2]
+    inputs, taken = _inputs(graph, point), for_the_runtime(data)
+    arena = _grown(taken, name, inputs, arena=True)
+    off = _grown(taken, name, inputs, arena=False)
+    rewritten = _ask(b"{}\n" + taken, name).partition(b"\n")[2]
     return Measured(
         model=name,
         runtime=ONNXRUNTIME,

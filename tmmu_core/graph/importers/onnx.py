@@ -40,6 +40,7 @@ from tmmu_core.graph.importers import onnx_complete
 from tmmu_core.graph.importers.onnx_build import Builder
 from tmmu_core.graph.importers.onnx_external import check_places, without_places
 from tmmu_core.graph.importers.onnx_functions import check_calls
+from tmmu_core.graph.importers.onnx_growth import by_the_largest
 from tmmu_core.graph.importers.onnx_operators import (
     say_defaults,
 )
@@ -88,9 +89,16 @@ def _read(data: bytes, model: onnx.ModelProto, name: str, envelopes: dict[str, D
     try:
         return _built(flat, facts, sizes, name)
     except InvalidIrShapes as error:
-        if error.diagnostics.get("reason") != "unknown_shape":
-            raise _with_dims(error, sizes) from None
-        return _completed(data, flat, facts, sizes, error)
+        failed = error
+    if failed.diagnostics.get("reason") == "scope_shape":
+        try:
+            if by_the_largest(flat, facts, sizes, name):
+                return _held(_built(flat, facts, sizes, name), sizes)
+        except InvalidIrShapes as error:
+            failed = error
+    if failed.diagnostics.get("reason") != "unknown_shape":
+        raise _with_dims(failed, sizes)
+    return _completed(data, flat, facts, sizes, failed)
 
 
 def _built(flat: Flat, facts: Facts, sizes: Sizes, name: str) -> Graph:

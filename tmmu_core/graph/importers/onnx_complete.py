@@ -39,6 +39,8 @@ MEASURED: ShapeFrom = "measured"
 SYMBOLIC: ShapeFrom = "symbolic"
 ADD_THE_EXTRA = install("run")
 MOST_MODEL_BYTES = 1 << 30
+RUNTIMES_IR = 10
+"""The IR version that is said to onnxruntime, which refuses those that are later than itself; it changes no shape."""
 WAIT = 10
 """How many times its seconds of processor time a child may take by the clock: the machine may be busy."""
 
@@ -55,6 +57,12 @@ def barred() -> str:
     if find_spec("onnxruntime") is None:
         return ADD_THE_EXTRA
     return "" if limits.ceiling(limits.RUN_SECONDS) else f"--max-{limits.RUN_SECONDS.name} N"
+
+
+def for_the_runtime(model: bytes) -> bytes:
+    """``model`` as of an IR version that onnxruntime takes: of a field that is said twice the last is meant."""
+    later = model[:1] == b"\x08" and RUNTIMES_IR < model[1] < 0x80
+    return model + bytes((0x08, RUNTIMES_IR)) if later else model
 
 
 def missing(flat: Flat, facts: Facts) -> list[str]:
@@ -113,7 +121,7 @@ def measure(data: bytes, flat: Flat, points: list[dict[str, int]]) -> Run:
             return Run(failed=f'the input "{value.name}" is too large to run with')
         inputs.append([value.name, np.dtype(helper.tensor_dtype_to_np_dtype(tensor.elem_type)).name, dims])
     request = json.dumps({"inputs": inputs, "points": points or [{}]}).encode()
-    answer = _ask(request + b"\n" + model.SerializeToString())
+    answer = _ask(request + b"\n" + for_the_runtime(model.SerializeToString()))
     if "failed" in answer:
         return Run(failed=str(answer["failed"]))
     runs = [_largest(events, names) for events in answer["runs"]]

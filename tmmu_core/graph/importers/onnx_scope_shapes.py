@@ -104,9 +104,14 @@ def _next(node: onnx.NodeProto, find: Any, _: Values) -> Shapes:
             yield piece, (found[0], [*found[1][:at], *found[1][at + 1 :]])
 
 
-def _loop_close(node: onnx.NodeProto, find: Any, values: Values) -> Shapes:
+def trips_of(node: onnx.NodeProto, values: Values) -> int:
+    """How often a loop's body runs at most, of its closing node; ``UNBOUNDED`` or more where nobody says it."""
     count = values.get(node.input[0]) if node.input[0] else None
-    trips = int(count.reshape(-1)[0]) if count is not None and count.size == 1 else UNBOUNDED
+    return int(count.reshape(-1)[0]) if count is not None and count.size == 1 else UNBOUNDED
+
+
+def _loop_close(node: onnx.NodeProto, find: Any, values: Values) -> Shapes:
+    trips = trips_of(node, values)
     length = max(0, trips) if trips < UNBOUNDED else None
     operands = _operands(node, 3, 1)
     yield from _closed(node, find, operands, length, [0] * operands.rooms)

@@ -352,6 +352,13 @@ def is_scope(node: onnx.NodeProto, *operators: str) -> bool:
     return node.domain == SCOPE and (not operators or node.op_type in operators)
 
 
+def carried_of(node: onnx.NodeProto) -> Iterator[tuple[str, str, str]]:
+    """Of a loop's closing node: (carried state, the body's result for it, what comes out of it) for each state."""
+    states, rooms = (int(_attribute(node, name) or 0) for name in ("states", "rooms"))
+    for i in range(states):
+        yield node.input[3 + i], node.input[3 + states + rooms + 1 + i], node.output[i]
+
+
 def captured(node: onnx.NodeProto) -> list[str]:
     """What a closing node reads only so that it stays alive."""
     count = int(_attribute(node, "captures") or 0)

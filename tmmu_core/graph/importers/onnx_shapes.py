@@ -249,7 +249,7 @@ LONG_VECTOR = 1 << 20
 
 def _inferred(model: onnx.ModelProto, name: str) -> Known:
     """What inference tells of ``model``, computed shapes carried out as long as that tells more."""
-    return _inferred_with_values(model, name)[0]
+    return inferred_with_values(model, name)[0]
 
 
 def decided(model: onnx.ModelProto, name: str) -> dict[str, Array]:
@@ -257,12 +257,12 @@ def decided(model: onnx.ModelProto, name: str) -> dict[str, Array]:
     conditions = [node.input[0] for node in model.graph.node if is_scope(node, "If.close")]
     if not conditions:
         return {}
-    values = written_values(_inferred_with_values(model, name)[1])
+    values = written_values(inferred_with_values(model, name)[1])
     return {condition: values[condition] for condition in conditions if condition in values}
 
 
-def _inferred_with_values(model: onnx.ModelProto, name: str) -> tuple[Known, onnx.ModelProto]:
-    """The same, and the model with what could be carried out among its weights."""
+def inferred_with_values(model: onnx.ModelProto, name: str) -> tuple[Known, onnx.ModelProto]:
+    """The same as :func:`_inferred`, and the model with what could be carried out among its weights."""
     model = hide_ranges(model)
     known = _once(model, name, propagate=False)
     scopes = sum(is_scope(node) for node in model.graph.node)
@@ -279,14 +279,14 @@ def _inferred_with_values(model: onnx.ModelProto, name: str) -> tuple[Known, onn
         inner = scope_shapes(smaller or model, known, written_values(smaller or model)) if scopes else {}
         if smaller is None and not inner:
             break
-        model = _telling(smaller or model, inner)
+        model = telling(smaller or model, inner)
         known = known | declared_by(model)
         known = known | _once(model, name, propagate=not _long_vectors(known))
         known |= {weight.name: (weight.data_type, list(weight.dims)) for weight in model.graph.initializer}
     return known, model
 
 
-def _telling(model: onnx.ModelProto, shapes: Mapping[str, Found]) -> onnx.ModelProto:
+def telling(model: onnx.ModelProto, shapes: Mapping[str, Found]) -> onnx.ModelProto:
     """The model with these shapes written where inference reads them."""
     if not shapes:
         return model

@@ -1,0 +1,143 @@
+"""Loops whose state grows are planned by the largest, which is what a run of them leaves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import ModelProto, TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+from tmmu_core.errors import InvalidIrShapes
+from tmmu_core.graph.model import Graph
+from tmmu_core.judge.verifier import verify_plan
+from tmmu_core.plan.formats.reading import read_graph
+from tmmu_core.plan.making.engine import plan_graph
+
+FLOAT = TensorProto.FLOAT
+ROW = numpy_helper.from_array(np.ones((1, 3), np.float32), "row")
+GOES_ON = helper.make_node("Identity", ["before"], ["goes_on"])
+
+
+def open_value(name: str) -> Any:
+    return helper.make_empty_tensor_value_info(name)
+
+
+def body_of(*nodes: Any, states: int = 1) -> Any:
+    given = [helper.make_tensor_value_info("i", TensorProto.INT64, [])]
+    given += [helper.make_tensor_value_info("before", TensorProto.BOOL, [])]
+    given += [open_value(f"s{k}") for k in range(states)]
+    left = [helper.make_tensor_value_info("goes_on", TensorProto.BOOL, [])]
+    left += [open_value(f"r{k}") for k in range(states)]
+    return helper.make_graph([GOES_ON, *nodes], "body", given, left)
+
+
+def looped(body: Any, trips: int | None, shape: list[int | str], *more: Any, states: int = 1) -> ModelProto:
+    """A loop over copies of ``x``, as often as said (or as the input ``trips`` says), and a Relu of what it leaves."""
+    given = [helper.make_tensor_value_info("x", FLOAT, shape)]
+    weights = [ROW, numpy_helper.from_array(np.array(True), "yes")]
+    if trips is None:
+        given.append(helper.make_tensor_value_info("trips", TensorProto.INT64, []))
+    else:
+        weights.append(numpy_helper.from_array(np.array(trips), "trips"))
+    outputs = [f"y{k}" for k in range(states)]
+    nodes = [helper.make_node("Loop", ["trips", "yes", *["x"] * states], outputs, "loop", body=body)]
+    nodes += [helper.make_node("Relu", [name], [f"{name}.out"]) for name in outputs]
+    graph = helper.make_graph([*nodes, *more], "g", given, [open_value(f"{name}.out") for name in outputs], weights)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def concat(*names: str, to: str = "r0") -> Any:
+    return helper.make_node("Concat", list(names), [to], axis=0)
+
+
+def read(model: ModelProto) -> Graph:
+    graph = read_graph(model.SerializeToString(), "loop.onnx")
+    assert verify_plan(plan_graph(graph).plan).ok
+    return graph
+
+
+def shapes(graph: Graph) -> dict[str, Any]:
+    return {tensor.id: tensor.shape for tensor in graph.tensors}
+
+
+CASES = {
+    "a row each time": ([concat("s0", "row")], 5, (6, 3)),
+    "once": ([concat("s0", "row")], 1, (2, 3)),
+    "two steps within": ([concat("s0", "row", to="h"), helper.make_node("Relu", ["h"], ["r0"])], 7, (8, 3)),
+    "twice as much each time": ([concat("s0", "s0")], 6, (64, 3)),
+    "a hundred thousand rows": ([concat("s0", "row")], 100_000, (100_001, 3)),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_state_has_the_place_of_the_last(case: str) -> None:
+    nodes, trips, last = CASES[case]
+    model = looped(body_of(*nodes), trips, [1, 3])
+    found = shapes(read(model))
+    assert found["loop/s0"] == found["loop/r0"] == found["y0"] == found["y0.out"] == last
+    if trips < 100:
+        (left,) = ReferenceEvaluator(model).run(None, {"x": np.zeros((1, 3), np.float32)})
+        assert left.shape == last
+
+
+def test_what_shrinks_is_planned_as_it_begins() -> None:
+    rest = helper.make_node("Slice", ["s0", "one", "end"], ["r0"])
+    model = looped(body_of(rest), 4, [9, 3])
+    model.graph.initializer.extend(
+        [numpy_helper.from_array(np.array([n]), name) for name, n in (("one", 1), ("end", 99))]
+    )
+    found = shapes(read(model))
+    assert (found["loop/s0"], found["loop/r0"]) == ((9, 3), (9, 3))
+    assert found["y0"] == (9, 3)  # as large as the place of the state: one that ends earlier leaves more
+
+
+def test_a_value_that_is_larger_at_the_beginning_is_planned_by_the_beginning() -> None:
+    """What is missing to ten rows, while the state grows to nine."""
+    nodes = [
+        concat("s0", "row"),
+        helper.make_node("Shape", ["s0"], ["here"], end=1),
+        helper.make_node("Slice", ["ten", "here", "end"], ["missing"]),
+        helper.make_node("Neg", ["missing"], ["unused"]),
+    ]
+    model = looped(body_of(*nodes), 8, [1, 3])
+    ten = numpy_helper.from_array(np.zeros((10, 2), np.float32), "ten")
+    model.graph.initializer.extend([ten, numpy_helper.from_array(np.array([99]), "end")])
+    found = shapes(read(model))
+    assert found["loop/s0"] == (9, 3)
+    assert found["loop/missing"] == found["loop/unused"] == (9, 2)
+
+
+def test_two_states_that_grow_by_different_sizes() -> None:
+    body = body_of(concat("s0", "row"), concat("s1", "row", "row", to="r1"), states=2)
+    found = shapes(read(looped(body, 5, [1, 3], states=2)))
+    assert (found["y0"], found["y1"]) == ((6, 3), (11, 3))
+
+
+def test_an_open_size_is_held_where_it_stands() -> None:
+    graph = read(looped(body_of(concat("s0", "row")), 5, ["N", 3]))
+    assert shapes(graph)["y0"] == (6, 3)
+    assert (graph.dims["N"].min, graph.dims["N"].max) == (1, 1)
+
+
+def test_a_loop_that_feeds_a_loop_is_told_first() -> None:
+    second = helper.make_node("Loop", ["trips", "yes", "y0"], ["z"], "second", body=body_of(concat("s0", "row")))
+    model = looped(body_of(concat("s0", "row")), 5, [1, 3], second)
+    model.graph.output.append(open_value("z"))
+    assert shapes(read(model))["z"] == (11, 3)
+
+
+@pytest.mark.parametrize(
+    ("model", "says", "way"),
+    [
+        (looped(body_of(concat("s0", "row")), None, [1, 3]), "nothing in the model bounds how often", '"trips"'),
+        (looped(body_of(concat("s0", "s0")), 1000, [1, 3]), "its state changes", "padding"),
+    ],
+    ids=["nobody says how often", "too often to go through"],
+)
+def test_what_is_not_bounded_is_refused_with_the_way_out(model: ModelProto, says: str, way: str) -> None:
+    with pytest.raises(InvalidIrShapes, match=says) as caught:
+        read(model)
+    assert way in caught.value.hint
+    assert caught.value.diagnostics["reason"] == "scope_shape"

@@ -1,0 +1,168 @@
+"""Loops whose state changes its shape from one iteration to the next, planned by the largest.
+
+::
+
+    s0 = [1, 3] ─► Concat with a row ─► [2, 3] ─► … ─► s5 = [6, 3]      trip count 5
+                                                       └─ the place of the state, and of what comes out
+
+The body is inferred with the state that the first iteration finds and with the one that the last finds; of every value
+in it the larger is planned. That the last iteration adds what the first added is checked; where it does not, and the
+iterations are few, they are gone through one by one. A loop that may end earlier takes no more than that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from math import prod
+
+import onnx
+
+from tmmu_core.errors import InvalidIrShapes
+from tmmu_core.graph.importers.onnx_scope_shapes import Found, trips_of
+from tmmu_core.graph.importers.onnx_scopes import UNBOUNDED, Flat, carried_of, is_scope
+from tmmu_core.graph.importers.onnx_shapes import DTYPES, Facts, Known, Sizes, bind, inferred_with_values, telling
+from tmmu_core.graph.importers.onnx_values import written_values
+
+ONE_BY_ONE = 64
+"""Iterations up to which a state that grows by other sizes each time is followed."""
+
+State = dict[str, tuple[int, ...]]
+"""Carried value → its shape."""
+Step = Callable[[State], tuple[Known, State] | None]
+"""What is inferred with a state, and the state that the iteration leaves; ``None`` where that is not told."""
+
+
+def by_the_largest(flat: Flat, facts: Facts, sizes: Sizes, name: str) -> bool:
+    """Write into ``facts`` the largest shapes where states change within a bound; whether there were any.
+
+    ``sizes`` is held where it stands. Raises ``InvalidIrShapes`` (reason ``scope_shape``) with the way out where nobody
+    says how often a body runs.
+    """
+    model = bind(flat.model, sizes.point())
+    said: dict[str, Found] = {}
+    bodies: Known = {}
+    scopes: list[str] = []
+    for node, origin in zip(flat.model.graph.node, flat.origins, strict=True):
+        if not is_scope(node, "Loop.close"):
+            continue
+        known, carried_out = inferred_with_values(telling(model, said), name)
+        places = list(carried_of(node))
+        state = {carried: shape for carried, _, _ in places if (shape := _shape(known, carried)) is not None}
+        results = {carried: result for carried, result, _ in places if carried in state}
+        left = {carried: _shape(known, result) for carried, result in results.items()}
+        moving = {c: s for c, s in state.items() if left[c] is not None and left[c] != s}
+        if not moving:
+            continue
+        if any(scope.startswith(f"{origin.scope}/") for scope in scopes):
+            return False  # the inner one was told at the outer one's first iteration
+        trips = trips_of(node, written_values(carried_out))
+        if trips >= UNBOUNDED:
+            raise _endless(node, origin.scope, name)
+
+        step = _step(telling(model, said), {carried: known[carried][0] for carried in moving}, results, name)
+        ends = _at_the_end(moving, step, max(1, trips))
+        if ends is None:
+            return False
+        largest, last = ends
+        body = {value for value, at in _written(flat) if at == origin.scope or at.startswith(f"{origin.scope}/")}
+        bodies |= {value: found for value, found in largest.items() if value in body}
+        for carried, result, output in places:
+            if carried in last:
+                found = known[carried][0], list[int | str | None](last[carried])
+                bodies |= {carried: found, result: found}
+                said |= {value: found for value in (carried, output) if value}
+        scopes.append(origin.scope)
+    if scopes:
+        sizes.hold(sizes.dims)
+        _take(facts, inferred_with_values(telling(model, said), name)[0] | bodies, flat, sizes.point())
+    return bool(scopes)
+
+
+def _step(model: onnx.ModelProto, elements: Mapping[str, int], results: Mapping[str, str], name: str) -> Step:
+    """Inference of ``model`` with a state, whose element types and results are given."""
+
+    def step(now: State) -> tuple[Known, State] | None:
+        told: dict[str, Found] = {carried: (elements[carried], list(shape)) for carried, shape in now.items()}
+        found = inferred_with_values(telling(model, told), name)[0]
+        then = {carried: shape for carried in elements if (shape := _shape(found, results[carried])) is not None}
+        return (found, then) if len(then) == len(elements) else None
+
+    return step
+
+
+def _at_the_end(first: State, step: Step, trips: int) -> tuple[Known, State] | None:
+    """The larger of what is inferred at either end, and the state that the last iteration leaves."""
+    begun = step(first)
+    if begun is None:
+        return None
+    largest, second = begun
+    if any(len(second[name]) != len(shape) for name, shape in first.items()):
+        return None
+    more = {name: [b - a for a, b in zip(shape, second[name], strict=True)] for name, shape in first.items()}
+    before = {name: _after(shape, more[name], trips - 1) for name, shape in first.items()}
+    done = step(before) if all(min(shape, default=0) >= 0 for shape in before.values()) else None
+    if done is not None and done[1] == {name: _after(shape, more[name], trips) for name, shape in first.items()}:
+        return _larger(largest, done[0]), {name: max(first[name], shape, key=prod) for name, shape in done[1].items()}
+    if trips > ONE_BY_ONE:
+        return None
+    now, most = second, {name: max(first[name], second[name], key=prod) for name in first}
+    for _ in range(trips - 1):
+        done = step(now)
+        if done is None:
+            return None
+        largest, now = _larger(largest, done[0]), done[1]
+        most = {name: max(most[name], now[name], key=prod) for name in most}
+    return largest, most
+
+
+def _after(shape: tuple[int, ...], more: list[int], times: int) -> tuple[int, ...]:
+    return tuple([size + times * by for size, by in zip(shape, more, strict=True)])
+
+
+def _larger(one: Known, other: Known) -> Known:
+    """Of each value the shape with more elements; what is open in one is the other's."""
+    found = dict(one)
+    for value, (element, shape) in other.items():
+        mine, theirs = _shape(one, value), _shape(other, value)
+        if mine is None or (theirs is not None and prod(theirs) > prod(mine)):
+            found[value] = element, shape
+    return found
+
+
+def _shape(known: Known, value: str) -> tuple[int, ...] | None:
+    shape = known[value][1] if value in known else [None]
+    sizes = tuple([size for size in shape if isinstance(size, int)])
+    return sizes if len(sizes) == len(shape) else None
+
+
+def _written(flat: Flat) -> Iterator[tuple[str, str]]:
+    """What is written inside of scopes, and in which."""
+    for node, origin in zip(flat.model.graph.node, flat.origins, strict=True):
+        if not (is_scope(node) and node.op_type.endswith(".close")):
+            yield from ((value, origin.scope) for value in node.output)
+
+
+def _take(facts: Facts, known: Known, flat: Flat, point: Mapping[str, int]) -> None:
+    for value in (value for node in flat.model.graph.node for value in node.output if value):
+        shape = _shape(known, value)
+        if shape is None or known[value][0] not in DTYPES:
+            continue
+        before = facts.shape.get(value)
+        if before is None or tuple([point.get(dim, dim) if isinstance(dim, str) else dim for dim in before]) != shape:
+            facts.shape[value] = shape
+            facts.derived.add(value)
+        facts.dtype.setdefault(value, DTYPES[known[value][0]])
+
+
+def _endless(node: onnx.NodeProto, scope: str, source: str) -> InvalidIrShapes:
+    count = node.input[0]
+    return InvalidIrShapes(
+        f'the operator Loop ("{scope}"): its state changes its shape from one iteration to the next, and nothing '
+        "in the model bounds how often that is.",
+        hint=f'Make its trip count ("{count}") a constant of the model, the largest that is wanted.'
+        if count
+        else "Give it a constant as trip count, the largest that is wanted.",
+        reason="scope_shape",
+        node_id=scope,
+        source=source,
+    )
