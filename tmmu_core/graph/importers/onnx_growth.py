@@ -82,8 +82,8 @@ def _step(model: onnx.ModelProto, elements: Mapping[str, int], results: Mapping[
     """Inference of ``model`` with a state, whose element types and results are given."""
 
     def step(now: State) -> tuple[Known, State] | None:
-        told: dict[str, Found] = {carried: (elements[carried], list(shape)) for carried, shape in now.items()}
-        found = inferred_with_values(telling(model, told), name)[0]
+        given: dict[str, Found] = {carried: (elements[carried], list(shape)) for carried, shape in now.items()}
+        found = inferred_with_values(telling(model, given), name)[0]
         then = {carried: shape for carried in elements if (shape := _shape(found, results[carried])) is not None}
         return (found, then) if len(then) == len(elements) else None
 
