@@ -162,11 +162,15 @@ def _planned(graph: Graph, asked: PlanRequest, ir_hash: bytes | None, progress: 
             world_size=asked.world_size or 1,
             shard_spec_hash=canonical.shard_spec_hash(asked.shard_spec),
         )
+        liveness = placement.liveness
+        use = Use(placement.peak(timeline.steps), metrics.activation_retention(liveness), started)
+        columns = plan_columns(liveness, placement, summaries, own_arenas=own_arenas)
+        del placement  # it is in the columns now
         plan = assemble(
-            plan_columns(liveness, placement, summaries, own_arenas=own_arenas),
+            columns,
             summaries,
             identity,
-            Use(placement.peak(timeline.steps), metrics.activation_retention(placement.liveness), started),
+            use,
             planner=planner.name,
             planner_options=dict(asked.options),
             ir_name=graph.name,
@@ -179,7 +183,7 @@ def _planned(graph: Graph, asked: PlanRequest, ir_hash: bytes | None, progress: 
             execution_order=timeline.order,
             notes=notes,
         )
-    return Solution(graph, placement.liveness, plan)
+    return Solution(graph, liveness, plan)
 
 
 def _packed(

@@ -129,20 +129,23 @@ def plan_columns(
     ids = index.tensor_ids
     planned = np.flatnonzero(liveness.birth >= 0)
     rows = planned[np.argsort(index.id_rank[planned])]
-    aliases, bases = _shared(graph, index.marked, rows)
+    del planned  # a plan and all that it was made from are held at once here: first what takes most on the way
+    alignment = _alignments(liveness, rows, arenas, own_arenas)
     storage = liveness.storage_of[rows]
     number, generation = storage_numbers(storages.arena, placement.slot, storages.birth)
+    number, generation = number[storage], generation[storage]
+    aliases, bases = _shared(graph, index.marked, rows)
     return PlanColumns(
         tensor_ids=_at(ids, rows),
         arena=storages.arena[storage],
         logical_slot=placement.slot[storage],
         offset=placement.offset[storage] + liveness.offset_in_storage[rows],
         size=row_bytes(liveness.timeline)[rows],
-        alignment=_alignments(liveness, rows, arenas, own_arenas),
+        alignment=alignment,
         birth=liveness.birth[rows],
         death=liveness.death[rows],
-        generation=generation[storage],
-        storage=number[storage],
+        generation=generation,
+        storage=number,
         roles=named(ROLES, index.role[rows]),
         dtypes=named(index.dtype_names, index.dtype[rows]),
         shapes=_at(index.shapes, rows),
@@ -155,9 +158,13 @@ def plan_columns(
 
 def _shared(graph: Graph, marked: I64, rows: I64) -> tuple[tuple[str | None, ...], tuple[str | None, ...]]:
     """Alias groups and bases of the tensors ``rows``; none but those ``marked`` have any."""
+    places = _among(rows, marked, len(graph.tensors)) if len(marked) else []
+    if not places:
+        nobody = (None,) * len(rows)
+        return nobody, nobody
     alias: list[str | None] = [None] * len(rows)
     base: list[str | None] = [None] * len(rows)
-    for row in _among(rows, marked, len(graph.tensors)):
+    for row in places:
         tensor = graph.tensors[rows[row]]
         alias[row] = tensor.alias_group_id
         base[row] = None if tensor.view is None else tensor.view.base_tensor_uid
