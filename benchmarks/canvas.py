@@ -17,8 +17,8 @@ from playwright.sync_api import Browser, Page
 
 from app.canvas.pack import pack_plan
 from app.canvas.script import canvas_script
-from app.canvas.synthetic import synthetic_plan
 from app.report.build import Known, build_report
+from benchmarks.canvas_plans import synthetic_plan
 from benchmarks.serving import ROOT, chromium, served
 from tmmu_core.judge.finding import Verdict
 
@@ -178,7 +178,7 @@ def document(rows: list[dict[str, Any]], reports: list[dict[str, Any]], version:
         "Measured by `python -m benchmarks.canvas` in a real browser",
         f"(Chromium {version}, software rendering, 1440 × 1200), on a machine shared with other work: use the order of",
         "the figures, not their digits. Medians of nine; what happens once is a single run. The plans are made up",
-        "(`app/canvas/synthetic.py`).",
+        "(`benchmarks/canvas_plans.py`).",
         "",
         f"| {' | '.join(columns)} |",
         "|---:|---|" + "---:|" * 11,

@@ -1,4 +1,4 @@
-"""A page for measuring the canvas, with made-up plans: ``streamlit run benchmarks/canvas_page.py -- 100000 map``."""
+"""A page for measuring the canvas, with made-up plans: ``python -m streamlit run benchmarks/canvas_page.py -- 100000 map``."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import sys
 
 import streamlit as st
 
-from app.canvas.synthetic import synthetic_plan
 from app.parts.plan_canvas import Listeners, Picture, Selection, View, plan_canvas, plan_store
+from benchmarks.canvas_plans import synthetic_plan
 
 st.set_page_config(page_title="canvas", layout="wide")
 

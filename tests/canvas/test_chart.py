@@ -10,8 +10,8 @@ import pytest
 from playwright.sync_api import Page
 
 from app.canvas.pack import matches, pack_plan
-from app.canvas.synthetic import synthetic_plan
 from app.say import words
+from benchmarks.canvas_plans import synthetic_plan
 from tests.canvas.conftest import Draw
 from tests.canvas.plans import FOUR, plan_of
 

@@ -17,7 +17,7 @@ from playwright.sync_api import Browser, expect
 from streamlit.testing.v1 import AppTest
 
 from app.canvas.pack import pack_plan
-from app.canvas.synthetic import synthetic_plan
+from benchmarks.canvas_plans import synthetic_plan
 
 DEMO = Path(__file__).resolve().parents[2] / "benchmarks" / "canvas_page.py"
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.canvas.pack import MAGIC, claim, matches, pack_plan, packed_once
-from app.canvas.synthetic import synthetic_plan
+from benchmarks.canvas_plans import synthetic_plan
 from tests.canvas.plans import FOUR, plan_of
 from tmmu_core.judge.finished import conflicting_rows, finished
 from tmmu_core.plan.formats.compare import compare
