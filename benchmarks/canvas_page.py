@@ -1,4 +1,4 @@
-"""A page for measuring the canvas, with made-up plans: ``python -m streamlit run benchmarks/canvas_page.py -- 100000 map``."""
+"""A page for measuring the canvas: ``python -m streamlit run benchmarks/canvas_page.py -- 100000 map``."""
 
 from __future__ import annotations
 
