@@ -288,7 +288,10 @@ def test_nothing_is_made_again_from_what_was_written_over() -> None:
 
 @pytest.mark.parametrize(
     ("drop", "words"),
-    [(("q", "fb"), "no tensor 'q'"), (("a", "q"), "no node 'q'"), (("a", "bc"), "neither"), (("x", "fa"), "cannot")],
+    [
+        *((("q", "fb"), "no tensor 'q'"), (("a", "q"), "no node 'q'"), (("a", "bc"), "neither"), (("x", "fa"), "cannot")),
+        *((("a", "fa@remat"), "neither"), (("a", "bc@remat"), "neither")),
+    ],
 )
 def test_a_move_that_names_what_is_not_there_is_refused(drop: tuple[str, str], words: str) -> None:
     move = Move("recompute", "", details={"drops": [list(drop)]})

@@ -48,7 +48,7 @@ ELSEWHERE = (
     *("tmmu_core/runtime/measure_child.py", "tmmu_core/runtime/measure_litert.py"),
 )
 """What runs in a process of its own with PyTorch, onnxruntime or LiteRT: no test of this environment enters it."""
-UNKNOWN = 0.05
+UNKNOWN = 0.01
 """Seconds that a test is taken to need which is newer than the map."""
 LAWS = ("tests/laws/", "tests/planners/test_every_planner.py", "tests/fuzz/")
 BUDGET = 30.0
@@ -311,7 +311,7 @@ def _inside(given: argparse.Namespace) -> int:
     sites = here or drawn(given.mutants, given.seed)[given.first :]
     sites = [site for site in sites if not given.below or site.file.startswith(tuple(given.below))]
     if given.again:
-        rows = [row for row in json.loads(given.again.read_text()) if row["how"] == "alive"]
+        rows = [row for row in json.loads((given.results / given.again).read_text()) if row["how"] == "alive"]
         alive = {(row["file"], row["old"], row["new"], row["line"]) for row in rows}
         sites = [site for site in sites_in(ROOT) if (site.file, site.old, site.new, site.line) in alive]
     sites = [site for site in sites if ("njit" in (ROOT / site.file).read_text()) == given.loops]
