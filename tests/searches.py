@@ -193,6 +193,23 @@ def fitted(name: str) -> Row:
     return row
 
 
+def stopped(name: str) -> Row:
+    """What is had of a fit that is told to stop when it asks for the first time, the second time, and so on."""
+    start = question_of(GRAPHS[name](), PlanRequest(mode="backward"))
+    row: Row = {}
+    for patience in range(9):
+        asked: list[str] = []
+
+        def goes_on(what: str, done: int, of: int, asked: list[str] = asked, patience: int = patience) -> bool:
+            asked.append(what)
+            return len(asked) <= patience
+
+        found = fit(start, Capacity(start.extent_bytes * 55 // 100), None, goes_on)
+        moves = [move.what for move in found.best.moves]
+        row[f"after {patience}"] = [found.answer, found.stopped, found.best.extent_bytes, moves, asked]
+    return row
+
+
 QUESTIONS: dict[str, Callable[[], Row]] = {
     **{
         f"{planner} on {name}": partial(packed, planner, name, ASKED[planner]) for planner in ASKED for name in PROBLEMS
@@ -202,6 +219,7 @@ QUESTIONS: dict[str, Callable[[], Row]] = {
     **{f"order of {name}": partial(ordered, name) for name in ORDERS},
     **{f"{kind} in {name}": partial(lowered, kind, name) for kind in ("recompute", "offload") for name in GRAPHS},
     **{f"fit {name}": partial(fitted, name) for name in GRAPHS},
+    **{f"fit {name}, stopped": partial(stopped, name) for name in ("branches", "chain in place", "remat", "drawn 0")},
 }
 
 

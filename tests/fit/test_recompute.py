@@ -289,7 +289,12 @@ def test_nothing_is_made_again_from_what_was_written_over() -> None:
 @pytest.mark.parametrize(
     ("drop", "words"),
     [
-        *((("q", "fb"), "no tensor 'q'"), (("a", "q"), "no node 'q'"), (("a", "bc"), "neither"), (("x", "fa"), "cannot")),
+        *(
+            (("q", "fb"), "no tensor 'q'"),
+            (("a", "q"), "no node 'q'"),
+            (("a", "bc"), "neither"),
+            (("x", "fa"), "cannot"),
+        ),
         *((("a", "fa@remat"), "neither"), (("a", "bc@remat"), "neither")),
     ],
 )
