@@ -143,6 +143,7 @@ class Run(Chosen):
         why = reason_of(site, text.splitlines()[site.line - 1])
         tests = self.covering.tests_for(site.file, site.function)
         if self.again:
+            tests += sorted(self.newer.difference(tests))
             tests.sort(key=lambda test: (test not in self.newer, not test.startswith(LAWS)))
         tests, seconds = within(tests, self.covering, self.budget)
         begun = time.monotonic()
