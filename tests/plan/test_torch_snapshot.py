@@ -395,3 +395,50 @@ def test_a_block_of_few_words_still_has_its_stack() -> None:
     assert opened({"segments": parts[:1]}).problem.ids == ("train.py:17 forward #0", "unknown line #0")
     with pytest.raises(UnreadableInput, match="a stack is str"):
         opened({"segments": [{**segment(0, 512), "blocks": [{"size": 512, "frames": "x"}]}]})
+
+
+BOTH = pytest.mark.parametrize(
+    "write", [pickle.dumps, lambda value: json.dumps(value).encode()], ids=["pickle", "JSON"]
+)
+
+
+@BOTH
+def test_segments_alone_open_as_torch_gives_them(write: Any) -> None:
+    """``torch.cuda.memory_snapshot()`` is a list."""
+    found = read_any(write([segment(0, 1024, (512, "active_allocated"), (512, "inactive"))]), "segments")
+    assert isinstance(found, PlainInstance)
+    assert [row[1:] for row in rows(found)] == [(0, 1, 512, 0)]
+
+
+@BOTH
+def test_traces_alone_open_and_no_traces_are_none(write: Any) -> None:
+    found = read_any(write({"device_traces": [[event("alloc", 0), event("free_completed", 0)]]}), "traces")
+    assert isinstance(found, PlainInstance)
+    assert [row[1:] for row in rows(found)] == [(0, 1, 512, 0)]
+    none = {"segments": [segment(0, 512, (512, "active_allocated"))], "device_traces": None}
+    moment = read_any(write(none), "moment")
+    assert isinstance(moment, PlainInstance)
+    assert any("no trace" in line for line in moment.notes)
+
+
+@BOTH
+def test_segments_that_grow_and_are_mapped_later_are_one_address_space(write: Any) -> None:
+    """Expandable segments: pieces are mapped and unmapped, and what did not fit says so and takes nothing."""
+    events = [
+        *(event("segment_map", 0, 2048), event("alloc", 0), event("alloc", 512, 1024)),
+        {"action": "oom", "device_free": 99, "size": 1 << 40, "stream": 0, "frames": []},
+        *(event("free_requested", 512, 1024), event("free_completed", 512, 1024), event("segment_unmap", 1024, 1024)),
+        *(event("segment_map", 2048, 2048), event("alloc", 2048, 1024)),
+    ]
+    parts = [{**segment(0, 4096, (512, "active_allocated"), (3584, "inactive")), "is_expandable": True}]
+    found = read_any(write({"segments": parts, "device_traces": [events]}), "grown")
+    assert isinstance(found, PlainInstance)
+    assert [row[1:] for row in rows(found)] == [(0, 4, 512, 0), (1, 2, 1024, 512), (3, 4, 1024, 2048)]
+    assert any("4,096 bytes in segments at the end" in line for line in found.notes)
+
+
+def test_what_waits_for_its_stream_is_held_to_the_end() -> None:
+    parts = [segment(0, 1024, (512, "active_awaiting_free"), (512, "inactive"))]
+    events = [event("alloc", 0), event("free_requested", 0), event("alloc", 512), event("free_completed", 512)]
+    found = opened({"segments": parts, "device_traces": [events]})
+    assert sorted(row[1:] for row in rows(found)) == [(0, 3, 512, 0), (1, 2, 512, 512)]

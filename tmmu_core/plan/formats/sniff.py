@@ -107,9 +107,12 @@ def not_executorch_trace(data: bytes) -> str:
 def not_torch_snapshot(data: bytes) -> str:
     """Why this is no snapshot of PyTorch's allocator."""
     if data.startswith(pickled.FIRST):
-        return "" if b"segments" in data or b"device_traces" in data else "the pickle has no segments"
+        known = b"segments" in data or b"device_traces" in data or (b"total_size" in data and b"blocks" in data)
+        return "" if known else "the pickle has no segments"
+    if data[:64].lstrip().startswith(b"[") and b'"total_size"' in data and b'"blocks"' in data:
+        return ""
     if document.kind(data) != "json":
         return "it begins neither like a pickle nor like a JSON object" if data else "the file is empty"
-    if b'"segments"' in data and (b'"device_traces"' in data or b'"blocks"' in data):
+    if b'"device_traces"' in data or (b'"segments"' in data and b'"blocks"' in data):
         return ""
     return 'it has no "segments" with blocks'

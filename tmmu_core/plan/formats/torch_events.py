@@ -127,6 +127,8 @@ def of_pickle(file: BinaryIO, size: int, refused: Callable[[str], UnreadableInpu
     """The snapshot in a pickle of ``size`` bytes. Raises as :meth:`pickled.PlainData.load`, and msgspec's errors."""
     reading = _Pickled(file, size, refused)
     found = reading.load()
+    if type(found) is list:  # of torch.cuda.memory_snapshot(), which gives the segments alone
+        found = {"segments": found}
     if type(found) is not dict:
         raise pickled.Damaged("it is no dict")
     traces = found.get("device_traces")
@@ -143,8 +145,8 @@ def of_pickle(file: BinaryIO, size: int, refused: Callable[[str], UnreadableInpu
 
 
 class _Segments(msgspec.Struct, gc=False):
-    segments: list[Segment]
-    device_traces: list[Any] = []
+    segments: list[Segment] = []
+    device_traces: list[Any] | None = None
 
 
 def _listed(value: Any) -> list[Any]:

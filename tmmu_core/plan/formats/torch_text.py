@@ -37,13 +37,13 @@ class _TextSegment(Segment, gc=False):
 
 
 class _TextSnapshot(msgspec.Struct, gc=False):
-    segments: list[_TextSegment]
+    segments: list[_TextSegment] = msgspec.field(default_factory=list)
     device_traces: Any = None
 
 
 class _WholeSnapshot(msgspec.Struct, gc=False):
-    segments: list[_TextSegment]
-    device_traces: list[list[_TextEvent]] = []
+    segments: list[_TextSegment] = msgspec.field(default_factory=list)
+    device_traces: list[list[_TextEvent]] | None = None
 
 
 class _Otherwise(Exception):
@@ -69,9 +69,13 @@ def of_json(file: BinaryIO) -> Snapshot:
     except (_Otherwise, msgspec.DecodeError):
         file.seek(0)
     reading = _Text(file)
-    found = msgspec.json.decode(file.read(), type=_WholeSnapshot)
+    data = file.read()
+    if data[:64].lstrip().startswith(b"["):  # of torch.cuda.memory_snapshot(), which gives the segments alone
+        found = _WholeSnapshot(msgspec.json.decode(data, type=list[_TextSegment]))
+    else:
+        found = msgspec.json.decode(data, type=_WholeSnapshot)
     reading.of_blocks(found.segments)
-    for events in found.device_traces:
+    for events in found.device_traces or ():
         reading.traces.append(Events())
         reading.add(events)
     return Snapshot(list(found.segments), reading.traces, reading.stacks)
