@@ -90,3 +90,40 @@ def test_what_columns_are_often_called_is_known_and_each_is_one_field() -> None:
 def test_likely_columns_open_the_table_by_themselves() -> None:
     columns = table.likely(table.columns_of(TEXT.encode()))
     assert rows(table.read(TEXT.encode(), columns)) == [("a", 0, 2, 8), ("b", 1, 3, 4)]
+
+
+NAMES = {"id": "name", "lower": "from", "upper": "to"}
+
+
+@pytest.mark.parametrize(
+    ("head", "cells", "sizes"),
+    [
+        ("size", ["64", "0x40", "64.0"], [64, 64, 64]),
+        ("size", ["1_024", "1 024", "1\u00a0024"], [1024, 1024, 1024]),
+        ("size", ['"1,024"', '"1,048,576"', "2048 B"], [1024, 1048576, 2048]),
+        ("size", ["1.5 MiB", "64kb", "1 GiB"], [1572864, 65536, 1 << 30]),
+        ("Size (KiB)", ["1", "1.5", "0x10"], [1024, 1536, 16384]),
+        ("size_mb", ["1", "0.25", "0"], [1 << 20, 1 << 18, 0]),
+    ],
+)
+def test_sizes_are_read_as_people_and_tools_write_them(head: str, cells: list[str], sizes: list[int]) -> None:
+    lines = [f"name,from,to,{head}", *(f"r{k},0,{k + 1},{cell}" for k, cell in enumerate(cells))]
+    found = table.read("\n".join(lines).encode(), {**NAMES, "size": head})
+    assert [int(found.problem.size[found.problem.ids.index(f"r{k}")]) for k in range(3)] == sizes
+    assert bool(found.notes) == (head != "size")
+
+
+def test_between_semicolons_a_comma_is_a_decimal_one() -> None:
+    data = '\ufeffname;from;to;Size (KiB);offset\n"a;b";0;3;1,5;0x0\nc;1;4;2;0x600\n'.encode()
+    found = table.read(data, {**NAMES, "size": "Size (KiB)"})
+    assert (found.problem.ids, found.problem.size.tolist()) == (("a;b", "c"), [1536, 2048])
+    assert found.packing is not None
+    assert found.packing.offset.tolist() == [0, 1536]
+    assert found.notes == ('"Size (KiB)" is read as KiB, by its name',)
+
+
+@pytest.mark.parametrize("cell", ["1.5", "-4", "10h", "1,02", "1,5", "64 XB", "1.5.2", "", "nan", "1e3", "٣.٥"])
+def test_what_is_no_whole_number_of_bytes_is_refused_at_its_place(cell: str) -> None:
+    with pytest.raises(UnreadableInput, match="no whole number") as caught:
+        table.read(f"name|from|to|size\na|0|1|{cell}\n".encode(), NAMES)
+    assert "line 2" in caught.value.place

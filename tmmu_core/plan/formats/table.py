@@ -5,13 +5,18 @@ there is said by default: without lives all rows are alive at once, without offs
 rows are called by their number. Rows of one ``alias`` are the same bytes: one life, from the first to the last.
 
 JSON is a list of objects, or an object of which one field is such a list.
+
+Numbers are read as people and tools write them: hexadecimal, ``1,048,576``, ``64.0``, and bytes with a unit, in the
+cell (``1.5 MiB``) or in the column's name (``Size (KiB)``). Between semicolons a comma is a decimal one.
 """
 
 from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterable, Mapping
+from fractions import Fraction
 from typing import Any
 
 import msgspec
@@ -27,6 +32,14 @@ MOST_ROWS = 1 << 22
 
 _OURS = frozenset({"ir_schema", "schema", "tensors", "nodes", "graph", "ir"})
 """Keys that tell a graph, a plan or a trace: whoever brings such a file does not mean a table."""
+BYTES = ("size", "offset", "alignment")
+NUMBERS = ("lower", "upper", *BYTES)
+_UNIT = re.compile(r"(?:[\s_(\[/]|^)(kib|mib|gib|kb|mb|gb)[)\]]?$", re.IGNORECASE)
+_DECIMAL_COMMA = re.compile(r"\d{1,30},\d{1,12}(?:\s?[kmgt]i?b)?", re.IGNORECASE)
+_PLAIN = re.compile(
+    r"(?P<whole>\d{1,3}(?:[,_ \u00a0]\d{3})+|\d{1,30})(?P<part>\.\d{1,12})?\s?(?P<unit>[kmgt]i?b|b|bytes)?",
+    re.IGNORECASE,
+)
 _LIKELY: dict[str, tuple[str, ...]] = {
     "id": ("id", "name", "buffer", "tensor", "buf", "label"),
     "lower": ("lower", "start", "begin", "first", "from", "birth", "alloc"),
@@ -83,7 +96,11 @@ def read(data: bytes, columns: Mapping[str, str], name: str = "") -> PlainInstan
             else "there is no row"
         )
         raise UnreadableInput(f"{what}.", source=name, hint=HINT)
+    units = {field: unit_of(own) for field, own in named.items() if field in BYTES and own in there}
     cells = [_fields(row, named, there, k) for k, row in enumerate(rows)]
+    for cell in cells:
+        for field in NUMBERS:
+            cell[field] = _plain(cell[field], units.get(field, ""))
     merged = _merged(cells, name)
     keep = [field for field in FIELDS[:-1] if field in ("id", "lower", "upper", "size") or named[field] in there]
     text = io.StringIO()
@@ -93,6 +110,7 @@ def read(data: bytes, columns: Mapping[str, str], name: str = "") -> PlainInstan
     found = instances.read_csv(text.getvalue(), source=name)
     packing = None if found.offset is None else Packing(offset=found.offset)
     notes = list(found.notes)
+    notes += [f'"{named[field]}" is read as {unit.upper()}iB, by its name' for field, unit in units.items() if unit]
     if len(merged) < len(rows):
         notes.append(f"{len(rows) - len(merged):,} rows are the same bytes as others, by their alias")
     if named["lower"] not in there or named["upper"] not in there:
@@ -116,9 +134,15 @@ def _rows(data: bytes, name: str) -> Iterable[dict[str, Any]]:
         for k, row in enumerate(csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)):
             if k >= MOST_ROWS:
                 raise UnreadableInput(f"the table has more than {MOST_ROWS:,} rows.", source=name, hint="Cut it.")
-            yield {str(key).strip(): value for key, value in row.items() if key is not None}
+            yield {str(key).strip(): _decimal(value, delimiter) for key, value in row.items() if key is not None}
     except csv.Error as error:
         raise UnreadableInput(f"no CSV: {error}.", source=name, hint="Close the quotes.") from error
+
+
+def _decimal(value: Any, delimiter: str) -> Any:
+    """A cell of a table whose columns commas do not part, its decimal comma as a point."""
+    comma = delimiter == ";" and isinstance(value, str) and _DECIMAL_COMMA.fullmatch(value.strip())
+    return value.replace(",", ".") if comma else value
 
 
 def _objects(text: str, name: str) -> list[dict[str, Any]]:
@@ -144,6 +168,25 @@ def _fields(row: Mapping[str, Any], named: Mapping[str, str], there: set[str], k
         text = "" if value is None else str(value).strip()
         fields[field] = str(int(text, 16)) if text.lower().startswith("0x") and _is_hex(text) else text
     return fields
+
+
+def unit_of(column: str) -> str:
+    """The unit that a column's name ends with (``Size (KiB)``, ``size_mb``): ``k``, ``m``, ``g``; ``""`` for bytes."""
+    found = _UNIT.search(column.strip())
+    return found[1][0].lower() if found else ""
+
+
+def _plain(text: str, unit: str) -> str:
+    """A whole number in digits, of what people write; what is none as it is, to be refused at its place."""
+    if text.isdecimal() and not unit:
+        return text
+    part = _PLAIN.fullmatch(text)
+    if part is None or (unit and part["unit"]):
+        return text
+    number = Fraction(re.sub(r"[,_ \u00a0]", "", part["whole"]) + (part["part"] or ""))
+    word = (part["unit"] or unit)[:1].lower()
+    exact = number * 1024 ** " kmgt".index(word if word in "kmgt" else " ")
+    return str(exact.numerator) if exact.denominator == 1 else text
 
 
 def _is_hex(text: str) -> bool:
