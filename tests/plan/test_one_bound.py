@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from itertools import combinations
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.build import graph, node, tensor
-from tests.planners.packings import extent, faults, smallest_extent
-from tmmu_core.errors import ArenaTooSmall
+from tests.planners.packings import extent, faults, problem, problem_with, problems, smallest_extent
+from tmmu_core.errors import ArenaTooSmall, InvalidIrShapes
 from tmmu_core.graph.arenas import read_arenas
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.liveness.analyse import analyse
 from tmmu_core.liveness.timeline import build_timeline
+from tmmu_core.plan.figures.metrics import totals
 from tmmu_core.plan.making.engine import plan_graph
+from tmmu_core.plan.making.instance import live_parts, plan_problem
 from tmmu_core.plan.making.problems import arena_problems
 from tmmu_core.planners import ARENA_PLANNERS, PLANNERS
 from tmmu_core.planners.bounds import lower_bound
-from tmmu_core.planners.problem import Problem
+from tmmu_core.planners.problem import Packing, PlainInstance, Problem
 
 ONE = {"activations": {"alignment_bytes": 1}}
 
@@ -125,3 +129,38 @@ def test_exact_reaches_what_trying_everything_reaches_with_outputs_that_grow() -
         g = graph(tensors, [node("n", "t0", "t1"), node("m", "t1", "t2")], "t0", "t2")
         plan = plan_graph(g, planner="exact", arenas=ONE).plan
         assert plan.arenas[0].extent_bytes == smallest_extent(problem_of(g)) == 4 * max(sizes)
+
+
+GAPS = problem_with(problem((0, 6, 100), (2, 4, 100)), gaps=(((2, 4),), ()))
+
+
+@pytest.mark.parametrize("planner", list(ARENA_PLANNERS))
+def test_what_has_a_gap_is_alive_in_its_parts_alone(planner: str) -> None:
+    """100 bytes are ever alive together: b lies where a lay, while a is not held."""
+    plan = plan_problem(GAPS, planner=planner)
+    (arena,) = plan.arenas
+    assert (arena.peak_live_bytes, arena.max_live, arena.storages, arena.bound_bytes) == (100, 1, 3, 100)
+    assert (totals(plan).peak_live_bytes, totals(plan).peak_step) == (100, 0)
+    assert verify_plan(plan).ok
+
+
+def test_offsets_of_what_has_gaps_are_a_sound_plan() -> None:
+    offset = np.array([0, 0], np.uint64)
+    assert verify_plan(plan_problem(PlainInstance("", GAPS, Packing(offset)))).ok
+
+
+def test_a_bound_that_later_parts_make_has_its_witnesses_there() -> None:
+    """a and b meet at step 4 alone, in the second part of either."""
+    both = problem_with(problem((0, 6, 100), (2, 6, 100)), gaps=(((1, 4),), ((3, 4),)))
+    plan = plan_problem(both, planner="greedy")
+    assert (plan.arenas[0].witness_step, plan.arenas[0].bound_bytes) == (4, 200)
+    assert verify_plan(plan).ok
+
+
+@given(problems(), st.sampled_from(["slots", "naive", "ffd", "greedy", "portfolio"]))
+def test_every_plan_of_an_instance_verifies(p: Problem, planner: str) -> None:
+    p = problem_with(p, handoff_from=None)  # no instance has any
+    assume(all(live_parts(p, i) for i in range(len(p))))  # what is never held has no row
+    with suppress(InvalidIrShapes):  # slots that keep no given offset
+        plan = plan_problem(p, planner=planner)
+        assert verify_plan(plan).errors == ()

@@ -10,7 +10,7 @@ import numpy as np
 from tmmu_core.errors import U64_MAX
 from tmmu_core.judge.facts import PlanFacts
 from tmmu_core.judge.finding import Finding, error
-from tmmu_core.judge.slotting import ends_end_to_end
+from tmmu_core.judge.slotting import PART, ends_end_to_end
 from tmmu_core.plan.model import ArenaSummary, Plan
 
 STATUSES = ("optimal", "unproven", "feasible", "invalid")
@@ -172,7 +172,7 @@ def _witness(facts: PlanFacts, number: int, arena: ArenaSummary) -> Iterator[Fin
         return
     step = arena.witness_step
     # Not all need be there: what must not share bytes is in each other's way at any time.
-    if step != -1 and not any(facts.birth[s] <= step < facts.death[s] for s in storages):
+    if step != -1 and not _there(plan, set(arena.witness), step):
         yield error(
             "certificate",
             f"what makes the bound of {arena.name} is not there at step {step}.",
@@ -189,6 +189,14 @@ def _witness(facts: PlanFacts, number: int, arena: ArenaSummary) -> Iterator[Fin
             f"{side_by_side(sizes, grids)}.",
             arena=arena.name,
         )
+
+
+def _there(plan: Plan, names: set[str], step: int) -> bool:
+    """Whether a storage of these, or a later live part of one, is there at ``step``."""
+    here = np.flatnonzero((plan.birth <= step) & (step < plan.death))
+    storages = set(plan.storage[here].tolist())
+    own = any(int(plan.storage[plan.row_of[name]]) in storages for name in names)
+    return own or any(plan.tensor_ids[row].rpartition(PART)[0] in names for row in here.tolist())
 
 
 def side_by_side(sizes: list[int], grids: list[int]) -> int:

@@ -19,7 +19,7 @@ from tmmu_core.plan.making.rows import numbered_by_offset, storage_numbers
 from tmmu_core.plan.making.summary import Found, check_capacity, summarise
 from tmmu_core.plan.model import Plan, PlanColumns
 from tmmu_core.planners import MemoryPlannerEntry, planner_named
-from tmmu_core.planners.problem import GIVEN, I64, Packing, PlainInstance, Problem, Progress
+from tmmu_core.planners.problem import GIVEN, I64, U64, Packing, PlainInstance, Problem, Progress
 from tmmu_core.planners.slots import slot_sizes
 
 
@@ -61,7 +61,8 @@ def plan_problem(
     steps = max(int(columns.death.max(initial=0)), 1)
     arena = Arena(problem.capacity, problem.arena_alignment)
     config = {problem.arena: arena}
-    found = Found(packing, int(slot.max(initial=-1)) + 1, extent, ends[1])
+    lives = _lives(replace(problem, death=ends[1]))
+    found = Found(packing, int(slot.max(initial=-1)) + 1, extent, ends[1], lives)
     summary = summarise(problem, found, config, steps)
     if planner != GIVEN:
         check_capacity(problem, summary)
@@ -80,7 +81,7 @@ def plan_problem(
         columns,
         [summary],
         identity,
-        Use(peak_together(problem.birth, ends[1], problem.size, steps), (0, 0), started),
+        Use(peak_together(*lives, steps), (0, 0), started),
         planner=planner,
         planner_options=dict(options or {}),
         ir_name=instance.name,
@@ -160,6 +161,15 @@ def _columns(problem: Problem, packing: Packing, slot: np.ndarray[Any, Any]) -> 
         alias_group_ids=(None,) * len(order),
         base_tensor_uids=(None,) * len(order),
     )
+
+
+def _lives(problem: Problem) -> tuple[I64, I64, U64]:
+    """Birth, end and bytes of every live part of every storage."""
+    if problem.gaps is None:
+        return problem.birth, problem.death, problem.size
+    parts = [(i, *part) for i in range(len(problem)) for part in live_parts(problem, i)]
+    whose, birth, end = np.array(parts, np.int64).reshape(-1, 3).T
+    return birth, end, problem.size[whose]
 
 
 def live_parts(problem: Problem, i: int) -> list[tuple[int, int]]:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from tmmu_core.errors import AllocationFailure, ArenaTooSmall
 from tmmu_core.graph.model import Arena
-from tmmu_core.liveness.model import I64
+from tmmu_core.liveness.model import I64, U64
 from tmmu_core.plan.figures import metrics
 from tmmu_core.plan.figures.live import peak_and_count
 from tmmu_core.plan.making.certificate import certify
@@ -30,6 +30,9 @@ class Found(NamedTuple):
     held: I64
     """Until when each storage's bytes are in use as planned: a hand-off that is not taken holds its giver through the
     step that reads it, which the peak must show; the lower bound is the problem's, where all are open."""
+    parts: tuple[I64, I64, U64] | None = None
+    """Birth, end of use and bytes of every live part, where storages have gaps: each is a row, and a storage of the
+    plan. ``None``: the storages are their own."""
 
 
 def summarise(problem: Problem, found: Found, config: Mapping[str, Arena], steps: int) -> ArenaSummary:
@@ -37,7 +40,8 @@ def summarise(problem: Problem, found: Found, config: Mapping[str, Arena], steps
     steps = max(steps, 1)
     arena = config.get(problem.arena, Arena())
     certificate = certify(problem, found.packing, found.extent, steps)
-    peak_live, max_live = peak_and_count(problem.birth, found.held, problem.size, steps)
+    birth, until, size = found.parts or (problem.birth, found.held, problem.size)
+    peak_live, max_live = peak_and_count(birth, until, size, steps)
     return ArenaSummary(
         name=problem.arena,
         capacity_bytes=arena.capacity_bytes,
@@ -48,7 +52,7 @@ def summarise(problem: Problem, found: Found, config: Mapping[str, Arena], steps
         peak_live_bytes=peak_live,
         slots=found.slots,
         max_live=max_live,
-        storages=len(problem),
+        storages=len(birth),
         lower_bound_bytes=certificate.lower_bound,
         status=certificate.status,
         proven_bytes=certificate.proven if certificate.proven > certificate.lower_bound else None,
