@@ -31,7 +31,7 @@ from tmmu_core.plan.formats.trace import Trace
 from tmmu_core.plan.making.engine import Solution
 from tmmu_core.plan.making.make import make_plan
 from tmmu_core.plan.making.request import PlanRequest
-from tmmu_core.plan.making.wording import SAID, Said, option_pairs, written
+from tmmu_core.plan.making.wording import SAID, Said, contradiction, option_pairs, written
 from tmmu_core.plan.model import UNHELD, Plan
 from tmmu_core.planners.problem import GIVEN, PlainInstance
 
@@ -122,14 +122,9 @@ def planning(command: Callable[..., int]) -> Callable[..., int]:
 def read_request(given: Mapping[str, str | list[str] | None]) -> PlanRequest:
     """The options as typed, by field, to a request. Raises :class:`UsageFault` and ``UnreadableInput``."""
     request = PlanRequest(**{name: _read(name, text) for name, text in given.items() if text is not None})
-    if request.token is not None and request.seed is not None:
-        raise UsageFault("--token and --seed exclude each other.", "The seed makes the token; give one of them.")
-    if request.world_size == 0:
-        raise UsageFault("there is no world of 0 ranks.", "Give --world-size 1 or more.")
-    if request.shard_spec is None and request.rank >= (request.world_size or 1):
-        raise UsageFault(
-            f"there is no rank {request.rank} in a world of {request.world_size or 1}.", "Ranks count from 0."
-        )
+    contradicted = contradiction(request)
+    if contradicted is not None:
+        raise UsageFault(*contradicted)
     return request
 
 

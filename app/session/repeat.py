@@ -73,7 +73,8 @@ def file_of(shown: Shown) -> str:
     sample = sample_named(name) if kind == "sample" else None
     if sample is not None:
         return f"{SAMPLES.name}/{sample.path.relative_to(SAMPLES).as_posix()}"
-    return shelf().name_of(shown.opened.source) or shown.opened.name
+    name = shelf().name_of(shown.opened.source) or shown.opened.name
+    return f"./{name}" if name.startswith("-") else name  # not an option, nor standard input
 
 
 def file_stem(name: str) -> str:

@@ -57,6 +57,12 @@ def test_an_opened_file_is_called_by_its_own_name() -> None:
     assert repeat.command(shown).startswith("tmmu plan mine.json --mode inference --preset inference --planner slots")
 
 
+def test_a_file_is_never_taken_for_an_option() -> None:
+    data = (ROOT / "sample_graphs" / "views.tmmu.json").read_bytes()
+    shown = planning.make_plan(Choice(source=opening.shelf().put("-mine.json", data)))
+    assert repeat.command(shown).startswith("tmmu plan ./-mine.json ")
+
+
 def test_a_text_option_that_looks_like_json_stays_a_text() -> None:
     shown = planning.make_plan(Choice(source="sample:views", planner="greedy"))
     object.__setattr__(shown.choice, "options", {"order": "1"})

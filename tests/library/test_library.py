@@ -8,6 +8,7 @@ import sys
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -303,6 +304,23 @@ def test_a_plan_of_a_chosen_size_is_verified_at_that_size() -> None:
     sample = Path(__file__).parents[2] / "sample_graphs" / "dynamic_batch.tmmu.json"
     found = tmmu.plan(sample, dims={"B": 2})
     assert found.verify(read_graph_file(sample)).ok
+
+
+@pytest.mark.parametrize(
+    ("how", "why"),
+    [
+        ({"rank": 5}, "no rank 5 in a world of 1"),
+        ({"world_size": 0}, "no world of 0 ranks"),
+        ({"token": "00" * 32, "seed": 3}, "exclude each other"),
+        ({"addressing": "sideways"}, "no addressing 'sideways'"),
+        ({"seed": -1}, "not between 0 and"),
+        ({"budget": 2**64}, "not between 0 and"),
+    ],
+)
+def test_what_the_command_line_refuses_of_a_request_the_library_does_too(how: dict[str, Any], why: str) -> None:
+    with pytest.raises(UnreadableInput, match=why):
+        tmmu.plan(chain(2), **how)
+    assert tmmu.plan(chain(2), rank=1, world_size=2, seed=3, budget=2**64 - 1).rank == 1
 
 
 def test_a_report_has_an_ending_that_says_what_it_is(tmp_path: Path) -> None:

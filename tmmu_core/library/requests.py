@@ -20,11 +20,12 @@ from tmmu_core.plan.formats.reading import Opened, read_any, read_at, read_strea
 from tmmu_core.plan.formats.trace import Trace
 from tmmu_core.plan.making.make import Made, make_plan
 from tmmu_core.plan.making.request import PlanRequest
-from tmmu_core.plan.making.wording import SAID
+from tmmu_core.plan.making.wording import SAID, contradiction
 from tmmu_core.plan.model import Plan
 from tmmu_core.planners.problem import GIVEN, PlainInstance, Progress
 
 FIELDS = tuple(field.name for field in fields(PlanRequest))
+_NUMBERS = ("alignment", "page_size", "seed", "rank", "world_size", "budget")
 ALSO = {"capacity": "capacities"}
 """Other words for a field."""
 
@@ -98,7 +99,11 @@ def request_of(given: Mapping[str, Any]) -> PlanRequest:
     unknown = sorted(set(named) - set(FIELDS))
     if unknown:
         raise TypeError(f"there is no option {unknown[0]!r}; the options are {', '.join(FIELDS)}")
-    return PlanRequest(**{name: _value(name, value) for name, value in named.items()})
+    request = PlanRequest(**{name: _value(name, value) for name, value in named.items()})
+    contradicted = contradiction(request)
+    if contradicted is not None:
+        raise UnreadableInput(contradicted[0], hint=contradicted[1])
+    return request
 
 
 def _value(name: str, value: Any) -> Any:
@@ -108,7 +113,9 @@ def _value(name: str, value: Any) -> Any:
         return {arena: amount_of_bytes(name, size) for arena, size in value.items()}
     if name == "order" and not isinstance(value, str):
         return tuple(value)
-    if not isinstance(value, str) or name in ("mode", "preset", "planner", "addressing"):
+    if name in _NUMBERS and isinstance(value, int):
+        value = str(value)
+    if not isinstance(value, str) or name in ("mode", "preset", "planner"):
         return value
     try:
         return SAID[name].read(value)

@@ -258,6 +258,17 @@ SAID: Mapping[str, Said] = {
 """Field of a :class:`PlanRequest` → how it is written, in the order of the fields."""
 
 
+def contradiction(request: PlanRequest) -> tuple[str, str] | None:
+    """``(what of a request excludes what, the way out)``, whoever asks; ``None`` where nothing does."""
+    if request.token is not None and request.seed is not None:
+        return "--token and --seed exclude each other.", "The seed makes the token; give one of them."
+    if request.world_size == 0:
+        return "there is no world of 0 ranks.", "Give --world-size 1 or more."
+    if request.shard_spec is None and request.rank >= (request.world_size or 1):
+        return f"there is no rank {request.rank} in a world of {request.world_size or 1}.", "Ranks count from 0."
+    return None
+
+
 def written(request: PlanRequest) -> dict[str, str]:
     """Field → its text, for the fields that differ from their defaults; in the order of the fields."""
     plain = PlanRequest()
