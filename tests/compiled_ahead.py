@@ -25,7 +25,7 @@ def left_out(folder: Path) -> list[str]:
     rooms = [path for room in ("planners", "plan", "runtime") for path in (ROOT / "tmmu_core" / room).rglob("*.py")]
     for path in sorted(rooms):
         text = path.read_text(encoding="utf-8")
-        written |= {f"{path.stem}.{name}" for name in re.findall(r"@njit(?:_leaf)?\ndef (\w+)", text)}
+        written |= {f"{path.stem}.{name}" for name in re.findall(r"@njit(?:_leaf|_or\(\w+\))?\ndef (\w+)", text)}
         written |= {f"{path.stem}.{name}" for name in re.findall(r"= njit\((\w+)\)", text)}
     return sorted(written - kept)
 

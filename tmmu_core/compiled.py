@@ -33,6 +33,11 @@ def njit_leaf(loop: Callable[..., Any]) -> Any:
     return loop if compiler is None else compiler(cache=True, nogil=True, _nrt=False)(loop)
 
 
+def njit_or(plain: Callable[..., Any]) -> Callable[[Callable[..., Any]], Any]:
+    """A leaf, too; where nothing is compiled ``plain`` runs in its place, which gives the same by other means."""
+    return lambda loop: plain if _compiler() is None else njit_leaf(loop)
+
+
 def when_compiling(tell: Callable[[str], None]) -> None:
     """Have ``tell`` called with a word when a loop is really compiled, not found on disk: once, by whoever is first."""
     _telling.append(tell)

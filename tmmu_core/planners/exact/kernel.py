@@ -20,7 +20,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tmmu_core.compiled import njit, njit_leaf
+from tmmu_core.compiled import njit, njit_leaf, njit_or
+from tmmu_core.planners.exact import plain
 from tmmu_core.planners.exact.propagate import (
     DOMINANCE,
     FAR,
@@ -91,7 +92,12 @@ class Ask(NamedTuple):
     """Nodes."""
 
 
-@njit_leaf
+def _lowest_plainly(shape: Shape, state: State, rank: I64) -> int:
+    waits = (state.unit[:, PLACED] == 0) & (state.unit[:, HOLE] < 0)
+    return plain.lowest(state.unit[:, LOW], waits, rank)
+
+
+@njit_or(_lowest_plainly)
 def _lowest(shape: Shape, state: State, rank: I64) -> int:
     unit, best = state.unit, -1
     for u in range(len(unit)):

@@ -15,7 +15,8 @@ nobody can meet a hole.
 
 from __future__ import annotations
 
-from tmmu_core.compiled import njit_leaf
+from tmmu_core.compiled import njit_leaf, njit_or
+from tmmu_core.planners.exact import plain
 from tmmu_core.planners.exact.tables import (
     ASKED,
     CHANGED,
@@ -190,21 +191,40 @@ def _reach(shape: Shape, state: State, u: int, dominance: bool) -> int:
     return least
 
 
+def _two_lowest_plainly(shape: Shape, state: State, begin: int, left: int) -> tuple[int, int]:
+    who = shape.entry[state.order[begin : begin + left, 0], OWNER]
+    first, second = plain.two_lowest(state.unit[who, LOW])
+    return begin + first if first >= 0 else -1, begin + second if second >= 0 else -1
+
+
+@njit_or(_two_lowest_plainly)
+def _two_lowest(shape: Shape, state: State, begin: int, left: int) -> tuple[int, int]:
+    """Rows of ``state.order`` of a section's lowest and of the lowest of its others; −1 where there is none."""
+    low, second, first, other = FAR, FAR, -1, -1
+    for row in range(begin, begin + left):
+        at = state.unit[shape.entry[state.order[row, 0], OWNER], LOW]
+        if at < low:
+            second, other = low, first
+            low, first = at, row
+        elif at < second:
+            second, other = at, row
+    return first, other
+
+
 @njit_leaf
 def _look_at(shape: Shape, state: State, capacity: int, switches: int, s: int) -> bool:
     """The section bound, and who alone can be lowest."""
     section, unit = state.section, state.unit
     left, rest, begin = section[s, LEFT], section[s, REST], shape.first[s]
     low, second, who, high, other = FAR, FAR, -1, 0, -1
-    for row in range(begin, begin + left):
-        e = state.order[row, 0]
-        u = shape.entry[e, OWNER]
-        at = unit[u, LOW]
-        if at < low:
-            second, other = low, who
-            low, who, high = at, u, shape.entry[e, HEIGHT]
-        elif at < second:
-            second, other = at, u
+    one, two = _two_lowest(shape, state, begin, left)
+    if one >= 0:
+        e = state.order[one, 0]
+        who, high = shape.entry[e, OWNER], shape.entry[e, HEIGHT]
+        low = unit[who, LOW]
+    if two >= 0:
+        other = shape.entry[state.order[two, 0], OWNER]
+        second = unit[other, LOW]
     section[s, LOWEST], section[s, SECOND] = who, other
     if left and switches & SECTIONS and low + rest > capacity:
         return _fail(state, TOO_FULL, s, low)

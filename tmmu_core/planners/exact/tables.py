@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tmmu_core.compiled import njit, njit_leaf
+from tmmu_core.compiled import is_there, njit, njit_leaf
 from tmmu_core.planners.exact.model import Model
+from tmmu_core.planners.exact.plain import who_meets
 from tmmu_core.planners.problem import I64
 
 # Columns of ``Shape.unit``: where a unit's rows begin in the other tables (the last row is the end), and its traits.
@@ -202,9 +203,26 @@ def settle(unit: I64, wall: I64, u: int, at: int) -> int:
     return at
 
 
-@njit
+def _neighbours_plainly(entry_of: I64, entry: I64, first: I64, by_section: I64) -> tuple[I64, I64]:
+    begin, other = who_meets(entry[:, SECTION], entry_of, entry[by_section, OWNER], first)
+    tall, least = np.zeros((2, len(entry_of) - 1), np.int64)
+    np.maximum.at(tall, entry[:, OWNER], entry[:, HEIGHT])
+    least[:] = tall
+    np.minimum.at(least, entry[:, OWNER], entry[:, HEIGHT])
+    if (least < tall).any():  # chains, of one height here and another there
+        return _neighbours(entry_of, entry, first, by_section)
+    return begin, np.column_stack([other, np.repeat(tall, np.diff(begin)), tall[other]])
+
+
 def neighbours_of(entry_of: I64, entry: I64, first: I64, by_section: I64) -> tuple[I64, I64]:
     """Who shares a section with whom: first row per unit, and rows (other, own height over it, its height under)."""
+    find = _neighbours if is_there() else _neighbours_plainly
+    found: tuple[I64, I64] = find(entry_of, entry, first, by_section)
+    return found
+
+
+@njit
+def _neighbours(entry_of: I64, entry: I64, first: I64, by_section: I64) -> tuple[I64, I64]:
     n = len(entry_of) - 1
     begin = np.zeros(n + 1, np.int64)
     seen = np.full(n, -1, np.int64)
