@@ -5,7 +5,7 @@ As Python the loops of :mod:`.kernel`, :mod:`.propagate` and :mod:`.tables` look
 
 from __future__ import annotations
 
-from itertools import chain
+from itertools import chain, pairwise
 
 import numpy as np
 
@@ -40,7 +40,7 @@ def who_meets(sections: I64, entry_of: I64, owners: I64, first: I64) -> tuple[I6
     ``sections`` by entry; ``owners`` by section, whose rows begin at ``first``.
     """
     bounds, by_section = first.tolist(), owners.tolist()
-    members = [by_section[a:b] for a, b in zip(bounds, bounds[1:], strict=False)]
+    members = [by_section[a:b] for a, b in pairwise(bounds)]
     ends, entries = entry_of.tolist(), sections.tolist()
     begin, rows = [0], list[int]()
     for u in range(len(ends) - 1):
