@@ -31,7 +31,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "liveness": {"errors", "graph"},
     "planners": {"errors", "compiled", "graph.model"},
     # Whoever takes a finished plan asks the judge first; of plans the judge knows the nouns alone.
-    "plan": {"errors", "manifest", "cbor", "names", "compiled", "extras", "writing"}
+    "plan": {"errors", "limits", "manifest", "cbor", "names", "compiled", "extras", "writing"}
     | {"graph", "liveness", "planners", "judge.finished", "library.callable"},
     "runtime": {"errors", "cbor", "compiled", "extras", "graph", "liveness", "plan", "judge"},
     # The judge sees graphs, and of liveness and plans their nouns alone: it computes everything again.

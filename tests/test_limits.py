@@ -15,15 +15,16 @@ import pytest
 from onnx import TensorProto, helper
 
 from app.cli.main import run
-from tests.build import chain, view
+from tests.build import chain, graph, node, tensor, view
 from tests.fuzz.targets import sharded
 from tmmu_core import limits
 from tmmu_core.errors import InvalidIrShapes, TmmuError, UnreadableInput
 from tmmu_core.graph import document, native
 from tmmu_core.graph.importers.pt2_program import _member
-from tmmu_core.graph.model import Graph
+from tmmu_core.graph.model import Arena, Graph
 from tmmu_core.plan.formats import files, trace
 from tmmu_core.plan.formats.reading import read_any
+from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.plan.making.ranks import plan_ranks
 from tmmu_core.plan.making.request import PlanRequest
 
@@ -172,9 +173,16 @@ def test_a_pair_that_counts_past_every_operand_is_refused(field: str, number: in
         plan(data)
 
 
-def plan(data: bytes) -> None:
-    from tmmu_core.plan.making.engine import plan_graph
+@pytest.mark.parametrize("field", ["inplace", "in_place_write", "grad_edges"])
+@pytest.mark.parametrize("number", [-(2**64), -(2**63) - 1, 2**64 - 1])
+def test_the_same_in_cbor_which_counts_further_down(field: str, number: int) -> None:
+    document = cbor2.loads(native.encode_cbor(chain(2)))
+    document["nodes"][0][field] = [[number, number]]
+    with pytest.raises(TmmuError):
+        plan(cbor2.dumps(document))
 
+
+def plan(data: bytes) -> None:
     found = read_any(data)
     assert isinstance(found, Graph)
     plan_graph(found)
@@ -200,6 +208,41 @@ def test_twenty_digits_in_a_text_are_no_number() -> None:
 def test_a_stream_of_cbor_reads_value_by_value() -> None:
     stream = io.BytesIO(b"\x01\x61a")
     assert [document.next_cbor(stream), document.next_cbor(stream)] == [1, "a"]
+
+
+@pytest.mark.parametrize("value", [{b"peak": 1}, {"a": [{b"x": 1}]}, {"a": b"x"}])
+@pytest.mark.parametrize("field", ["metrics", "notes", "planner_options"])
+def test_a_key_or_a_value_of_bytes_in_a_plans_free_map_is_refused(field: str, value: object) -> None:
+    from tests.plan.examples import chain_plan
+
+    plan = cbor2.loads(files.to_cbor(chain_plan(2)))
+    plan[field]["own"] = value
+    with pytest.raises(UnreadableInput) as caught:
+        read_any(cbor2.dumps(plan))
+    assert str(caught.value.place).startswith(f"$.{field}.own")
+
+
+def test_values_are_counted_before_they_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = native.encode_json(chain(30))
+    monkeypatch.setattr(document, "decode", None)  # whoever reads it fails in another way
+    with limits.raised({"values": 50}):
+        for data in (graph, native.encode_cbor(chain(30)), b"id,lower,upper,size\n" * 30):
+            with pytest.raises(UnreadableInput) as caught:
+                read_any(data)
+            assert names_its_limit(caught.value, limits.VALUES)
+
+
+def test_arenas_are_counted_in_graphs_and_plans() -> None:
+    tensors = [tensor("x", role="input"), *(tensor(f"t{k}", arena=f"a{k}") for k in range(3))]
+    nodes = [node(f"n{k}", "x", f"t{k}") for k in range(3)]
+    own = graph(tensors, nodes, "x", "t2")
+    arenas = {name: Arena() for name in ("activations", "a0", "a1", "a2")}
+    made = files.to_json(plan_graph(own, arenas=arenas).plan)
+    with limits.raised({"arenas": 3}):
+        for read in (lambda: plan_graph(own, arenas=arenas), lambda: read_any(made)):
+            with pytest.raises(UnreadableInput) as caught:
+                read()
+            assert names_its_limit(caught.value, limits.ARENAS)
 
 
 # --- the command line ------------------------------------------------------------------------------------------------

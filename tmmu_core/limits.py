@@ -33,6 +33,9 @@ class Limit:
 
 
 UNPACKED_BYTES = Limit("unpacked-bytes", 1 << 28, "bytes that a compressed file or archive member unpacks to")
+VALUES = Limit("values", 1 << 23, "values in a document, or cells and lines in a text")
+ALLOCATION_VALUES = Limit("allocation-values", 1 << 15, "values in one allocation of an XLA dump")
+ARENAS = Limit("arenas", 1 << 10, "arenas")
 INLINED_NODES = Limit("inlined-nodes", 1 << 18, "nodes")
 RANKS = Limit("ranks", 1 << 20, "ranks in a mesh")
 SHARES = Limit("shares", 1 << 12, "shares of one tensor to try its views on")
@@ -47,7 +50,19 @@ KEPT_BYTES = Limit("kept-bytes", 1 << 28, "bytes of graphs and plans that the ex
 SHELF_BYTES = Limit("shelf-bytes", 1 << 29, "bytes, packed, of files that visitors of the explorer opened")
 
 LIMITS: tuple[Limit, ...] = (
-    *(UNPACKED_BYTES, INLINED_NODES, RANKS, SHARES, TRACE_SECONDS, TRACE_BYTES, RUN_SECONDS, RUN_BYTES),
+    *(
+        UNPACKED_BYTES,
+        VALUES,
+        ALLOCATION_VALUES,
+        ARENAS,
+        INLINED_NODES,
+        RANKS,
+        SHARES,
+        TRACE_SECONDS,
+        TRACE_BYTES,
+        RUN_SECONDS,
+        RUN_BYTES,
+    ),
     *(WORKER_BYTES, SESSION_WORKERS, SERVER_WORKERS, KEPT_BYTES, SHELF_BYTES),
 )
 

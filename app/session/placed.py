@@ -14,7 +14,7 @@ from tmmu_core.liveness.idle import Idle, idle_of
 from tmmu_core.liveness.phases import Stretch, phases_of, phases_told
 from tmmu_core.names import natural
 from tmmu_core.plan.analysis.placing import Parting, parting
-from tmmu_core.plan.analysis.uplift import Uplift, uplift
+from tmmu_core.plan.analysis.uplift import Uplift, over_memories, uplift
 from tmmu_core.plan.figures.storages import PlanStorages, arena_number, storages_of
 from tmmu_core.plan.making.sequence import Placed, placed_in, problem_of
 
@@ -194,7 +194,7 @@ MOST_LIFTED = 1_500
 
 def lifted(shown: Shown) -> list[Uplift | None] | None:
     """Of each row of a plan over memories who put it there and what one memory up takes; ``None`` for other plans."""
-    if len(shown.plan) > MOST_LIFTED or not any("said_by" in notes for notes in shown.plan.notes.values()):
+    if len(shown.plan) > MOST_LIFTED or not over_memories(shown.plan):
         return None
     return _lifted(shown.key, shown)
 

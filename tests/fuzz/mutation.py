@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 from collections.abc import Iterator
@@ -138,3 +139,77 @@ def as_cbor(document: Any) -> bytes:
         return cbor2.dumps(document)
     except (cbor2.CBOREncodeError, UnicodeEncodeError):
         return as_json(document)
+
+
+def words_changed(data: bytes, random: Random) -> bytes:
+    """Bytes of little-endian words with one to four of them taken to an edge, or to what another one says."""
+    out = bytearray(data)
+    for _ in range(random.randrange(1, 5)):
+        width = random.choice((1, 2, 4, 4, 4, 8))
+        place = random.randrange(max(1, len(out) // width)) * width
+        what = random.randrange(3)
+        if what == 0:
+            word = (random.choice(EDGES) % (1 << (8 * width))).to_bytes(width, "little")
+        elif what == 1:
+            other = random.randrange(max(1, len(out) // width)) * width
+            word = bytes(out[other : other + width])
+        else:
+            here = int.from_bytes(out[place : place + width], "little") + random.choice((-4, -1, 1, 4, 8))
+            word = (here % (1 << (8 * width))).to_bytes(width, "little")
+        out[place : place + len(word)] = word
+    return bytes(out)
+
+
+def message_changed(data: bytes, kind: Any, random: Random) -> bytes:
+    """A protobuf message of the class ``kind`` with one to three of its fields, however deep, changed."""
+    message = kind.FromString(data)
+    for _ in range(random.choice((1, 1, 2, 3))):
+        fields = list(_fields(message))
+        if not fields:
+            break
+        holder, field = random.choice(fields)
+        _change(holder, field, random)
+    changed_: bytes = message.SerializeToString()
+    return changed_
+
+
+def _fields(message: Any) -> Iterator[tuple[Any, Any]]:
+    """Each (message, descriptor of a field) that is said anywhere inside."""
+    for field, value in message.ListFields():
+        yield message, field
+        if field.message_type is not None:
+            for inner in value if field.is_repeated else (value,):
+                yield from _fields(inner)
+
+
+def _change(holder: Any, field: Any, random: Random) -> None:
+    what, name = random.randrange(8), field.name
+    if what == 0:
+        holder.ClearField(name)
+    elif field.is_repeated:
+        values = getattr(holder, name)
+        if what < 3 and values:
+            del values[random.randrange(len(values))]
+        elif what < 5 and values:
+            values.append(copy.deepcopy(random.choice(values)))
+        elif field.message_type is None:
+            with contextlib.suppress(ValueError, TypeError, OverflowError):
+                values.insert(random.randrange(len(values) + 1), _scalar(field, random))
+        elif len(values) > 1:
+            one, two = random.choice(values), random.choice(values)
+            kept = copy.deepcopy(one)
+            one.CopyFrom(two)
+            two.CopyFrom(kept)
+    elif field.message_type is None:
+        with contextlib.suppress(ValueError, TypeError, OverflowError):
+            setattr(holder, name, _scalar(field, random))
+
+
+def _scalar(field: Any, random: Random) -> Any:
+    kind = field.cpp_type
+    if kind in (field.CPPTYPE_FLOAT, field.CPPTYPE_DOUBLE):
+        return random.choice((0.0, -1.5, 1e38, float("inf"), float("nan")))
+    if kind == field.CPPTYPE_STRING:
+        text = random.choice(WORDS)
+        return text.encode("utf-8", "surrogatepass") if field.type == field.TYPE_BYTES else text
+    return random.choice(EDGES)

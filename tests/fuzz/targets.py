@@ -15,12 +15,14 @@ from random import Random
 from typing import Any
 
 import cbor2
+from onnx import ModelProto
 
 from tests.build import chain, graph, node, tensor, view
-from tests.fuzz import links, mutation, parts
+from tests.fuzz import flat_program, links, mutation, parts
 from tests.fuzz.uses import use
 from tests.graph.test_onnx_scopes import CASES
 from tests.importers.test_xla import ASSIGNMENT, LIVE_RANGE
+from tests.importers.test_xla_program import PROGRAM as HLO
 from tests.plan.examples import chain_plan, views_graph
 from tmmu_core.errors import TmmuError
 from tmmu_core.graph import native
@@ -29,7 +31,9 @@ from tmmu_core.plan.formats import checkpoint, files, trace
 from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.plan.making.ranks import plan_rank, plan_ranks
 from tmmu_core.plan.making.request import PlanRequest
+from tmmu_core.plan.making.sparse import with_sparse_addresses
 from tmmu_core.plan.making.wording import SAID, read_arenas_text
+from tmmu_core.plan.model import Plan
 
 ROOT = Path(__file__).parents[2]
 SAMPLES = ROOT / "sample_graphs"
@@ -76,12 +80,77 @@ def _bytes(*files_: bytes) -> Make:
     return make
 
 
-def _text(data: bytes) -> Make:
+def _words(*files_: bytes) -> Make:
     def make(random: Random) -> bytes:
-        what = mutation.damaged if random.randrange(4) == 0 else mutation.lines_changed
-        return what(data, random)
+        how = mutation.words_changed if random.randrange(3) else mutation.damaged
+        return how(random.choice(files_), random)
 
     return make
+
+
+def _messages(kind: Any, *files_: bytes) -> Make:
+    def make(random: Random) -> bytes:
+        data = random.choice(files_)
+        return mutation.message_changed(data, kind, random) if random.randrange(4) else mutation.damaged(data, random)
+
+    return make
+
+
+def _text(*texts: bytes) -> Make:
+    def make(random: Random) -> bytes:
+        data = random.choice(texts)
+        for _ in range(random.choice((1, 1, 2, 4))):
+            what = mutation.damaged if random.randrange(4) == 0 else mutation.lines_changed
+            data = what(data, random)
+        return data
+
+    return make
+
+
+PROGRAM_WORDS = (
+    *(
+        b"(",
+        b")" * 40,
+        b"jvp(" * 70,
+        b"transpose(",
+        b"/",
+        b'"',
+        b"\\",
+        b", metadata={",
+        b", calls=%inner",
+        b"ROOT %a = ",
+    ),
+    *(
+        b"HloModule x",
+        b"ENTRY %e (",
+        b"StackFrames",
+        b"['",
+        b"']",
+        b"%a",
+        b"%inner",
+        b"\n",
+        b" = ",
+        b"9" * 30,
+        b"{}",
+        b"+",
+    ),
+)
+"""Parts of the text of an XLA program, in a wrong place."""
+
+
+def _xla(random: Random) -> bytes:
+    """The texts of a dump, with the program or without; words of a program put anywhere into it."""
+    parts_ = [ASSIGNMENT.encode(), LIVE_RANGE.encode()]
+    program = HLO.encode()
+    for _ in range(random.randrange(4)):
+        place = random.randrange(len(program) + 1)
+        program = program[:place] + random.choice(PROGRAM_WORDS) + program[place + random.choice((0, 0, 1, 9)) :]
+    if random.randrange(3):
+        parts_.insert(random.randrange(3), program)
+    data = b"".join(parts_)
+    for _ in range(random.choice((0, 1, 1, 2))):
+        data = (mutation.damaged if random.randrange(4) == 0 else mutation.lines_changed)(data, random)
+    return data
 
 
 def _sample(name: str) -> Any:
@@ -103,6 +172,12 @@ def _csv(random: Random) -> bytes:
     return b"\n".join(b",".join(row) for row in rows)
 
 
+SMALL_PROGRAM = flat_program.program(
+    [flat_program.tensor(0, (4,)), flat_program.tensor(16, (4,)), flat_program.tensor(0, (4,))],
+    [0],
+    [2],
+    [("aten::neg.out", [0, 1, 1]), ("aten::relu.out", [1, 2, 2])],
+)
 PLAIN = b"id,lower,upper,size\na,0,3,4\nb,1,2,8\nc,2,9,1\n"
 PLACED = b"id,lower,upper,size,alignment,offset\na,0,3,4,4,0\nb,1,2,8,8,8\n"
 GAPPED = b"buffer,start,end,size,gaps\na,0,30,4,7-9 12-14\nb,1,2,8,\n"
@@ -123,12 +198,16 @@ def _cbor(random: Random) -> bytes:
 
 
 def _gzip(random: Random) -> bytes:
-    inner = gzip.compress(native.encode_json(chain(3)), mtime=0)
+    data = random.choice((native.encode_json(chain(3)), native.encode_cbor(views_graph()), PLACED))
+    if random.randrange(2):
+        return gzip.compress(mutation.damaged(data, random), 1, mtime=0)
+    inner = gzip.compress(data, 1, mtime=0)
     return mutation.damaged(inner + (inner if random.randrange(3) == 0 else b""), random)
 
 
 def _archive(random: Random) -> bytes:
-    file = random.choice(sorted((ROOT / "tests" / "data" / "torch").glob("*.pt2")))
+    names = ("tied", "tied", "open_sizes", "open_sizes", "two_layers", "convolution")  # the larger the rarer
+    file = ROOT / "tests" / "data" / "torch" / f"{random.choice(names)}.pt2"
     if random.randrange(4) == 0:
         return mutation.damaged(file.read_bytes(), random)
     out = io.BytesIO()
@@ -177,31 +256,29 @@ def targets() -> dict[str, Target]:
     """Every target by its name."""
     graphs = [_sample(name) for name in SMALL]
     solution = plan_graph(views_graph())
-    plan = files.to_json(solution.plan)
-    instance_plan = files.to_json(chain_plan(2, planner="greedy"))
     kept = checkpoint.checkpoint(solution.plan, solution.liveness)
     onnx = [case.model.SerializeToString() for case in CASES]
-    tflite = [file.read_bytes() for file in sorted((ROOT / "tests" / "data" / "tflite").glob("*.tflite"))]
-    small_tflite = [data for data in tflite if len(data) < 60_000] or tflite[:1]
-    lines = trace.to_json_lines(solution.plan)
+    tflite = [(ROOT / "tests" / "data" / "tflite" / "hello_world_int8.tflite").read_bytes()] * 8
+    tflite.append((ROOT / "tests" / "data" / "tflite" / "kws_ref_model.tflite").read_bytes())
+    plans = [solution.plan, chain_plan(2, planner="greedy"), chain_plan(3, planner="exact"), *noting_plans()]
     all_targets = (
         Target("native", _documents(*graphs)),
         Target("node-centric", _documents(json.loads((SAMPLES / "node_centric.json").read_bytes()))),
-        Target("plan", _documents(json.loads(plan), json.loads(instance_plan))),
-        Target("trace", _trace(lines)),
+        Target("plan", _documents(*(json.loads(files.to_json(each)) for each in plans))),
+        Target("trace", _trace(*map(trace.to_json_lines, plans))),
         Target("checkpoint", _checkpoint(cbor2.loads(kept))),
         Target("parquet", _bytes(files.to_parquet(solution.plan))),
         Target("cbor", _cbor),
         Target("gzip", _gzip),
         Target("instance", _csv),
-        Target("xla", _text((ASSIGNMENT + LIVE_RANGE).encode())),
-        Target("executorch", _bytes((GIVEN / "executorch_small.pte").read_bytes())),
+        Target("xla", _xla),
+        Target("executorch", _words((GIVEN / "executorch_small.pte").read_bytes(), SMALL_PROGRAM)),
         Target("executorch-trace", _documents(*(_given(name) for name in TRACES), cbor=False)),
         Target("xla-report", _text((GIVEN / "xla_step-memory-usage-report.txt").read_bytes())),
         Target("vela", _text((GIVEN / "vela_core.txt").read_bytes())),
         Target("tflm", _text((GIVEN / "tflm_planner.txt").read_bytes() + (GIVEN / "tflm_recorded.txt").read_bytes())),
-        Target("onnx", _bytes(*onnx)),
-        Target("tflite", _bytes(*small_tflite)),
+        Target("onnx", _messages(ModelProto, *onnx)),
+        Target("tflite", _words(*tflite)),
         Target("torch", _archive, _use_archive),
         Target(
             "arenas",
@@ -220,13 +297,21 @@ def targets() -> dict[str, Target]:
     return {target.name: target for target in all_targets}
 
 
-def _trace(lines: bytes) -> Make:
-    records = [json.loads(line) for line in lines.splitlines()]
+def noting_plans() -> list[Plan]:
+    """Plans whose planners note much: of memories, and of hashed addresses."""
+    memories = [{"name": "MRAM", "writable": False}, {"name": "TCM", "max_size": 300}, {"name": "SRAM"}]
+    over = plan_graph(sharded(), planner="helia", options={"memories": memories}).plan
+    return [over, with_sparse_addresses(plan_graph(chain(3)).plan)]
+
+
+def _trace(*traces: bytes) -> Make:
+    records = {lines: [json.loads(line) for line in lines.splitlines()] for lines in traces}
 
     def make(random: Random) -> bytes:
+        lines = random.choice(traces)
         if random.randrange(4) == 0:
             return mutation.damaged(lines, random)
-        changed = mutation.changed(records, random)
+        changed = mutation.changed(records[lines], random)
         if not isinstance(changed, list):
             changed = [changed]
         if random.randrange(2):

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 from app.canvas.pack import pack_plan
+from app.report import summary
+from app.say import details
 from tmmu_core.errors import TmmuError
 from tmmu_core.graph import native
 from tmmu_core.graph.model import Graph
+from tmmu_core.judge.finding import Verdict
 from tmmu_core.judge.lint import lint_plan
 from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.plan.analysis import waste
+from tmmu_core.plan.analysis.course import course
+from tmmu_core.plan.analysis.gate import Limit, gate
 from tmmu_core.plan.analysis.ledger import resource_ledger
 from tmmu_core.plan.figures.storages import peak
 from tmmu_core.plan.formats import checkpoint, files, render, trace
+from tmmu_core.plan.formats.compare import compare
 from tmmu_core.plan.formats.reading import PlainInstance, read_any
 from tmmu_core.plan.formats.trace import Trace
 from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.plan.making.instance import plan_problem
+from tmmu_core.plan.making.memory_plan import memory_plan
 from tmmu_core.plan.model import Plan
 
 MODES = (
@@ -61,7 +69,7 @@ def use_graph(graph: Graph) -> None:
 
 
 def use_plan(plan: Plan) -> None:
-    """Draw, judge and write a plan."""
+    """Draw, judge and write a plan; one of sixteen, always the same ones, is told of in full as well."""
     verdict = verify_plan(plan)
     for arena in plan.arenas:
         peak(plan, arena.name)
@@ -73,3 +81,21 @@ def use_plan(plan: Plan) -> None:
     del written
     if verdict.ok:  # export refuses the others
         render.build_render_plan(plan)
+    if plan.tmmu_plan_hash[0] % 16 == 0 or plan.notes:
+        tell(plan, verdict)
+
+
+def tell(plan: Plan, verdict: Verdict) -> None:
+    """What the pages, the summary and the gate say of a plan."""
+    summary.markdown(plan, verdict)
+    compare(plan, plan)
+    gate(plan, (Limit("extent", Fraction(1)),))
+    for arena in plan.arenas:
+        course(plan, arena.name)
+        details.planner_of(plan, arena.name)
+        details.planner_tells(plan, arena.name)
+        details.certificate(plan, arena.name)
+    for name in plan.tensor_ids[:3]:
+        details.details(plan, None, name)
+    if verdict.ok and plan.arenas and all("memory" in plan.notes.get(arena.name, {}) for arena in plan.arenas):
+        memory_plan(plan)

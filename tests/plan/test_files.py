@@ -18,7 +18,7 @@ from tests.plan.examples import chain_plan, ledger_plan, solved, views_graph
 from tests.strategies import Case, plannable_cases
 from tmmu_core.errors import UnreadableInput
 from tmmu_core.graph.model import Graph, Tensor
-from tmmu_core.plan.formats import building, files
+from tmmu_core.plan.formats import files, said
 from tmmu_core.plan.formats.compare import same_plan
 from tmmu_core.plan.formats.documents import ArenaDocument, RowDocument
 from tmmu_core.plan.formats.trace import read_trace, to_json_lines
@@ -238,13 +238,13 @@ def test_a_record_of_a_trace_that_says_a_key_twice_is_refused() -> None:
         read_trace(lines)
 
 
-@pytest.mark.parametrize("value", [1e9, -1e9, float("inf"), float("nan"), True, -1, 2**64, "1", None])
+@pytest.mark.parametrize("value", [1e9, -1e9, float("inf"), float("nan"), True, -1, 2**64 - 1, "1", None])
 def test_what_is_no_figure_is_refused_by_its_name(value: object) -> None:
     with pytest.raises(UnreadableInput) as caught:
-        building._figures({"internal_fragmentation_ratio": value}, "p")
+        said.figures({"internal_fragmentation_ratio": value}, "p")
     assert caught.value.place == "$.metrics.internal_fragmentation_ratio"
 
 
-@pytest.mark.parametrize("value", [999_999_999.0, -999_999_999.0, 0, 2**64 - 1])
+@pytest.mark.parametrize("value", [999_999_999.0, -999_999_999.0, 0, 999_999_999])
 def test_a_ratio_may_be_a_number_of_either_kind(value: float) -> None:
-    assert building._figures({"internal_fragmentation_ratio": value}, "p")
+    assert said.figures({"internal_fragmentation_ratio": value}, "p")

@@ -19,7 +19,7 @@ import stat
 import tempfile
 import threading
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
@@ -157,6 +157,30 @@ def kind(data: bytes) -> str:
     return "cbor" if first and 0xA0 <= first[0] <= 0xBF else ""
 
 
+_CONTAINERS = bytes(range(0x80, 0xC0))
+"""First bytes of CBOR's lists and maps."""
+
+
+def refuse_many_values(data: bytes, source: str = "") -> None:
+    """Raise ``UnreadableInput`` for a document or a text that holds more values than the limit, before any is made.
+
+    A byte of a list that is empty becomes sixty in memory. What parts the values is counted, so that nothing is read
+    for it: commas, brackets and lines of a text; in CBOR the bytes that may begin a list or a map, and every fourth
+    of all bytes, for what else a few of them may begin. Binary formats are counted by their own readers.
+    """
+    ceiling, how = limits.ceiling(limits.VALUES), kind(data)
+    if len(data) <= ceiling:
+        return
+    if how == "cbor":
+        count = len(data) // 4 + len(data) - len(data.translate(None, _CONTAINERS))
+    elif b"\0" in data[:1024]:
+        return
+    else:
+        count = sum(data.count(mark) for mark in (b",", b"[", b"{", b"\n"))
+    if count > ceiling:
+        raise limits.past(limits.VALUES, "the file", source)
+
+
 def is_utf16(data: bytes) -> bool:
     """Whether this is text in UTF-16: by its mark, or because it then begins like a JSON object."""
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
@@ -186,11 +210,22 @@ def decode(data: bytes, shape: type[T], source: str = "", noun: str = "graph") -
         with many_small_values():
             if kind(data) == "cbor":
                 return msgspec.convert(_taken(data, source), shape)
+            repeated = _refused(refuse_repeated_keys, data, source)  # before there are values: not both in memory
             value = _decode_json(data, shape, source)
-            refuse_repeated_keys(data, source)
+            if repeated is not None:
+                raise repeated
             return value
     except msgspec.ValidationError as error:
         raise _wrong_field(error, data, source, noun) from error
+
+
+def _refused(check: Callable[[bytes, str], None], data: bytes, source: str) -> UnreadableInput | None:
+    """What a check refuses; what is wrong with the text itself is told by who reads it."""
+    try:
+        check(data, source)
+    except UnreadableInput as error:
+        return error
+    return None
 
 
 _looked_into = threading.local()
@@ -305,7 +340,7 @@ class _Pairs(list[tuple[str, Any]]):
     """An object with every key as often as it stands there."""
 
 
-def _once(pairs: list[tuple[str, Any]]) -> None:
+def _once(pairs: list[tuple[str, Any]]) -> None:  # nothing is kept of an object that is fine
     if len(dict(pairs)) != len(pairs):
         raise _RepeatedKey
 

@@ -317,8 +317,8 @@ def _check_pairs(graph: Graph, field: str, values: list[Inplace], arity: tuple[I
         if isinstance(pairs, str):
             low[code] = 0 if pairs in ("any", "none") else -1
         elif pairs:
-            low[code] = max(-1, min(map(min, pairs)))
-            high_in[code], high_out[code] = (min(max(side), MOST) + 1 for side in zip(*pairs, strict=True))
+            low[code] = max(-1, min(MOST, *map(min, pairs)))
+            high_in[code], high_out[code] = (max(-1, min(max(side), MOST)) + 1 for side in zip(*pairs, strict=True))
     bad = (low[codes] < 0) | (high_in[codes] > arity[0]) | (high_out[codes] > arity[1])
     for k in np.flatnonzero(bad)[:1]:
         checks.refuse_pairs(graph, int(k), field, values[k])

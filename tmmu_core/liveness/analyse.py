@@ -105,12 +105,16 @@ def _arenas(
     # An arena's code: the role that it is of, or, past the roles, the how-manieth that a tensor names itself.
     codes = timeline.index.role.astype(np.int64)
     of_code = [by_role[role] for role in ROLES]
+    code_of: dict[str, int] = {}
+    for code, name in enumerate(of_code):
+        code_of.setdefault(name, code)
     for i in timeline.index.marked.tolist():
         own = tensors[i].arena
         if own:
-            if own not in of_code:
+            if own not in code_of:
+                code_of[own] = len(of_code)
                 of_code.append(own)
-            codes[i] = of_code.index(own)
+            codes[i] = code_of[own]
     used = {of_code[code] for code in np.flatnonzero(np.bincount(codes[is_head], minlength=1)).tolist()}
     missing = sorted(used - set(arenas or DEFAULT_ARENAS) - {OFFLOAD_ARENA})
     if missing:

@@ -15,12 +15,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tmmu_core.planners.columns import NEVER, SAFE, Columns, align_up, columns
 from tmmu_core.planners.problem import Problem, without_empty
 
 WHERE_TRIED = 64
 """Moments, fullest first, at which the dearer bounds are worked out."""
+CONFLICTS_KEPT = 1 << 26
+"""Pairs of storages of which it is kept whether they conflict: a byte each."""
 
 
 @dataclass(frozen=True)
@@ -144,11 +147,31 @@ def _never_alias(cols: Columns, held: tuple[int, ...]) -> list[int]:
         return []
     known = set(held)
     nearby = {j for i in held for j, kind in cols.odd[i] if kind == NEVER and j not in known}
-    clique = list(held)
+    clique = np.zeros(len(cols), np.bool_)
+    clique[list(held)] = True
+    further = []
     for j in sorted(nearby, key=lambda j: (-cols.size[j], j)):
-        if all(_conflict(cols, i, j) for i in clique):
-            clique.append(j)
-    return sorted(clique[len(held) :])
+        if not (clique & ~_conflicts(cols, j)).any():
+            further.append(j)
+            clique[j] = True
+    return sorted(further)
+
+
+def _conflicts(cols: Columns, i: int) -> NDArray[np.bool_]:
+    """Shape (n,): :func:`_conflict` of storage i with each; kept, for the steps that are tried share most of them."""
+    kept = cols.memo.setdefault("conflicts", {})
+    if i in kept:
+        return kept[i]
+    found = np.zeros(len(cols), np.bool_)
+    for other, kind in cols.odd[i] if cols.odd is not None else ():
+        same = cols.fixed[i] >= 0 and cols.fixed[other] >= 0
+        found[other] |= kind == NEVER or (same and cols.fixed[i] != cols.fixed[other])
+    for a in range(cols.part_of[i], cols.part_of[i + 1]):
+        meets = (cols.part_lo < cols.part_hi[a]) & (cols.part_lo[a] < cols.part_hi)
+        found[cols.storage_of_part[meets]] = True
+    if len(kept) * len(cols) < CONFLICTS_KEPT:
+        kept[i] = found
+    return found
 
 
 def _conflict(cols: Columns, i: int, j: int) -> bool:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -65,6 +66,8 @@ VARIABLE_VALUE = {"READ_VARIABLE": ("Outputs", 0), "ASSIGN_VARIABLE": ("Inputs",
 """Operator on a variable behind a handle, its operand 0 → where the variable's value is seen."""
 HANDLE_DTYPE = "int32"
 OFFLINE_PLAN = b"OfflineMemoryAllocation"
+OF_EACH_BYTE = 4
+"""Operands, sides and letters of names that a model may say for each of its bytes: converters share what is alike."""
 
 
 def read(data: bytes, name: str = "") -> Graph:
@@ -116,17 +119,37 @@ class _Reading:
         self.tflite, self.model, self.name = tflite, model, name
         self.subgraph = model.Subgraphs(0)
         self.operators = [self.subgraph.Operators(k) for k in range(_length(self.subgraph, "Operators"))]
+        tensors = [self.subgraph.Tensors(i) for i in range(_length(self.subgraph, "Tensors"))]
+        self._check_shared(tensors)
         self.inputs = _numbers(self.subgraph, "Inputs")
         self.outputs = _numbers(self.subgraph, "Outputs")
         self.written = {t for operator in self.operators for t in _numbers(operator, "Outputs")}
         self.dtypes = {number: word for word, number in vars(tflite.TensorType).items() if isinstance(number, int)}
-        tensors = [self.subgraph.Tensors(i) for i in range(_length(self.subgraph, "Tensors"))]
+        self.given, self.results = frozenset(self.inputs), frozenset(self.outputs)
         self.ids = _ids([(tensor.Name() or b"").decode("utf-8", "replace") for tensor in tensors])
         self.tensors = [self._tensor(i, tensor) for i, tensor in enumerate(tensors)]
         self._check_numbers()
         self.variable_of: dict[int, Tensor] = {}
         """Handle's number → the variable behind it."""
         self._find_variables()
+
+    def _check_shared(self, tensors: Sequence[Any]) -> None:
+        """Raise ``UnreadableInput`` where a few lists and names stand for many: thousands may point to one."""
+        size = len(self.subgraph._tab.Bytes)
+        left = OF_EACH_BYTE * size
+        for operator in self.operators:
+            left -= _length(operator, "Inputs") + _length(operator, "Outputs")
+        for tensor in tensors:
+            left -= _length(tensor, "Shape") + len(tensor.Name() or b"")
+            if left < 0:
+                break
+        if left < 0:
+            raise UnreadableInput(
+                f"the model says more operands, sides and letters than its {size} bytes can be.",
+                source=self.name,
+                place="subgraph 0",
+                hint="The model is damaged: copy it again, or convert it again.",
+            )
 
     def _check_numbers(self) -> None:
         """Raise ``UnreadableInput`` where an operator or the subgraph names a tensor that is not there."""
@@ -147,6 +170,7 @@ class _Reading:
     def _find_variables(self) -> None:
         """One buffer for each variable that is read or assigned, called as its handle names it."""
         handles: dict[int, str] = {}
+        by_name: dict[str, Tensor] = {}
         for operator in self.operators:
             instr = self._operator_name(operator)
             if instr == "VAR_HANDLE":
@@ -157,8 +181,8 @@ class _Reading:
                 side, at = VARIABLE_VALUE[instr]
                 handle, value = _numbers(operator, "Inputs")[0], self.tensors[_numbers(operator, side)[at]]
                 known = f"variable {handles.get(handle) or self.ids[handle]}"
-                held = next((each for each in self.variable_of.values() if each.id == known), None)
-                self.variable_of.setdefault(handle, held or Tensor(known, value.shape, value.dtype, "buffer"))
+                held = by_name.setdefault(known, Tensor(known, value.shape, value.dtype, "buffer"))
+                self.variable_of.setdefault(handle, held)
 
     def _options(self, operator: Any, table: str) -> Any:
         found = operator.BuiltinOptions() or operator.BuiltinOptions2()
@@ -209,11 +233,11 @@ class _Reading:
         role: Role = "activation"
         if tensor.IsVariable():
             role = "buffer"
-        elif i not in self.inputs and (self._has_data(tensor) or self._is_empty(i, tensor)):
+        elif i not in self.given and (self._has_data(tensor) or self._is_empty(i, tensor)):
             role = "constant"
-        elif i in self.inputs:
+        elif i in self.given:
             role = "input"
-        elif i in self.outputs:
+        elif i in self.results:
             role = "output"
         shape = tuple(_numbers(tensor, "Shape"))
         if any(dim < 0 for dim in shape):
@@ -290,7 +314,7 @@ class _Reading:
         if options is None:
             return []
         numbers = [getattr(options, field)() for field in fields]
-        return [(self.model.Subgraphs(n).Name() or f"subgraph_{n}".encode()).decode() for n in numbers]
+        return [(self.model.Subgraphs(n).Name() or f"subgraph_{n}".encode())[:1000].decode() for n in numbers]
 
 
 def _numbers(table: Any, field: str) -> list[int]:

@@ -21,11 +21,14 @@ and left out.
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
+import numpy as np
+
+from tmmu_core import limits
 from tmmu_core.errors import UnreadableInput
 from tmmu_core.graph.importers import xla_program
 from tmmu_core.graph.model import Made
@@ -73,15 +76,27 @@ class Dump:
     """By buffer who made it, of those that the program's text tells."""
 
 
-@dataclass
+@dataclass(eq=False)
 class _Row:
-    id: str
+    names: deque[str]
+    """Of all values that it holds, in the order in which they were found to be one."""
     birth: int
     death: int
     size: int
     offset: int
     role: str
     takes_over: str = ""
+
+    @property
+    def id(self) -> str:
+        return "+".join(self.names)
+
+    @property
+    def end(self) -> int:
+        return self.offset + self.size
+
+    def buffer(self) -> Buffer:
+        return Buffer(self.id, self.birth, self.death, self.size, self.offset, self.role, self.takes_over)
 
 
 @dataclass
@@ -140,6 +155,8 @@ def read(data: bytes, name: str = "") -> Dump:
         if not any(value in ranges for value, _, _ in allocation.values):
             left_out, left_bytes = left_out + 1, left_bytes + allocation.size
             continue
+        if len(allocation.values) > limits.ceiling(limits.ALLOCATION_VALUES):  # each is looked at beside all others
+            raise limits.past(limits.ALLOCATION_VALUES, f"allocation {allocation.number}", name)
         settled = _settled(_carried(_rows(allocation, ranges, base, steps), allocation.phis))
         rows += settled
         base += allocation.size
@@ -149,21 +166,21 @@ def read(data: bytes, name: str = "") -> Dump:
     notes = ["the dump does not say alignments: buffers are planned at any byte, allocations one behind the other"]
     if left_out:
         notes.append(f"{left_out} allocations of called computations ({left_bytes} bytes) are left out")
-    merged = [row.id for row in rows if "+" in row.id]
+    merged = [row for row in rows if len(row.names) > 1]
     if merged:
         notes.append(f"{len(merged)} buffers hold several values at once, as loops and updates in place do")
     ordered = sorted(rows, key=lambda row: (row.birth, -row.size, row.id.encode()))
     made = _made(ordered, xla_program.origins_of(program))
     if program:
         notes.append(f"the program says of {len(made)} of {len(ordered)} buffers where they come from")
-    return Dump(tuple(Buffer(**vars(row)) for row in ordered), base, within, tuple(notes), made)
+    return Dump(tuple(row.buffer() for row in ordered), base, within, tuple(notes), made)
 
 
 def _made(rows: Sequence[_Row], program: Mapping[str, Made]) -> dict[str, Made]:
     """By buffer who made it; one of several values was made by the first that says so. ``tuple{1}`` is ``tuple``'s."""
     found = {}
     for row in rows:
-        said = (program.get(value.partition("{")[0]) for value in row.id.split("+"))
+        said = (program.get(value.partition("{")[0]) for value in row.names)
         made = next((each for each in said if each is not None), None)
         if made is not None:
             found[row.id] = made
@@ -263,7 +280,7 @@ def _rows(allocation: _Allocation, ranges: dict[str, tuple[int, int]], base: int
             role = "input"
         elif allocation.has("maybe-live-out") and last == steps - 1:
             role = "output"
-        rows.append(_Row(name, birth, last + 1, size, base + offset, role))
+        rows.append(_Row(deque([name]), birth, last + 1, size, base + offset, role))
     return rows
 
 
@@ -276,15 +293,25 @@ def _carried(rows: list[_Row], phis: set[str]) -> list[_Row]:
     places: dict[tuple[int, int], list[_Row]] = {}
     for row in sorted(rows, key=lambda row: (row.birth, row.death, row.id.encode())):
         places.setdefault((row.offset, row.size), []).append(row)
+    number = {id(row): k for k, row in enumerate(rows)}
+    birth, death, offset, end = (
+        np.array([getattr(row, field) for row in rows], np.int64) for field in ("birth", "death", "offset", "end")
+    )
     left = []
-    for here in places.values():
+    for (start, size), here in places.items():
         carrying: _Row | None = None
+        if phis and len(here) > 1:
+            beside = np.flatnonzero((offset < start + size) & (start < end))
         for row in reversed(here):
-            if carrying is not None and not any(_between(other, row, carrying) for other in rows):
-                carrying.id = f"{row.id}+{carrying.id}"
-                carrying.birth, carrying.death = row.birth, max(row.death, carrying.death)
-                carrying.role = row.role if carrying.role == "activation" else carrying.role
-                continue
+            if carrying is not None:
+                # Whoever holds a byte of this place after ``row`` has ended and before ``carrying`` begins.
+                between = (death[beside] > row.death) & (birth[beside] < carrying.birth)
+                if not (row.death < carrying.birth and between.any()):
+                    carrying.names.extendleft(reversed(row.names))
+                    carrying.birth, carrying.death = row.birth, max(row.death, carrying.death)
+                    carrying.role = row.role if carrying.role == "activation" else carrying.role
+                    birth[number[id(carrying)]], death[number[id(carrying)]] = carrying.birth, carrying.death
+                    continue
             carrying = row if row.id in phis else None
             left.append(row)
     return left
@@ -299,12 +326,6 @@ def _peak(rows: list[_Row]) -> int:
     return max(accumulate(change[step] for step in sorted(change)))
 
 
-def _between(other: _Row, before: _Row, after: _Row) -> bool:
-    """Whether ``other`` holds a byte of ``after``'s place after ``before`` has ended and before ``after`` begins."""
-    in_time = before.death < after.birth and other.birth < after.birth and before.death < other.death
-    return in_time and other.offset < after.offset + after.size and after.offset < other.offset + other.size
-
-
 def _settled(rows: list[_Row]) -> list[_Row]:
     """No two rows of an allocation share a byte at a step.
 
@@ -312,23 +333,50 @@ def _settled(rows: list[_Row]) -> list[_Row]:
     which is a hand-off; or for longer, and then the two are one storage.
     """
     rows = sorted(rows, key=lambda row: (row.birth, -row.size, row.id.encode()))
-    settled: list[_Row] = []
+    settled = _Settled(len(rows))
     for row in rows:
-        while (other := next((each for each in settled if _meet(each, row)), None)) is not None:
+        while (other := settled.met_by(row)) is not None:
             fits = (other.offset, other.death) == (row.offset, row.birth + 1) and row.size <= other.size
             if fits and other.birth < row.birth and not row.takes_over:
                 other.death, row.takes_over = row.birth, other.id
+                settled.ends(other)
                 continue
-            end = max(other.offset + other.size, row.offset + row.size)
-            row.id, row.offset = f"{other.id}+{row.id}", min(other.offset, row.offset)
+            settled.remove(other)
+            end = max(other.end, row.end)
+            other.names.extend(row.names)
+            row.names, row.offset = other.names, min(other.offset, row.offset)
             row.size, row.birth = end - row.offset, min(other.birth, row.birth)
             row.death, row.takes_over = max(other.death, row.death), other.takes_over
             row.role = other.role if row.role == "activation" else row.role
-            settled.remove(other)
         settled.append(row)
-    return settled
+    return [row for row in settled.rows if row is not None]
 
 
-def _meet(a: _Row, b: _Row) -> bool:
-    in_time = a.birth < b.death and b.birth < a.death
-    return in_time and a.offset < b.offset + b.size and b.offset < a.offset + a.size
+class _Settled:
+    """Rows of which no two share a byte at a step, as columns: each new one is held against all of them at once."""
+
+    def __init__(self, most: int) -> None:
+        self.rows: list[_Row | None] = []
+        self.at: dict[int, int] = {}
+        self.columns = np.zeros((4, most), np.int64)
+
+    def append(self, row: _Row) -> None:
+        k = self.at[id(row)] = len(self.rows)
+        self.rows.append(row)
+        self.columns[:, k] = row.birth, row.death, row.offset, row.end
+
+    def remove(self, row: _Row) -> None:
+        k = self.at.pop(id(row))
+        self.rows[k] = None
+        self.columns[:2, k] = MOST + 1, -1  # meets nobody
+
+    def ends(self, row: _Row) -> None:
+        """The row ends earlier than it did."""
+        self.columns[1, self.at[id(row)]] = row.death
+
+    def met_by(self, row: _Row) -> _Row | None:
+        """The first that shares a byte with ``row`` at a step."""
+        birth, death, offset, end = self.columns[:, : len(self.rows)]
+        here = (birth < row.death) & (row.birth < death) & (offset < row.end) & (row.offset < end)
+        k = int(here.argmax()) if len(here) else 0
+        return self.rows[k] if len(here) and here[k] else None

@@ -44,9 +44,14 @@ def uplift(plan: Plan, tensor_id: str) -> Uplift | None:
     return replace(found, above=above.name, lacking_bytes=_lacking(plan, mates, notes, above))
 
 
+def over_memories(plan: Plan) -> bool:
+    """Whether the plan says of its arenas by whom tensors were put into their memories."""
+    return any("said_by" in plan.notes.get(arena.name, {}) for arena in plan.arenas)
+
+
 def uplifts(plan: Plan) -> list[Uplift | None] | None:
     """:func:`uplift` of every row of a plan over memories, each storage looked at once; ``None`` for other plans."""
-    if not any("said_by" in notes for notes in plan.notes.values()):
+    if not over_memories(plan):
         return None
     of_storage: dict[int, Uplift | None] = {}
     for row, storage in enumerate(plan.storage.tolist()):
@@ -83,10 +88,10 @@ def _lacking(plan: Plan, mates: list[int], notes: dict[str, Any], above: Memory)
     if above.max_size is None:
         return 0
     start = min(int(plan.offset[mate]) for mate in mates)
-    size = max(int(plan.offset[mate] + plan.size[mate]) for mate in mates) - start
+    size = max(int(plan.offset[mate]) + int(plan.size[mate]) for mate in mates) - start
     grid = max(int(plan.alignment[mate]) for mate in mates)
-    regions = [
-        Region(
+    named = {
+        name: Region(
             region["role"],
             region["memory"],
             region["source_memory"],
@@ -94,13 +99,16 @@ def _lacking(plan: Plan, mates: list[int], notes: dict[str, Any], above: Memory)
             plan.arena_of[name].extent_bytes,
         )
         for name, region in plan.notes.items()
-        if name in plan.arena_of
-    ]
-    own = next((r for r in regions if r.role == notes["role"] and r.memory == above.name), None)
+        if name in plan.arena_of and "said_by" in region
+    }
+    regions = list(named.values())
+    wanted = (notes["role"], above.name)
+    there = next((name for name, region in named.items() if (region.role, region.memory) == wanted), None)
+    own = None if there is None else named[there]
     grid = max(grid, above.arena_alignment or 1)
     used = own.used if own else 0
-    if notes["role"] == "scratch" and own is not None:
-        end = max(used, _first_fit(plan, mates, own.name, (size, grid)) + size)
+    if notes["role"] == "scratch" and there is not None:
+        end = max(used, _first_fit(plan, mates, there, (size, grid)) + size)
     else:
         end = -(-used // grid) * grid + size
     source = own.source_memory if own else above.name
@@ -116,7 +124,7 @@ def _first_fit(plan: Plan, mates: list[int], arena: str, wanted: tuple[int, int]
     names = [each.name for each in plan.arenas]
     there = np.flatnonzero((plan.arena == names.index(arena)) & (plan.birth < death) & (plan.held_until > birth))
     at = 0
-    for offset, end in sorted((int(plan.offset[i]), int(plan.offset[i] + plan.size[i])) for i in there.tolist()):
+    for offset, end in sorted((int(plan.offset[i]), int(plan.offset[i]) + int(plan.size[i])) for i in there.tolist()):
         if offset < end and at + size > offset and end > at:
             at = -(-end // grid) * grid
     return at

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from tmmu_core import limits
 from tmmu_core.errors import U64_MAX, UnreadableInput
 from tmmu_core.plan.canonical import DIGEST_BYTES, is_token
 from tmmu_core.plan.figures.live import peak_and_count
@@ -23,16 +24,8 @@ from tmmu_core.plan.figures.storages import moments, storages_of
 from tmmu_core.plan.formats.documents import ArenaDocument, HandoffDocument, HeadDocument, RowDocument, claims, unsealed
 from tmmu_core.plan.formats.held import changed_claim, changed_since
 from tmmu_core.plan.formats.places import Addresses, Placed, derived
+from tmmu_core.plan.formats.said import I64_MAX, check_notes, check_plain, check_sums, figures
 from tmmu_core.plan.model import CHANGED, I64, PLACES, PLAN_SCHEMA, UNHELD, UNSAID, ArenaSummary, Plan
-
-I64_MAX = 2**63 - 1
-FIGURES: dict[str, type] = {
-    **dict.fromkeys(("peak_logical_slots", "max_live", "storages", "peak_live_bytes", "extent_bytes"), int),
-    **dict.fromkeys(("committed_bytes", "activation_bytes_retained", "activation_bytes", "allocation_failures"), int),
-    **dict.fromkeys(("memory_reuse_ratio", "internal_fragmentation_ratio", "activation_retention_ratio"), float),
-    **dict.fromkeys(("peak_physical_bytes_per_arena", "peak_tmmu_usage_per_arena"), dict),
-}
-"""The metrics that are read again (``metrics.plan_metrics``) → what each is."""
 
 
 def build(head: HeadDocument, rows: Sequence[RowDocument], source: str = "") -> Plan:
@@ -49,6 +42,8 @@ def build(head: HeadDocument, rows: Sequence[RowDocument], source: str = "") -> 
             hint=f'This version reads "{PLAN_SCHEMA}".',
         )
     names = sorted(head.arenas)
+    if len(names) > limits.ceiling(limits.ARENAS):  # each of them is judged and drawn beside all rows
+        raise limits.past(limits.ARENAS, "the plan", source)
     number = {name: k for k, name in enumerate(names)}
     by_id = sorted(range(len(rows)), key=lambda i: rows[i].tensor_id)
     for before, i in pairwise(by_id):
@@ -82,7 +77,10 @@ def build(head: HeadDocument, rows: Sequence[RowDocument], source: str = "") -> 
     birth = np.array(column("birth", I64_MAX), np.int64)
     placed = _placed(head, Addresses(arena.tolist(), slot, generation, offset, birth), source)
     arenas = tuple([_arena(name, head.arenas[name], source) for name in names])
-    _check_notes(head.notes, names, source)
+    for field in ("metrics", "notes", "planner_options"):
+        check_plain(getattr(head, field), f"$.{field}", source)
+    check_sums(arenas, source)
+    check_notes(head.notes, names, source)
     plan = Plan(
         planner=head.planner,
         planner_options=head.planner_options,
@@ -120,7 +118,7 @@ def build(head: HeadDocument, rows: Sequence[RowDocument], source: str = "") -> 
         base_tensor_uids=tuple([row.base_tensor_uid for row in ordered]),
         handoffs=tuple([_handoff(k, handoff, source) for k, handoff in enumerate(head.handoffs)]),
         taken=_taken(head),
-        metrics=_figures(head.metrics, source),
+        metrics=figures(head.metrics, source),
         notes={**head.notes, UNSAID: placed.why} if placed.why else head.notes,
         own_arenas=placed.own_arenas,
     )
@@ -239,27 +237,6 @@ def _within(value: int, field: str, source: str, most: int = U64_MAX) -> int:
 
 def _handoff(k: int, handoff: HandoffDocument, source: str) -> tuple[int, str, str]:
     return _within(handoff.step, f"handoffs[{k}].step", source, I64_MAX), handoff.source, handoff.to
-
-
-def _figures(metrics: dict[str, Any], source: str) -> dict[str, Any]:
-    """The metrics, each a figure of the kind that it is: a count, a ratio, or counts by name."""
-    for name, kind in FIGURES.items():
-        value = metrics.get(name, 0)
-        counts = value.values() if kind is dict and isinstance(value, dict) else [value]
-        for count in counts:
-            fine = isinstance(count, int) and not isinstance(count, bool) and 0 <= count <= U64_MAX
-            if not fine and not (kind is float and isinstance(count, float) and -1e9 < count < 1e9):
-                raise UnreadableInput(
-                    f"{count!r:.80} is no figure.", source=source, place=f"$.metrics.{name}", hint="Plan again."
-                )
-    return metrics
-
-
-def _check_notes(notes: dict[str, Any], arenas: Sequence[str], source: str) -> None:
-    """What planners tell of an arena stands under its name, as a map."""
-    odd = next((name for name in arenas if not isinstance(notes.get(name, {}), dict)), None)
-    if odd is not None:
-        raise UnreadableInput("what is noted of an arena is no map.", source=source, place=f"$.notes.{odd}")
 
 
 def _token(text: str, source: str) -> bytes:

@@ -27,6 +27,7 @@ from math import prod
 
 import msgspec
 
+from tmmu_core import limits
 from tmmu_core.errors import UnreadableInput
 from tmmu_core.plan.formats.flatbuffer import Damaged, Flat, Table
 from tmmu_core.plan.formats.given import LAST_BYTE, Life, instance_of, peak_of, stem_of
@@ -98,7 +99,7 @@ class _Method:
         self.source = source
         self.name = table.text(0)
         self.sizes = table.long_integers(8)
-        self.unplaced = self.delegates = 0
+        self.unplaced = self.delegates = self.named = 0
         self.lists: dict[int, list[int]] = {}
         self.values: dict[int, _Value] = {}
         self.here: dict[tuple[int, int], _Value] = {}
@@ -185,6 +186,10 @@ class _Method:
 
     def _call(self, step: int, arguments: Sequence[int], operator: str, writes: int) -> None:
         """A kernel's last argument is what it gives back; it stands among the operands too, as its out."""
+        spent = sum(len(self.lists.get(argument, ())) for argument in arguments)
+        self.named += spent
+        if self.named > limits.ceiling(limits.VALUES):
+            raise limits.past(limits.VALUES, "the values in the lists that its instructions name", self.source)
         cut = max(len(arguments) - writes, 0)
         written = [number for argument in arguments[cut:] for number in self.lists.get(argument, [argument])]
         outs = set(written)
@@ -236,6 +241,8 @@ class _Method:
 
     def _round_again(self) -> None:
         """What is alive when a loop begins and is named inside it is alive until the loop ends."""
+        if len(self.loops) * len(self.values) > limits.ceiling(limits.VALUES):
+            raise limits.past(limits.VALUES, "the program's loops, each over all its values", self.source)
         for first, last in self.loops:
             for value in self.values.values():
                 if 0 <= value.births < first <= value.last < last:
@@ -247,11 +254,12 @@ class _Method:
     def _lives(self) -> Iterable[Life]:
         starts, at = {}, 0
         memories = sorted({value.memory for value in self.values.values()})
+        ends: dict[int, int] = {}
+        for value in self.values.values():
+            ends[value.memory] = max(ends.get(value.memory, 0), value.offset + value.size)
         for memory in memories:
             starts[memory] = at
-            planned = self.sizes[memory] if memory < len(self.sizes) else 0
-            ends = [value.offset + value.size for value in self.values.values() if value.memory == memory]
-            at += max([planned, *ends])
+            at += max(self.sizes[memory] if memory < len(self.sizes) else 0, ends[memory])
         if at > LAST_BYTE:
             raise Damaged(f"its memories are {at} bytes.")
         for value in self.values.values():
@@ -319,9 +327,12 @@ def read_trace(data: bytes, name: str = "") -> PlainInstance:
         span = spans.setdefault((event.name, event.pid, which, event.dur), [event.tid, event.tid])
         span[0], span[1] = min(span[0], event.tid), max(span[1], event.tid)
     starts, at = {}, 0
-    for memory in sorted({event.pid for event in events}):
+    ends: dict[int, int] = {}
+    for event in events:
+        ends[event.pid] = max(ends.get(event.pid, 0), event.ts + event.dur if placed else 0)
+    for memory in sorted(ends):
         starts[memory] = at
-        at += max(event.ts + event.dur for event in events if event.pid == memory) if placed else 0
+        at += ends[memory]
     lives = [
         Life(f"{label} #{k}", first, last + 1, size, starts[memory] + (offset if placed else 0))
         for k, ((label, memory, offset, size), (first, last)) in enumerate(spans.items())

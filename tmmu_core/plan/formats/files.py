@@ -22,6 +22,7 @@ import cbor2
 import msgspec
 import numpy as np
 
+from tmmu_core import limits
 from tmmu_core.errors import U64_MAX, InvalidIrShapes, UnreadableInput
 from tmmu_core.extras import need
 from tmmu_core.graph import document
@@ -178,7 +179,9 @@ def from_parquet(data: bytes, source: str = "") -> Plan:
     pa, pq = need("pyarrow", "a Parquet file", source), need("pyarrow.parquet", "a Parquet file", source)
     try:
         # Neither threads nor the dataset layer: their pool may still be running when the process ends.
-        table = pq.ParquetFile(pa.BufferReader(data), pre_buffer=False).read(use_threads=False)
+        file = pq.ParquetFile(pa.BufferReader(data), pre_buffer=False)
+        _check_size(file.metadata, source)
+        table = file.read(use_threads=False)
         table.validate(full=True)  # texts are UTF-8, offsets inside
         listed = table.to_pylist()
     except (pa.ArrowException, OSError, MemoryError, UnicodeDecodeError, OverflowError, ValueError) as error:
@@ -199,3 +202,13 @@ def from_parquet(data: bytes, source: str = "") -> Plan:
         return from_head(found, rows, source)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UnreadableInput(f"this parquet file is not a plan: {error}.", source=source) from error
+
+
+def _check_size(metadata: Any, source: str) -> None:
+    """Raise ``UnreadableInput`` for more values or bytes than the limits: a row said a million times is small."""
+    groups = [metadata.row_group(k) for k in range(metadata.num_row_groups)]
+    columns = [group.column(k) for group in groups for k in range(group.num_columns)]
+    if sum(column.num_values for column in columns) > limits.ceiling(limits.VALUES):
+        raise limits.past(limits.VALUES, "the columns", source)
+    if sum(column.total_uncompressed_size for column in columns) > limits.ceiling(limits.UNPACKED_BYTES):
+        raise limits.past(limits.UNPACKED_BYTES, "the columns", source)

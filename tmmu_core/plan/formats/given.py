@@ -40,11 +40,12 @@ class Life:
 def apart(lives: Iterable[Life]) -> list[Life]:
     """The lives under names of their own: one that comes again gets a number."""
     seen: set[str] = set()
+    last: dict[str, int] = {}
     found = []
     for life in lives:
-        name, k = life.id, 2
+        name, k = life.id, last.get(life.id, 1) + 1
         while life.id in seen:
-            life.id, k = f"{name} #{k}", k + 1
+            last[name], life.id, k = k, f"{name} #{k}", k + 1
         seen.add(life.id)
         found.append(life)
     return found

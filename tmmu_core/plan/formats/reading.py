@@ -173,6 +173,8 @@ def read_any(data: bytes, name: str = "", readers: Sequence[Reader] = READERS) -
     takes the bytes raises (``InvalidIrShapes`` and its kin).
     """
     plain = document.unpack(data, name)
+    if b"allocation_header" in plain or sniff_plans.not_torch_snapshot(plain):  # a snapshot is read without its values
+        document.refuse_many_values(plain, name)
     tried: list[tuple[str, str]] = []
     for k, reader in enumerate(readers):
         reason = reader.refuses(plain)

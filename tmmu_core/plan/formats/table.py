@@ -22,6 +22,7 @@ from typing import Any
 import msgspec
 
 from tmmu_core.errors import UnreadableInput
+from tmmu_core.graph import document
 from tmmu_core.planners import instances
 from tmmu_core.planners.problem import Packing, PlainInstance
 
@@ -83,6 +84,7 @@ def read(data: bytes, columns: Mapping[str, str], name: str = "") -> PlainInstan
     wrong = next((field for field in columns if field not in FIELDS), None)
     if wrong is not None:
         raise UnreadableInput(f'there is no field "{wrong}".', source=name, hint=f"The fields are {', '.join(FIELDS)}.")
+    document.refuse_many_values(data, name)
     rows = list(_rows(data, name))
     named = {field: columns.get(field, field) for field in FIELDS}
     there = set(rows[0]) if rows else set()

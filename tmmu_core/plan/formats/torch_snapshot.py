@@ -62,7 +62,10 @@ def read_file(file: BinaryIO, size: int, name: str = "") -> PlainInstance:
     if not devices:
         raise UnreadableInput("the snapshot holds no segment and no allocation.", source=name, hint=HINT)
     _check(snapshot, name)
-    found = {device: _lives(snapshot, device) for device in devices}
+    of_device: dict[int, list[Segment]] = {}
+    for segment in snapshot.segments:
+        of_device.setdefault(segment.device, []).append(segment)
+    found = {device: _lives(snapshot, device, of_device.get(device, [])) for device in devices}
     chosen = max(devices, key=lambda device: (found[device].peak[1], -device))
     shown = found[chosen]
     if not len(shown.birth):
@@ -114,8 +117,15 @@ def _check(snapshot: Snapshot, name: str) -> None:
     strange = next((pair for pair in numbers if min(pair) < 0 or max(pair) >= LAST_ADDRESS), None)
     if strange is not None:
         raise UnreadableInput(
-            f"the snapshot is damaged: {strange[1]} bytes at the address {strange[0]}.", source=name, hint=HINT
+            f"the snapshot is damaged: {_shown(strange[1])} bytes at the address {_shown(strange[0])}.",
+            source=name,
+            hint=HINT,
         )
+
+
+def _shown(number: int) -> str:
+    """Python itself refuses to write thousands of digits."""
+    return str(number) if abs(number) < 1 << 128 else "2^128 or more"
 
 
 # --- lives -------------------------------------------------------------------------------------------------------
@@ -154,9 +164,8 @@ class _Device:
         return Lives(names, self.birth, self.death, self.size, self.offset)
 
 
-def _lives(snapshot: Snapshot, device: int) -> _Device:
+def _lives(snapshot: Snapshot, device: int, segments: Sequence[Segment]) -> _Device:
     events = snapshot.traces[device] if 0 <= device < len(snapshot.traces) else Events()
-    segments = [segment for segment in snapshot.segments if segment.device == device]
     rows, open_, steps, before = _traced(events)
     for address, block in {block.address: block for block in _active(segments)}.items():
         if address not in open_ and address is not None:

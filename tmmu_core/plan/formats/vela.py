@@ -27,7 +27,7 @@ _HEAD = re.compile(r"Start Time\s+-\s+End Time\s*:\s*Start Addr\s+-\s+End Addr\s
 _ROW = re.compile(
     r"\s*(\d{1,19}) -\s+(\d{1,19}):\s+0x([0-9a-f]{1,16}) -\s+0x([0-9a-f]{1,16}):\s+(\d{1,19}):(.*)", re.A | re.I
 )
-_TITLE = re.compile(r"(?:Allocation, memory|Tensor Allocation for(?: mem_area)?) (.*?):?\s*$")
+_TITLE = re.compile(r"(?:Allocation, memory|Tensor Allocation for(?: mem_area)?) (.*)")
 
 
 @dataclass
@@ -87,7 +87,7 @@ def _tables(text: str, name: str) -> list[_Table]:
     for number, line in enumerate(text.splitlines(), 1):
         if current is None:
             found = _TITLE.match(line.strip())
-            title = found[1] if found else title
+            title = found[1].removesuffix(":") if found else title
             if _HEAD.match(line.strip()):
                 current = _Table(title or "unnamed", line.count(":") - 3, number)
                 tables.append(current)

@@ -27,9 +27,10 @@ MARK = b"Memory Space:"
 HINT = "Dump the module again, or open its buffer assignment with its live ranges, which lie beside the report."
 _TOTAL = re.compile(r"Total bytes: (\d{1,19}) ", re.A)
 _ROW = re.compile(
-    r"\s+[\d.]+\w+\(\s*\d+%\);\s+([\d.]{1,20})(B|KiB|MiB|GiB|TiB);\s+(\d{1,19});\s+(\d{1,19}); (.*)", re.A
+    r"\s+[\d.]{1,20}\w{1,20}\(\s*\d{1,20}%\);\s+([\d.]{1,20})(B|KiB|MiB|GiB|TiB);\s+(\d{1,19});\s+(\d{1,19}); (.*)",
+    re.A,
 )
-_SHAPE = re.compile(r"(?:pred|token|([a-z]+)(\d{1,3}))(?:[a-z]\w*)?\[([\d,]*)\]", re.A)
+_SHAPE = re.compile(r"\b(?:pred|token|([a-z]{1,8})(\d{1,3}))(?:[a-z]\w{0,20})?\[([\d,]{0,200})\]", re.A)
 _UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from tmmu_core import limits
 from tmmu_core.graph.index import named
 from tmmu_core.graph.model import ROLES, Arena
 from tmmu_core.liveness.model import I64, Liveness
@@ -13,7 +14,12 @@ from tmmu_core.planners.problem import Problem
 
 
 def arena_problems(liveness: Liveness, config: Mapping[str, Arena]) -> list[Problem]:
-    """One :class:`Problem` per arena of ``liveness.arenas``, storages in the normative order, by the same names."""
+    """One :class:`Problem` per arena of ``liveness.arenas``, storages in the normative order, by the same names.
+
+    Raises ``UnreadableInput`` for more arenas than the limit.
+    """
+    if len(liveness.arenas) > limits.ceiling(limits.ARENAS):  # each of them is planned and judged beside all storages
+        raise limits.past(limits.ARENAS, "the tensors lie in many arenas", liveness.timeline.graph.name)
     storages = liveness.storages
     index = liveness.timeline.index
     ids, role = index.tensor_ids, index.role

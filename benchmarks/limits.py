@@ -1,0 +1,80 @@
+"""What attacks on memory and time take: ``python -m benchmarks.limits [ATTACK …]`` writes ``docs/limits.md``.
+
+Each attack of ``tests/exhausting.py`` is a file that ``tmmu`` is asked about in a process of its own, which may take
+6 GiB of address space and 60 s of the processor. Processor seconds are those of the process, not those by the clock,
+and its start (about half a second of imports) is among them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from benchmarks.serving import ROOT
+from tests.exhausting import ATTACKS, Attack
+
+PAGE = ROOT / "docs" / "limits.md"
+COMMAND = "import sys; from app.cli.main import run; sys.exit(run(sys.argv[1:]))"
+ANSWERS = {0: "answered", 1: "a finding", 2: "refused", 3: "not comparable"}
+HEAD = """# What attacks on memory and time take
+
+`python -m benchmarks.limits` writes this page; `tests/test_exhausting.py` runs the same attacks, most of them smaller,
+and holds each below a GiB. A row is one file that `tmmu` is asked about, in a process of its own. CPU seconds are those
+of that process, its start among them (`python -m benchmarks.startup`: about half a second); memory is the most that was
+resident. A limit that refused is named in the message with the two ways to raise it: `--max-NAME N` in any command, or
+`TMMU_MAX_NAME=N`.
+
+| attack | file, bytes | asked for | ended | by the limit | CPU s | memory, MiB |
+|---|---:|---|---|---|---:|---:|
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("attack", nargs="*", default=list(ATTACKS))
+    given = parser.parse_args()
+    lines = []
+    for name in given.attack:
+        lines.append(row(ATTACKS[name]))
+        print(lines[-1], flush=True)
+    if given.attack == list(ATTACKS):
+        PAGE.write_text(HEAD + "\n".join(lines) + "\n")
+
+
+def row(attack: Attack) -> str:
+    """The attack's line of the page."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / f"attack.{attack.ending}"
+        file.write_bytes(attack.make(attack.size))
+        command = [sys.executable, "-c", COMMAND, attack.command[0], str(file), *attack.command[1:]]
+        with (Path(folder) / "err").open("wb") as err:
+            process = subprocess.Popen(
+                command,
+                stdout=subprocess.DEVNULL,
+                stderr=err,
+                cwd=folder,
+                env={**os.environ, "PYTHONPATH": str(ROOT)},
+                preexec_fn=_bounded,
+            )
+            _, status, used = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+        said = (Path(folder) / "err").read_text(errors="replace")
+        size = file.stat().st_size
+    ended = ANSWERS.get(process.returncode, f"**{process.returncode}**")
+    limit = f"`{attack.limit}`" if attack.limit and f"--max-{attack.limit} " in said else ""
+    seconds, memory = used.ru_utime + used.ru_stime, used.ru_maxrss // 1024
+    return f"| {attack.what} | {size:,} | `{attack.command[0]}` | {ended} | {limit} | {seconds:.1f} | {memory} |"
+
+
+def _bounded() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30))
+    resource.setrlimit(resource.RLIMIT_CPU, (60, 60))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,146 @@
+"""What a file says of its plan in free maps, metrics and notes: read by kind and range, once, before anybody uses it.
+
+A key that is known here has a kind: a count within 64 bits, a ratio, counts by name, or what a planner notes of an
+arena. Other keys are carried along as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from tmmu_core.errors import U64_MAX, UnreadableInput
+from tmmu_core.plan.model import CHANGED, UNHELD, UNSAID, ArenaSummary
+
+I64_MAX = 2**63 - 1
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= U64_MAX
+
+
+def _is_moment(value: Any) -> bool:
+    return _is_count(value) and value <= I64_MAX
+
+
+def _is_ratio(value: Any) -> bool:
+    return (isinstance(value, float) and -1e9 < value < 1e9) or (_is_count(value) and value < 10**9)
+
+
+def _are_counts(value: Any) -> bool:
+    return isinstance(value, dict) and all(map(_is_count, value.values()))
+
+
+FIGURES: dict[str, Callable[[Any], bool]] = {
+    **dict.fromkeys(("peak_logical_slots", "max_live", "storages", "peak_live_bytes", "extent_bytes"), _is_count),
+    **dict.fromkeys(("committed_bytes", "activation_bytes_retained", "activation_bytes"), _is_count),
+    **dict.fromkeys(("allocation_failures", "allocation_time_ns"), _is_moment),
+    **dict.fromkeys(("memory_reuse_ratio", "internal_fragmentation_ratio", "activation_retention_ratio"), _is_ratio),
+    **dict.fromkeys(("peak_physical_bytes_per_arena", "peak_tmmu_usage_per_arena", "totals"), _are_counts),
+}
+"""The metrics that are read again (``metrics.plan_metrics``) → what each is."""
+SUMMED = ("slots", "storages", "max_live", "extent_bytes", "committed_bytes", "peak_live_bytes")
+"""Figures of arenas that are added up: their sums are 64 bits wide as well."""
+
+Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class _Spill(msgspec.Struct):
+    storage: str
+    reason: str
+
+
+class _Searched(msgspec.Struct):
+    """What a planner of one arena may note of its way."""
+
+    picked: str = ""
+    why: str = ""
+    order: str = ""
+    fit: str = ""
+    start: str = ""
+    sharing_pairs: Count = 0
+    saved_bytes: Count = 0
+
+
+class _Region(msgspec.Struct):
+    """What a plan over memories notes of an arena."""
+
+    memory: str
+    role: Literal["scratch", "persistent", "constant"]
+    source_memory: str
+    origin: Count | None = None
+
+
+class _OverMemories(_Region, kw_only=True):
+    """The same, with who put each tensor there: the one thing without the other is not written."""
+
+    said_by: dict[str, list[str]]
+    spills: list[_Spill]
+    alignment: Annotated[int, msgspec.Meta(ge=1)]
+
+
+class _Addressing(msgspec.Struct):
+    kind: str = ""
+    bits: int = 0
+
+
+def figures(metrics: dict[str, Any], source: str) -> dict[str, Any]:
+    """The metrics, each a figure of the kind that it is. Raises ``UnreadableInput`` where one is not."""
+    for name, fine in FIGURES.items():
+        if name in metrics and not fine(metrics[name]):
+            raise UnreadableInput(
+                f"{metrics[name]!r:.80} is no figure.", source=source, place=f"$.metrics.{name}", hint="Plan again."
+            )
+    return metrics
+
+
+def check_plain(value: Any, place: str, source: str) -> None:
+    """Raise ``UnreadableInput`` where a free map of a CBOR file holds what JSON has not: keys and values of bytes."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if not isinstance(key, str):
+                raise UnreadableInput(f"the key {key!r:.80} is no text.", source=source, place=place)
+            check_plain(inner, f"{place}.{key}", source)
+    elif isinstance(value, list):
+        for k, inner in enumerate(value):
+            check_plain(inner, f"{place}[{k}]", source)
+    elif not isinstance(value, str | int | float | None):
+        raise UnreadableInput(f"{value!r:.80} is no text and no number.", source=source, place=place)
+
+
+def check_sums(arenas: Iterable[ArenaSummary], source: str) -> None:
+    """Raise ``UnreadableInput`` where the figures of all arenas together pass 64 bits."""
+    arenas = tuple(arenas)
+    for field in SUMMED:
+        if sum(getattr(arena, field) for arena in arenas) > U64_MAX:
+            raise UnreadableInput(
+                f"all {field} together are more than 64 bits hold.", source=source, place="$.arenas", hint="Plan again."
+            )
+
+
+def check_notes(notes: Mapping[str, Any], arenas: Iterable[str], source: str) -> None:
+    """Raise ``UnreadableInput`` where a note on an arena, on addresses, or by a reader, is not what it may be."""
+    for key in (UNSAID, CHANGED, UNHELD):
+        if not isinstance(notes.get(key, ""), str):
+            raise UnreadableInput("this note is no text.", source=source, place=f"$.notes.{key}")
+    _read(notes.get("addressing", {}), _Addressing, "addressing", source)
+    for name in arenas:
+        noted = notes.get(name, {})
+        if not isinstance(noted, dict):
+            raise UnreadableInput("what is noted of an arena is no map.", source=source, place=f"$.notes.{name}")
+        _read(noted, _Searched, name, source)
+        if "memory" in noted:
+            _read(noted, _Region, name, source)
+        if "said_by" in noted:
+            _read(noted, _OverMemories, name, source)
+
+
+def _read(value: Any, kind: type[msgspec.Struct], name: str, source: str) -> None:
+    try:
+        msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise UnreadableInput(
+            f"this note is not as planners write it: {error}.", source=source, place=f"$.notes.{name}"
+        ) from error
