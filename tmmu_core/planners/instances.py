@@ -284,4 +284,6 @@ def _gaps(text: str, inclusive: bool, lower: int, upper: int) -> tuple[tuple[tup
     for (_, stop_one), (begin_two, _) in pairwise(gaps):
         if begin_two < stop_one:
             raise _NoGap(f"two gaps meet at step {begin_two}", "Join them into one.")
+    if gaps == [(lower, upper)]:
+        raise _NoGap(f"the gap [{lower}, {upper}) is the whole life", "Leave out a buffer that is never held.")
     return tuple(gaps), windowed
