@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tmmu_core.compiled import njit
+from tmmu_core.compiled import njit, njit_leaf
 from tmmu_core.fit.order.kernels import I64, B, columns_of, run_unit, start, undo_unit
 from tmmu_core.fit.order.model import OrderModel
 
@@ -27,6 +27,33 @@ def predecessors(model: OrderModel) -> tuple[I64, I64]:
     before = np.repeat(np.arange(count, dtype=np.int64), np.diff(model.succ_ptr))
     ptr = np.concatenate([[0], np.cumsum(np.bincount(model.succ_idx, minlength=count))]).astype(np.int64)
     return ptr, before[np.argsort(model.succ_idx, kind="stable")]
+
+
+@njit_leaf
+def _begin(ready: I64, waits: I64) -> int:
+    """Fill ``ready`` with the units that wait for nobody, ascending; gives how many."""
+    many = 0
+    for unit in range(len(waits)):
+        if waits[unit] == 0:
+            ready[many] = unit
+            many += 1
+    return many
+
+
+@njit_leaf
+def _go_on(ready: I64, many: int, done: B, waits: I64, freed: I64) -> int:
+    """Take those done out of ``ready``, and put at its end the units ``freed`` that now wait for nobody else."""
+    kept = 0
+    for r in range(many):
+        if not done[ready[r]]:
+            ready[kept] = ready[r]
+            kept += 1
+    for unit in freed:
+        waits[unit] -= 1
+        if waits[unit] == 0:
+            ready[kept] = unit
+            kept += 1
+    return kept
 
 
 @njit
@@ -52,11 +79,7 @@ def _eager(
     waits = waits_for.copy()
     done = np.zeros(count, np.bool_)
     ready = np.empty(count, np.int64)
-    many = 0
-    for unit in range(count):
-        if waits[unit] == 0:
-            ready[many] = unit
-            many += 1
+    many = _begin(ready, waits)
     order = np.empty(count, np.int64)
     cursor = 0
     most = live
@@ -81,17 +104,7 @@ def _eager(
         most = max(most, during)
         done[chosen] = True
         order[place] = chosen
-        kept = 0
-        for r in range(many):
-            if not done[ready[r]]:
-                ready[kept] = ready[r]
-                kept += 1
-        many = kept
-        for e in range(succ_ptr[chosen], succ_ptr[chosen + 1]):
-            waits[succ_idx[e]] -= 1
-            if waits[succ_idx[e]] == 0:
-                ready[many] = succ_idx[e]
-                many += 1
+        many = _go_on(ready, many, done, waits, succ_idx[succ_ptr[chosen] : succ_ptr[chosen + 1]])
     return order
 
 
@@ -120,11 +133,7 @@ def _late(
     left = np.zeros(len(size), np.int64)
     done = np.zeros(count, np.bool_)
     ready = np.empty(count, np.int64)
-    many = 0
-    for unit in range(count):
-        if waits[unit] == 0:
-            ready[many] = unit
-            many += 1
+    many = _begin(ready, waits)
     order = np.empty(count, np.int64)
     cursor = count - 1
     for place in range(count - 1, -1, -1):
@@ -159,15 +168,5 @@ def _late(
                 left[touch_idx[t]] += 1
         done[chosen] = True
         order[place] = chosen
-        kept = 0
-        for r in range(many):
-            if not done[ready[r]]:
-                ready[kept] = ready[r]
-                kept += 1
-        many = kept
-        for e in range(pred_ptr[chosen], pred_ptr[chosen + 1]):
-            waits[pred_idx[e]] -= 1
-            if waits[pred_idx[e]] == 0:
-                ready[many] = pred_idx[e]
-                many += 1
+        many = _go_on(ready, many, done, waits, pred_idx[pred_ptr[chosen] : pred_ptr[chosen + 1]])
     return order
