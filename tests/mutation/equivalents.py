@@ -21,6 +21,7 @@ class Same:
 _NO_ARENA = "where there is no arena there is no row, and nothing is looked up in what stands for its extents"
 _WORKED_OUT = "any negative number is the dimension that numpy works out"
 _NOBODY = "nobody is any negative number: only the sign is asked for"
+_A_PAGE_MORE = "a page more is mapped, which nobody touches and no handle shows"
 _THREADS = "how many threads the other program takes for it"
 
 SAME: tuple[Same, ...] = (
@@ -78,6 +79,11 @@ SAME: tuple[Same, ...] = (
         *("tmmu_core/judge/places.py", "before, after = int(order[at]), int(order[at + 1])", "at + 1", "(at - 1)"),
         "one born earlier is no taker, so that the short proof fails and all boxes are looked at, to the same verdict",
     ),
+    Same(
+        *("tmmu_core/runtime/arena.py", "slack = alignment_bytes if alignment_bytes > PAGE else 0"),
+        *("alignment_bytes > PAGE", "(alignment_bytes >= PAGE)", _A_PAGE_MORE),
+    ),
+    Same("tmmu_core/runtime/arena.py", "slack = alignment_bytes if alignment_bytes > PAGE", "0", "(1)", _A_PAGE_MORE),
 )
 
 
