@@ -32,6 +32,7 @@ from tmmu_core.planners.portfolio import Best, best_greedy
 from tmmu_core.planners.problem import I64, UNLIMITED, Packing, Problem, Progress
 
 if TYPE_CHECKING:
+    from tmmu_core.planners.exact.across import Across
     from tmmu_core.planners.exact.run import Searcher
 
 DEFAULT_BUDGET = 600_000
@@ -40,7 +41,7 @@ FULL_SPEED = 20_000
 """Beyond, a node costs ever more: each failure walks the raises so far, and there are more raises by each storage."""
 LARGEST = 20_000_000
 """``Model.work`` beyond which no search is tried."""
-AT_BOUND, AT_CAPACITY, BETWEEN = KINDS = ("bound", "capacity", "between")
+AT_BOUND, AT_CAPACITY, BETWEEN, ACROSS = KINDS = ("bound", "capacity", "between", "across")
 STEPS = (3, 4, 5, 6, 7, 7, 7, 7)
 """Where to aim, in eighths of the way from the bound to the best: two back after success, one on after failure."""
 COURSE = "course"
@@ -185,6 +186,10 @@ def _parts(cols: Columns, whole: Bound) -> list[tuple[I64, Columns, Bound]]:
     return sorted(parts, key=lambda one: (-one[2].bytes, int(one[0][0])))
 
 
+Answer = tuple[int, int, list[int] | None, bool]
+"""The verdict, nodes, the offset per unit where one was found, and whether ``watch`` said stop."""
+
+
 @dataclass
 class _Variant:
     """One choice of hand-offs: what is proven of it, and how it is searched."""
@@ -198,6 +203,28 @@ class _Variant:
     """Nodes given to each kind of target."""
     boldness: int = 0
     """Index into :data:`STEPS`."""
+    across: Across | None = None
+    """Where few cross a moment."""
+
+    def kinds(self, kind: str) -> tuple[str, ...]:
+        """A kind, and the other way to ask for the same where few cross a moment."""
+        return (kind,) if self.across is None else (ACROSS, kind)
+
+    def ask(self, kind: str, target: int, budget: int, watch: Callable[[int], bool] | None) -> Answer:
+        """One attempt, and what it teaches."""
+        from tmmu_core.planners.exact.kernel import FOUND
+
+        if kind == ACROSS and self.across is not None:
+            verdict, nodes, offset = self.across.ask(target, budget, watch)
+            stopped = self.across.stopped
+        else:
+            tried = self.steering[kind].attempt(target)
+            verdict, nodes, offset = self.searcher.ask(target, tried.rank, min(tried.nodes, budget), watch=watch)
+            stopped = bool(self.searcher.stop[0])
+            if not stopped:
+                self.steering[kind].learn(tried, self.searcher.fails, verdict == FOUND)
+        self.spent[kind] += max(nodes, 1)
+        return verdict, max(nodes, 1), offset, stopped
 
 
 def _models(cols: Columns) -> tuple[list[Model], Model | None]:
@@ -244,12 +271,16 @@ class _Hunt:
 
 def _hunt(cols: Columns, bound: int, floor: int, best: tuple[int, list[int]]) -> _Hunt:
     """The search for an extent below ``best`` (with its offsets), which is above the floor."""
+    from tmmu_core.planners.exact.across import Across, cuts
+
     models, relaxation = _models(cols)
     # No extent lies between the last multiple of the grain and the floor: there the floor is reached already.
     low = max(bound, floor // models[0].grain * models[0].grain)
     if models[0].work > LARGEST:
         return _Hunt(cols, low, floor, *best, [], None, best[0])
     variants = [_variant(model, low) for model in models]
+    if len(variants) == 1 and (at := cuts(cols)):
+        variants[0].across = Across(cols, at)
     relaxed = _variant(relaxation, low) if relaxation is not None else None
     return _Hunt(cols, low, floor, *best, variants, relaxed, best[0])
 
@@ -288,24 +319,19 @@ def _search(hunt: _Hunt, asked: _Asked) -> None:
         hunt.turn += 1
         ceiling = min(hunt.overlap, hunt.extent) if variant is relaxed else hunt.extent
         if goal and variant.bound <= goal < ceiling:
-            kind, target = AT_CAPACITY, max(goal // grain * grain, variant.bound)
+            target = max(goal // grain * grain, variant.bound)
+            kind = min(variant.kinds(AT_CAPACITY), key=lambda kind: variant.spent[kind])
         else:
             kind, target = _aim(variant, ceiling, grain, hunt.cols.problem.capacity)
-        steering = variant.steering[kind]
-        tried = steering.attempt(target)
         watch = None if progress is None else _watch(progress, before + spent, before + allowed)
-        share = min(tried.nodes, allowed - spent)
-        verdict, nodes, offset = variant.searcher.ask(target, tried.rank, share, watch=watch)
-        if variant.searcher.stop[0]:
+        verdict, nodes, offset, told = variant.ask(kind, target, allowed - spent, watch)
+        spent += nodes
+        if told:
             notes["told_to_stop"] = True
-            spent += max(nodes, 1)
             break
-        steering.learn(tried, variant.searcher.fails, verdict == FOUND)
-        variant.spent[kind] += max(nodes, 1)
         if kind == BETWEEN:
             variant.boldness = max(variant.boldness - 2, 0) if verdict == FOUND else min(variant.boldness + 1, 7)
         attempt += 1
-        spent += max(nodes, 1)
         if verdict == INFEASIBLE:
             variant.bound = max(variant.bound, align_up_any(reachable(hunt.cols, target + grain), grain))
         elif verdict == FOUND and offset is not None:
@@ -335,7 +361,7 @@ def _watch(progress: Progress, before: int, allowed: int) -> Callable[[int], boo
 def _variant(model: Model, bound: int) -> _Variant:
     from tmmu_core.planners.exact.run import Searcher
 
-    steering = {kind: Steering(model, openings=kind != BETWEEN) for kind in KINDS}
+    steering = {kind: Steering(model, openings=kind != BETWEEN) for kind in KINDS if kind != ACROSS}
     return _Variant(model, align_up_any(bound, model.grain), Searcher(model), steering, dict.fromkeys(KINDS, 0))
 
 
@@ -347,6 +373,8 @@ def _aim(variant: _Variant, ceiling: int, grain: int, capacity: int) -> tuple[st
     targets = {AT_BOUND: variant.bound}
     if variant.bound <= capacity < ceiling:
         targets[AT_CAPACITY] = max(capacity // grain * grain, variant.bound)
+    if variant.across is not None:
+        targets[ACROSS] = variant.bound
     between = (variant.bound + (ceiling - variant.bound) * STEPS[variant.boldness] // 8) // grain * grain
     between = max(variant.bound, min(between, ceiling - grain))
     if between > variant.bound:
