@@ -24,7 +24,10 @@ from tmmu_core.liveness.analyse import analyse
 from tmmu_core.liveness.timeline import build_timeline
 from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.plan.making.problems import arena_problems
+from tmmu_core.planners.columns import columns
 from tmmu_core.planners.exact import exact
+from tmmu_core.planners.exact.across import Across
+from tmmu_core.planners.exact.kernel import FOUND, INFEASIBLE
 from tmmu_core.planners.greedy import greedy
 from tmmu_core.planners.problem import Problem, without_empty
 
@@ -60,6 +63,11 @@ def made(seed: int, most: int = 6) -> Problem:
     return p
 
 
+def plain(seed: int) -> Problem:
+    """The same without gaps, hand-offs, pairs and given offsets."""
+    return problem_with(made(seed), gaps=None, handoff_from=None, must_not_alias=None, fixed=None)
+
+
 def differs(seed: int) -> str:
     """What is wrong with the answer to one problem; empty when nothing is."""
     p = made(seed)
@@ -68,6 +76,22 @@ def differs(seed: int) -> str:
         return f"seed {seed}: {wrong[0]}"
     if (extent(p, packing.offset), packing.lower_bound, packing.optimal) != (least, least, True):
         return f"seed {seed}: {extent(p, packing.offset)} bytes, bound {packing.lower_bound}, the least is {least}"
+    return differs_in_pieces(seed)
+
+
+def differs_in_pieces(seed: int) -> str:
+    """The same problem without what makes it odd, packed in the two pieces that one of its moments makes of it."""
+    p = plain(seed)
+    cols, least = columns(p), smallest_extent(p)
+    if len(cols.births) < 2:
+        return ""
+    across = Across(cols, [1 + seed % (len(cols.births) - 1)])
+    for target in (least, least, least - 1, least - 1):  # both ways through time
+        verdict, _, offset = across.ask(target, 10**5, None)
+        if verdict == FOUND and (target < least or faults(p, offset or ())):
+            return f"seed {seed}: pieces at {across.at} give no packing of {target} bytes, the least is {least}"
+        if verdict == INFEASIBLE and target >= least:
+            return f"seed {seed}: pieces at {across.at} refuse {target} bytes, the least is {least}"
     return ""
 
 

@@ -8,7 +8,8 @@ bound rises above that capacity. Where they meet the packing is optimal.
 Budgeted by nodes, never by the clock; draws are raw Philox numbers: the same budget gives the same packing anywhere.
 A node costs O(entries) in the worst case, some ten microseconds on the six MiniMalloc instances.
 
-What never meets is packed apart (:mod:`.apart`), so that one part's luck is not the other's.
+What never meets is packed apart (:mod:`.apart`), so that one part's luck is not the other's; where few cross a moment,
+its two sides are also tried one after the other (:mod:`.across`).
 
 Hand-offs: each may be taken (both storages are one unit) or not (the two conflict). All that can be are taken first;
 up to :data:`ALL_CHOICES` of them every choice is searched; beyond, a relaxation in which those pairs are free to

@@ -38,9 +38,10 @@ Answer = tuple[int, int, list[int] | None]
 def cuts(cols: Columns) -> list[int]:
     """Columns before which few storages cross, ascending: the narrowest first, then those of either side.
 
-    None where time alone does not tell who conflicts: with gaps, hand-offs or pairs apart.
+    None where time alone does not tell who conflicts (gaps, hand-offs, pairs apart), nor where offsets are given: one
+    in a later piece may lie where the piece before has pinned what crosses.
     """
-    if cols.odd is not None or cols.problem.gaps is not None or len(cols.part_lo) != len(cols):
+    if not cols.plain:
         return []
     found: list[int] = []
     todo = [(0, len(cols.births))]
@@ -102,8 +103,7 @@ class Across:
         (begin, end), (target, allowed), (offset, watch) = window, asked, known
         here = np.flatnonzero((self.cols.part_lo < end) & (self.cols.part_hi > begin))
         own = part(self.cols.problem, here)
-        given = np.full(len(here), -1, dtype=np.int64) if own.fixed is None else own.fixed
-        pins = np.maximum(given, offset[here])
+        pins = offset[here]
         low, high = np.maximum(self.cols.part_lo[here], begin), np.minimum(self.cols.part_hi[here], end)
         piece = columns(replace(own, birth=low, death=high, fixed=pins if (pins >= 0).any() else None))
         model = build(piece, tuple((i,) for i in range(len(piece))))
@@ -123,6 +123,5 @@ class Across:
                 offset[here] = found
                 return FOUND, spent
             if verdict == INFEASIBLE:
-                pinned = bool((offset[here] >= 0).any())
-                return (SPENT if pinned else INFEASIBLE), spent
+                return (SPENT if (pins >= 0).any() else INFEASIBLE), spent
         return SPENT, spent
