@@ -325,9 +325,9 @@ def _search(hunt: _Hunt, asked: _Asked) -> None:
         else:
             kind, target = _aim(variant, ceiling, grain, hunt.cols.problem.capacity)
         watch = None if progress is None else _watch(progress, before + spent, before + allowed)
-        verdict, nodes, offset, told = variant.ask(kind, target, allowed - spent, watch)
+        verdict, nodes, offset, halted = variant.ask(kind, target, allowed - spent, watch)
         spent += nodes
-        if told:
+        if halted:
             notes["told_to_stop"] = True
             break
         if kind == BETWEEN:
