@@ -71,4 +71,5 @@ def test_told_to_stop_in_a_piece_it_keeps_the_best() -> None:
     p = problem_of(joined(read("A.1048576"), read("B.1048576")))
     packing = exact(p, {}, lambda what, done, of: done < 5_000)
     assert faults(p, offsets(packing)) == []
-    assert packing.notes["told_to_stop"] and packing.stopped
+    assert packing.notes["told_to_stop"]
+    assert packing.stopped
