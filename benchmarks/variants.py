@@ -1,6 +1,7 @@
 """What ``exact`` reaches on instances that nobody tuned it on: the real ones changed by a seed, and perfect packings.
 
-``python -m benchmarks.variants`` prints the rows, with ``further`` those of ``exact`` on further families. Each instance is made from a seed alone, each packing is verified.
+``python -m benchmarks.variants`` prints the rows, with ``further`` those of ``exact`` on further
+families. Each instance is made from a seed alone, each packing is verified.
 """
 
 from __future__ import annotations
