@@ -388,6 +388,21 @@ def dropped(graph: Graph, seed: int, away: float = 0.3) -> tuple[Question, Recom
 SEEDS = st.integers(0, 2**32)
 
 
+def test_bytes_that_several_tensors_share_are_held_until_the_last_is_made() -> None:
+    """x and y are one storage: alive while a and b are, though x is read no more, and y not yet made nor ever read."""
+    question = step(
+        F("fa", "Relu", "x", "a"),
+        F("fb", "Relu", "a", "b"),
+        F("fy", "Relu", "b", "y"),
+        tensors=[T("x", 4, alias_group_id="one"), T("a", 2), T("b", 2), T("y", alias_group_id="one")],
+        outputs=("b",),
+    )
+    model = recompute_model(question)
+    found = run(model, Choice.nothing(model))
+    assert found.live.tolist() == [[4 * KIB, 6 * KIB, 8 * KIB, 6 * KIB]]
+    assert needed(ask(question).plan.arenas[0]) == 8 * KIB == found.peaks[0]
+
+
 @LAW
 @given(graphs(max_nodes=9), SEEDS)
 def test_any_choice_means_the_same_and_is_as_large_as_was_told(graph: Graph, seed: int) -> None:

@@ -49,7 +49,7 @@ class RecomputeModel:
     """Shape (positions,): node number in the index."""
     in_ptr: I64
     in_idx: I64
-    """Position → storages it reads, each once, persistent ones left out."""
+    """Position → storages it reads, or makes a further member of; each once, persistent ones left out."""
     out_ptr: I64
     out_idx: I64
     """Position → storages that are born there."""
@@ -309,13 +309,15 @@ def _adjacency(liveness: Liveness, node_at: I64) -> tuple[I64, I64, I64, I64]:
     in_at, out_at = index.in_ptr.tolist(), index.out_ptr.tolist()
     of, always, known = storage_of.tolist(), persistent.tolist(), seen.tolist()
     for k in node_at.tolist():
-        read = list(dict.fromkeys([of[i] for i in in_list[in_at[k] : in_at[k + 1]]]))
-        ins.append([s for s in read if not always[s]])
+        used = [of[i] for i in in_list[in_at[k] : in_at[k + 1]]]
         born = []
         for i in out_list[out_at[k] : out_at[k + 1]]:
             if not known[of[i]]:
                 known[of[i]] = True
                 born.append(of[i])
+            elif of[i] not in born:
+                used.append(of[i])  # a further member of a storage: its bytes are held until this one is made in them
+        ins.append([s for s in dict.fromkeys(used) if not always[s]])
         outs.append(born)
     return (*_csr(ins), *_csr(outs))
 
