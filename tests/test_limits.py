@@ -6,6 +6,7 @@ import gzip
 import io
 import re
 import zipfile
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -230,6 +231,20 @@ def test_values_are_counted_before_they_are_made(monkeypatch: pytest.MonkeyPatch
             with pytest.raises(UnreadableInput) as caught:
                 read_any(data)
             assert names_its_limit(caught.value, limits.VALUES)
+
+
+def test_a_file_that_is_large_itself_may_hold_more_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "VALUES", replace(limits.VALUES, default=50))
+    assert [limits.values_of(stored, packed) for stored in (10, 1000) for packed in (False, True)] == [50, 50, 500, 2000]
+    data = native.encode_json(chain(30))
+    assert isinstance(read_any(data), Graph)
+    with pytest.raises(UnreadableInput) as caught:
+        read_any(gzip.compress(b'{"nodes": [' + b"[]," * 10_000 + b"0]}"))
+    assert names_its_limit(caught.value, limits.VALUES)
+    with pytest.raises(UnreadableInput):
+        read_any(b'{"nodes": [' + b"[]," * 10_000 + b"0]}")
+    with limits.raised({"values": 51}), pytest.raises(UnreadableInput):
+        read_any(data)
 
 
 def test_arenas_are_counted_in_graphs_and_plans() -> None:

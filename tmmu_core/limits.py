@@ -100,6 +100,18 @@ def raised(to: Mapping[str, int]) -> Iterator[None]:
         _raised.reset(token)
 
 
+def values_of(stored: int, packed: bool) -> int:
+    """How many ``values`` a file of ``stored`` bytes, as it was given, may hold.
+
+    A limit that somebody set is that. The default is for small files that hold much: one that is large itself may hold
+    a value for every two of its bytes, and two for each where it is packed, so that a graph of a million tensors opens.
+    """
+    stands = ceiling(VALUES)
+    if stands != VALUES.default:
+        return stands
+    return max(stands, 2 * stored if packed else stored // 2)
+
+
 def past(limit: Limit, subject: str, source: str = "") -> UnreadableInput:
     """The refusal of what would pass ``limit``. ``subject`` begins the sentence ("the gzipped file")."""
     return UnreadableInput(

@@ -161,14 +161,15 @@ _CONTAINERS = bytes(range(0x80, 0xC0))
 """First bytes of CBOR's lists and maps."""
 
 
-def refuse_many_values(data: bytes, source: str = "") -> None:
+def refuse_many_values(data: bytes, source: str = "", packed: int = 0) -> None:
     """Raise ``UnreadableInput`` for a document or a text that holds more values than the limit, before any is made.
+    ``packed``: the bytes that it was unpacked from; 0 where it was not packed.
 
     A byte of a list that is empty becomes sixty in memory. What parts the values is counted, so that nothing is read
     for it: commas, brackets and lines of a text; in CBOR the bytes that may begin a list or a map, and every fourth
     of all bytes, for what else a few of them may begin. Binary formats are counted by their own readers.
     """
-    ceiling, how = limits.ceiling(limits.VALUES), kind(data)
+    ceiling, how = limits.values_of(packed or len(data), packed > 0), kind(data)
     if len(data) <= ceiling:
         return
     if how == "cbor":

@@ -180,7 +180,7 @@ def from_parquet(data: bytes, source: str = "") -> Plan:
     try:
         # Neither threads nor the dataset layer: their pool may still be running when the process ends.
         file = pq.ParquetFile(pa.BufferReader(data), pre_buffer=False)
-        _check_size(file.metadata, source)
+        _check_size(file.metadata, len(data), source)
         table = file.read(use_threads=False)
         table.validate(full=True)  # texts are UTF-8, offsets inside
         listed = table.to_pylist()
@@ -204,11 +204,11 @@ def from_parquet(data: bytes, source: str = "") -> Plan:
         raise UnreadableInput(f"this parquet file is not a plan: {error}.", source=source) from error
 
 
-def _check_size(metadata: Any, source: str) -> None:
+def _check_size(metadata: Any, stored: int, source: str) -> None:
     """Raise ``UnreadableInput`` for more values or bytes than the limits: a row said a million times is small."""
     groups = [metadata.row_group(k) for k in range(metadata.num_row_groups)]
     columns = [group.column(k) for group in groups for k in range(group.num_columns)]
-    if sum(column.num_values for column in columns) > limits.ceiling(limits.VALUES):
+    if sum(column.num_values for column in columns) > limits.values_of(stored, packed=True):
         raise limits.past(limits.VALUES, "the columns", source)
     if sum(column.total_uncompressed_size for column in columns) > limits.ceiling(limits.UNPACKED_BYTES):
         raise limits.past(limits.UNPACKED_BYTES, "the columns", source)
