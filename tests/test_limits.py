@@ -235,7 +235,12 @@ def test_values_are_counted_before_they_are_made(monkeypatch: pytest.MonkeyPatch
 
 def test_a_file_that_is_large_itself_may_hold_more_values(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "VALUES", replace(limits.VALUES, default=50))
-    assert [limits.values_of(stored, packed) for stored in (10, 1000) for packed in (False, True)] == [50, 50, 500, 2000]
+    assert [limits.values_of(stored, packed) for stored in (10, 1000) for packed in (False, True)] == [
+        50,
+        50,
+        500,
+        2000,
+    ]
     data = native.encode_json(chain(30))
     assert isinstance(read_any(data), Graph)
     with pytest.raises(UnreadableInput) as caught:
