@@ -315,3 +315,12 @@ def test_a_member_of_an_archive_may_be_as_large_as_the_limit_and_no_larger() -> 
             assert len(_member(archive, "m", "given")) == 100
         with limits.raised({"unpacked-bytes": 99}), pytest.raises(UnreadableInput, match="unpacked-bytes"):
             _member(archive, "m", "given")
+
+
+def test_a_large_file_may_hold_a_value_for_every_two_bytes_and_a_packed_one_two_for_each() -> None:
+    small, large = 1000, 100 * limits.VALUES.default
+    assert limits.values_of(small, packed=False) == limits.values_of(small, packed=True) == limits.VALUES.default
+    assert limits.values_of(large, packed=False) == large // 2
+    assert limits.values_of(large, packed=True) == 2 * large
+    with limits.raised({"values": 7}):
+        assert limits.values_of(large, packed=False) == limits.values_of(small, packed=True) == 7

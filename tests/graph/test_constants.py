@@ -299,3 +299,32 @@ def test_a_gzipped_model_is_unpacked_beside_memory_and_within_the_limit(tmp_path
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(UnreadableInput, match="cut off or damaged"):
         constants_of(path, read_graph(model.SerializeToString()))
+
+
+def test_the_fields_that_are_walked_are_those_of_the_format() -> None:
+    """Every field on the way to a tensor holds the message that it is said to hold.
+
+    None is left out but the default values of a function's attributes, which no sample has.
+    """
+    kinds = {kind: getattr(onnx, f"{kind.capitalize()}Proto").DESCRIPTOR for kind in [*onnx_bytes._INSIDE, "tensor"]}
+    names = {descriptor.full_name: kind for kind, descriptor in kinds.items()}
+    left_out = {}
+    for kind, inside in onnx_bytes._INSIDE.items():
+        messages = {f.number: f.message_type.full_name for f in kinds[kind].fields if f.message_type}
+        held = {number: names[message] for number, message in messages.items() if message in names}
+        assert inside.items() <= held.items(), kind
+        left_out |= {(kind, number): held[number] for number in held.keys() - inside.keys()}
+    assert left_out == {("function", 11): "attribute"}
+
+
+def test_the_numbers_of_a_tensor_stand_in_the_fields_of_the_format() -> None:
+    fields = {field.number: field.name for field in TensorProto.DESCRIPTOR.fields}
+    assert {fields[number]: numbers for number, numbers in onnx_bytes._NUMBERS.items()} == {
+        "float_data": "<f4",
+        "int32_data": "<i4",
+        "int64_data": "<i8",
+        "raw_data": "",
+        "double_data": "<f8",
+        "uint64_data": "<u8",
+    }
+    assert fields[onnx_bytes._DOC_STRING] == "doc_string"

@@ -37,6 +37,7 @@ def total(instr: str, inputs: list[Shape], outputs: list[Shape]) -> int:
         ("Conv", [(1, 3, 8, 8), (4, 3, 3, 3)], [(1, 4, 8, 8)], 2 * 27 * 256),
         ("convolution", [(1, 8, 8, 8), (8, 1, 3, 3)], [(1, 8, 8, 8)], 2 * 9 * 512),  # depth-wise: 8 groups
         ("CONV_2D", [(1, 8, 8, 3), (4, 3, 3, 3), (4,)], [(1, 8, 8, 4)], 2 * 27 * 256 + 256),
+        ("conv2d", [(1, 3, 8, 8), (4, 3, 3, 3)], [(1, 4, 8, 8)], 2 * 27 * 256),  # PyTorch spells it so, channels first
         ("DEPTHWISE_CONV_2D", [(1, 8, 8, 4), (1, 3, 3, 4), (4,)], [(1, 8, 8, 4)], 2 * 9 * 256 + 256),
         ("DEPTHWISE_CONV", [(1, 4, 8, 8), (4, 1, 3, 3)], [(1, 4, 8, 8)], 2 * 9 * 256),
         # One, a few, or none for each element.

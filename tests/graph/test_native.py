@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 from tests.build import graph, node, tensor
 from tmmu_core.errors import InvalidIrShapes, UnreadableInput
 from tmmu_core.graph import document, native
-from tmmu_core.graph.model import GRAPH_SCHEMA, PHASES, ROLES, Dim, Graph, Node, Shard, Tensor, View
+from tmmu_core.graph.model import GRAPH_SCHEMA, PHASES, ROLES, Arena, Dim, Graph, Node, Shard, Tensor, View
 from tmmu_core.plan.formats.reading import read_graph
 
 SAMPLES = sorted((Path(__file__).parents[2] / "sample_graphs").glob("*.tmmu.json*"))
@@ -254,3 +255,17 @@ def test_an_object_that_says_a_key_twice_is_refused(text: str, place: str) -> No
 def test_a_text_with_the_same_words_twice_is_read() -> None:
     text = '{"tensors": [{"id": "x", "shape": [1], "dtype": "int8"}], "nodes": [], "name": "\\"id\\": \\"id\\":"}'
     assert native.decode(text.encode()).name == '"id": "id":'
+
+
+def test_an_arena_of_which_nothing_is_said_is_unlimited_with_a_grid_of_128_and_no_pages() -> None:
+    assert (Arena().capacity_bytes, Arena().alignment_bytes, Arena().page_size) == (2**64 - 1, 128, 0)
+
+
+NO_TAG = (*range(6), 25, 28, 29, 30, 35, 36, 37, 52, 54, 100, 256, 258, 260, 261, 1004, 43000, 55799)
+
+
+@pytest.mark.parametrize("tag", NO_TAG)
+def test_no_tag_that_the_reader_knows_by_itself_is_followed(tag: int) -> None:
+    with pytest.raises(document.CBOR_FAULTS) as refused:
+        document.next_cbor(io.BytesIO(cbor2.dumps(cbor2.CBORTag(tag, 1))))
+    assert document.fault_text(refused.value) == "it holds a tag, which no document of ours has"

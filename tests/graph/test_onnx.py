@@ -13,6 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from tmmu_core.errors import InvalidIrShapes, UnreadableInput
 from tmmu_core.graph.importers import onnx as importer
+from tmmu_core.graph.importers.onnx_complete import ELEMENTS
 from tmmu_core.graph.index import index_graph
 from tmmu_core.graph.model import Dim, Graph, Node, Tensor
 from tmmu_core.judge.verifier import verify_plan
@@ -530,3 +531,11 @@ def test_the_blocked_layout_of_onnxruntime_is_read() -> None:
     graph = read(proto)
     assert tensors(graph)["c"].shape == (1, 16, 8, 8)
     assert verify_plan(plan_graph(graph).plan, graph).ok
+
+
+def test_the_element_types_of_a_profile_are_those_of_the_format() -> None:
+    whole = {f"{sign}int{bits}" for sign in ("", "u") for bits in (4, 8, 16, 32, 64)}
+    assert set(ELEMENTS) == whole | {"float", "double", "bool", "float16", "bfloat16"}
+    assert {name: TensorProto.DataType.Name(number) for name, number in ELEMENTS.items()} == {
+        name: name.upper() for name in ELEMENTS
+    }

@@ -22,6 +22,7 @@ from onnx.backend.test.case.node import collect_testcases
 from tests.graph.nested_run import Feeds, NestedRun, reference
 from tests.graph.test_onnx import model, nodes, op, read, tensors, value
 from tmmu_core.errors import InvalidIrShapes, UnreadableInput
+from tmmu_core.graph.importers.onnx_scope_shapes import UNBOUNDED, trips_of
 from tmmu_core.graph.index import index_graph
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.verifier import verify_plan
@@ -655,3 +656,13 @@ def test_any_nesting_is_right_however_it_runs(data: st.DataObject) -> None:
         results = run.run()
         assert run.differences == []
         assert [here.tobytes() for here in results] == [there.tobytes() for there in reference(proto, feeds)]
+
+
+@pytest.mark.parametrize(
+    ("count", "trips"),
+    [(np.array(3), 3), (np.array([5]), 5), (np.array([5, 6]), UNBOUNDED), (np.array([], np.int64), UNBOUNDED)],
+)
+def test_a_loop_runs_as_often_as_one_number_says_and_else_nobody_knows(count: np.ndarray, trips: int) -> None:
+    assert trips_of(op("LoopClose", "count keep", "y"), {"count": count, "keep": np.array(9)}) == trips
+    assert trips_of(op("LoopClose", "_ keep", "y"), {"keep": np.array(9)}) == UNBOUNDED
+    assert trips_of(op("LoopClose", "unknown", "y"), {}) == UNBOUNDED

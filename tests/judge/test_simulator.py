@@ -185,3 +185,9 @@ def test_another_token_gives_another_plan_hash_and_the_same_layout() -> None:
 def test_a_whole_graph_is_asked_for() -> None:
     with pytest.raises(ContractError):
         played(graph([tensor("x")], [node("n", "x", "y")], "x"))
+
+
+@pytest.mark.parametrize(("mode", "preset"), [("nobody's", "inference"), ("inference", "nobody's")])
+def test_a_mode_and_a_preset_are_ones_of_the_contract(mode: str, preset: str) -> None:
+    with pytest.raises(InvalidIrShapes, match=f"no mode {mode} or preset {preset}"):
+        played(chain(1), mode, preset)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.build import chain
@@ -12,7 +14,7 @@ from tmmu_core.errors import InvalidIrShapes
 from tmmu_core.graph.model import Arena
 from tmmu_core.plan.figures.metrics import committed_bytes
 from tmmu_core.plan.making.configured import arena_config, arenas_in_use, settled
-from tmmu_core.plan.making.request import ANY_ARENA, PlanRequest
+from tmmu_core.plan.making.request import ANY_ARENA, DEFAULT_PLANNER, KEEPS_OFFSETS, PlanRequest, default_planner
 from tmmu_core.planners.problem import PlainInstance
 
 
@@ -55,3 +57,12 @@ def test_an_arena_of_which_nothing_is_said_is_unlimited_on_lines_and_of_no_pages
     arena = Arena()
     assert (arena.capacity_bytes, arena.alignment_bytes, arena.page_size) == (2**64 - 1, 128, 0)
     assert committed_bytes(1000, arena.page_size, arena="a") == 1000
+
+
+@pytest.mark.parametrize(
+    ("fixed", "planner"), [(None, DEFAULT_PLANNER), ([-1, -1], DEFAULT_PLANNER), ([0, -1], KEEPS_OFFSETS)]
+)
+def test_who_keeps_offsets_plans_where_one_is_given_and_else_the_default(fixed: list[int] | None, planner: str) -> None:
+    problem = problem_of(("a", 0, 2, 8), ("b", 1, 3, 8))
+    given = replace(problem, fixed=None if fixed is None else np.array(fixed, np.int64))
+    assert default_planner(PlainInstance("", given)) == planner

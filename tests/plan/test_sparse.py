@@ -98,9 +98,10 @@ def test_a_plan_of_that_era_is_read_back() -> None:
 DRAFTS = bytes(range(64)) + b"and more"
 
 
-def test_a_token_of_the_drafts_length_plans_verifies_and_is_read_back() -> None:
+@pytest.mark.parametrize("token", [DRAFTS, DRAFTS[:64]], ids=["72 bytes", "64 bytes, the least"])
+def test_a_token_of_the_drafts_length_plans_verifies_and_is_read_back(token: bytes) -> None:
     graph = views_graph()
-    made = make_plan(graph, PlanRequest(token=DRAFTS, addressing="blake3_sparse"))
+    made = make_plan(graph, PlanRequest(token=token, addressing="blake3_sparse"))
     assert verify_plan(made.plan, graph).ok
     assert lint_verdict(made.plan, graph).ok
     for again in (
@@ -108,10 +109,10 @@ def test_a_token_of_the_drafts_length_plans_verifies_and_is_read_back() -> None:
         from_document(to_cbor(made.plan)),
         read_trace(to_json_lines(made.plan)).plan,
     ):
-        assert again.replay_token == DRAFTS
+        assert again.replay_token == token
         assert verify_plan(again, graph).ok
     assert made.solution is not None
-    assert restore(checkpoint(made.plan, made.solution.liveness)).replay_token == DRAFTS
+    assert restore(checkpoint(made.plan, made.solution.liveness)).replay_token == token
 
 
 def test_that_token_is_refused_for_offsets_by_planner_and_judge() -> None:

@@ -111,3 +111,15 @@ def test_the_compiled_sweep_gives_what_the_plain_one_gives(monkeypatch: pytest.M
     monkeypatch.setattr(waste, "WORTH_COMPILING", 0)
     compiled = waste_ledger(plan, "arena")
     assert all((getattr(plain, name) == getattr(compiled, name)).all() for name in ACCOUNTS)
+
+
+def test_each_step_has_the_gaps_and_the_top_of_what_is_alive_then() -> None:
+    """Four blocks of 10 bytes on a grid of 64, one more at each step, the lowest first: gaps of 54 between them."""
+    plan = plan_problem(problem_of(*((f"t{k}", k, 4, 10) for k in range(4))))
+    assert plan.offset.tolist() == [0, 64, 128, 192]
+    ledger = waste_ledger(plan, "arena")
+    assert ledger.alignment_gaps.tolist() == [0, 54, 108, 162]
+    assert ledger.tail.tolist() == [192, 128, 64, 0]
+    assert [ledger.at(step)["tail"] for step in (0, 1, 2, 3, 9)] == [192, 128, 64, 0, 0]
+    for step in range(4):
+        assert ledger.at(step) == by_bytes(plan, 0, step)

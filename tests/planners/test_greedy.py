@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -214,3 +215,20 @@ def test_the_storage_placed_last_is_named_whichever_it_is() -> None:
     cols = columns(problem((0, 1, 4), (0, 1, 3)))
     said = [Best([0, 4], 7, "size", "lowest", 3, False, [0, 1], crown).notes(cols).get("last") for crown in (-1, 0, 1)]
     assert said == [None, "t0", "t1"]
+
+
+def test_neighbours_are_those_alive_at_one_moment_and_nobody_who_only_touches() -> None:
+    """t0 meets t1 and t2, which meet nobody else; t3 begins where t2 ends."""
+    cols = columns(problem((0, 3, 8), (1, 2, 8), (2, 4, 8), (4, 6, 8)))
+    found = neighbours(cols, 1)
+    assert found is not None, "four rows are one a storage, which may be"
+    first, others = (column.tolist() for column in found)
+    assert [sorted(others[a:b]) for a, b in pairwise(first)] == [[1, 2], [0], [0], []]
+    assert neighbours(columns(problem((0, 3, 8), (1, 2, 8), (2, 4, 8), (4, 6, 8))), 0) is None
+
+
+@pytest.mark.parametrize(("extra", "small"), [(0, False), (-1, True)])
+def test_a_sum_that_reaches_2_62_is_not_left_to_int64(extra: int, small: bool) -> None:
+    """Two storages on a grid of 1: the sizes and a grain each, less the −1 that stands for no offset given."""
+    cols = columns(problem((0, 2, 1 << 61), (0, 2, (1 << 61) - 1 + extra)))
+    assert cols.small is small

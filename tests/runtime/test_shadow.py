@@ -244,3 +244,40 @@ def test_a_hand_off_to_the_first_tensor_of_the_graph_is_one():
     solution = plan_graph(ir)
     assert [(x, y) for _, x, y in solution.plan.handoffs] == [("x", "y")]
     assert shadow_replay(solution).findings == ()
+
+
+@pytest.mark.parametrize(("cells", "compiled"), [(15, False), (16, True)])
+def test_the_compiled_loop_is_taken_for_the_cells_of_both_memories_together(cells, compiled, monkeypatch):
+    asked = []
+
+    def loop():
+        asked.append(cells)
+        return shadow_memory._loop
+
+    monkeypatch.setattr(shadow_memory, "COMPILED_FROM", 16)
+    monkeypatch.setattr(shadow_memory, "_compiled", loop)
+    one, none = np.zeros(1, np.int64), np.zeros(1, np.uint64)
+    planned = shadow_memory.Cells(np.zeros(9, np.uint64), one, one + 8)
+    ideal = shadow_memory.Cells(np.zeros(cells - 7, np.uint64), one, one + cells - 8)
+    tape = shadow_memory.Tape(
+        kind=np.zeros(1, np.int8),
+        planned_low=planned.low,
+        planned_high=planned.high,
+        ideal_low=ideal.low,
+        ideal_high=ideal.high,
+        tag=one,
+        planned_start=none,
+        ideal_start=none,
+    )
+    shadow_memory.run(tape, planned, ideal, none, none)
+    assert bool(asked) is compiled
+
+
+def test_a_row_that_outlives_the_plan_is_looked_at_in_the_last_step():
+    """s1 is born where s0 lies, which is said to live on: what s0 lost is told in a step that there is."""
+    plan = instance([(0, 2, 8), (2, 3, 8)], [0, 0])
+    assert plan.steps == 3
+    for death in (3, 4, 99):
+        verdict = shadow_replay(changed(plan, "death", 0, death))
+        lost = [(f.tensor, f.culprit, f.step) for f in verdict.findings if f.kind == "overwritten"]
+        assert lost == [("s0", "s1", 2)]

@@ -7,6 +7,8 @@ from pathlib import Path
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.schema import CreateTable
 
 import tmmu_core.store
 from tmmu_core.store.schema import HEAD, METADATA
@@ -32,3 +34,10 @@ def test_opening_again_changes_nothing(url: str) -> None:
     store = Store.at(url)
     assert store.lines() == ()
     store.close()
+
+
+def test_nothing_but_the_number_of_a_run_counts_up_by_itself() -> None:
+    made = {
+        name: str(CreateTable(table).compile(dialect=postgresql.dialect())) for name, table in METADATA.tables.items()
+    }
+    assert {name: text.count("SERIAL") for name, text in made.items() if "SERIAL" in text} == {"runs": 1}

@@ -189,7 +189,7 @@ class _Replay:
         add((_WRITE, FILL), scene.write_step, scene.write_row, tag, scene.write_node)
         blocks = storages[shared]
         for ending, death in ((np.arange(n), scene.death), (n + blocks, scene.block_death[blocks])):
-            last = np.clip(death - 1, 0, max(scene.steps - 1, 0))
+            last = np.clip(death - 1, 0, scene.steps - 1)  # of which there is one at least
             add((_END, CHECK), last, ending, ending, np.full(len(ending), AT_END))
 
         joined = [np.concatenate(column).astype(np.int64) for column in zip(*columns, strict=True)]

@@ -20,10 +20,9 @@ from tmmu_core.graph.constants import CHUNK, Constants
 from tmmu_core.plan.analysis.uplift import Uplift, cells, uplifts
 from tmmu_core.plan.formats.c_names import RegionNames, c_prefix, region_names, tensor_stems
 from tmmu_core.plan.model import Plan
+from tmmu_core.planners.platform import BASE_ALIGNMENT
 
 ROLES = ("scratch", "persistent", "constant")
-BASE_ALIGNMENT = 16
-"""Bytes: the least alignment of an arena's base symbol."""
 
 
 class RenderIncomplete(InvalidIrShapes, ValueError):
