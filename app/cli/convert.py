@@ -18,6 +18,7 @@ from tmmu_core.graph.model import Dim, Graph
 from tmmu_core.plan.formats import table
 from tmmu_core.plan.formats.constants import constants_of
 from tmmu_core.plan.formats.reading import read_within
+from tmmu_core.plan.making.pairs import read_pairs
 from tmmu_core.planners import instances
 from tmmu_core.planners.problem import PlainInstance
 from tmmu_core.writing import replace_file_by_parts
@@ -108,14 +109,18 @@ def _columns(text: str) -> dict[str, str]:
 def _envelopes(text: str) -> dict[str, Dim]:
     """``B=1:8,T=512`` to an envelope for each name. Raises :class:`UsageFault`."""
     found: dict[str, Dim] = {}
-    for part in filter(None, map(str.strip, text.split(","))):
-        name, separator, bounds = part.rpartition("=")
+    try:
+        pairs = read_pairs(text)
+    except ValueError as error:
+        raise UsageFault(f"--dims: {error}", "Write B=1:8,T=512.") from None
+    for name, bounds in pairs:
+        part = bounds if name is None else f"{name}={bounds}"
         low, _, high = bounds.partition(":")
         numbers = [number.strip() for number in (low, high or low)]
-        if not separator or not name.strip() or not all(number.isascii() and number.isdigit() for number in numbers):
+        if name is None or not all(number.isascii() and number.isdigit() for number in numbers):
             raise UsageFault(f"{part!r} is no bound of a dimension.", "Write B=1:8 for a range, or B=8.")
         least, most = map(int, numbers)
         if least > most:
             raise UsageFault(f"{part!r} has no size in it.", "Write the smaller bound first.")
-        found[name.strip()] = Dim(least, most)
+        found[name] = Dim(least, most)
     return found

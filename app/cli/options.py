@@ -31,7 +31,7 @@ from tmmu_core.plan.formats.trace import Trace
 from tmmu_core.plan.making.engine import Solution
 from tmmu_core.plan.making.make import make_plan
 from tmmu_core.plan.making.request import PlanRequest
-from tmmu_core.plan.making.wording import SAID, Said, contradiction, option_pairs, written
+from tmmu_core.plan.making.wording import SAID, Said, contradiction, idle_for_instance, option_pairs, written
 from tmmu_core.plan.model import UNHELD, Plan
 from tmmu_core.planners.problem import GIVEN, PlainInstance
 
@@ -124,7 +124,7 @@ def read_request(given: Mapping[str, str | list[str] | None]) -> PlanRequest:
     request = PlanRequest(**{name: _read(name, text) for name, text in given.items() if text is not None})
     contradicted = contradiction(request)
     if contradicted is not None:
-        raise UsageFault(*contradicted)
+        raise UsageFault(contradicted.what, contradicted.way_out)
     return request
 
 
@@ -264,9 +264,9 @@ def about_instance(instance: PlainInstance, request: PlanRequest) -> None:
     """Tell what its reader has to say, and refuse options that only a graph has."""
     for line in instance.notes:
         note(f"{instance.name}: {line}")
-    idle = next((name for name in written(request) if SAID[name].of_graphs), None)
+    idle = idle_for_instance(request)
     if idle is not None:
-        raise UsageFault(f"{instance.name} is an instance without a graph: it has no {idle.replace('_', ' ')}.")
+        raise UsageFault(f"{instance.name} is an instance without a graph: it has no {idle}.")
 
 
 def resolve_either(name: str, request: PlanRequest) -> Resolved:

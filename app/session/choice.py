@@ -14,7 +14,7 @@ from app.session.worlds import spec_of
 from tmmu_core.errors import UnreadableInput
 from tmmu_core.graph.model import MODES, PRESETS
 from tmmu_core.plan.making.request import PlanRequest
-from tmmu_core.plan.making.wording import SAID, key_of, written
+from tmmu_core.plan.making.wording import SAID, contradiction, key_of, written
 
 FIRST_SAMPLE = "sample:resnet50"
 VIEWS = ("lifetimes", "slots", "map")
@@ -150,12 +150,16 @@ def from_query(query: Mapping[str, str]) -> tuple[Choice, tuple[str, ...]]:
             complaints.append(f"The link says {key}={text!r}: {error}")
         except UnreadableInput as error:
             complaints.append(f"The link says {key}={text!r}: {error.message}")
-    if "rank" in values and "shard_spec" not in values:  # so say links of earlier versions
+    if "rank" in values and not {"shard_spec", "world_size"} & values.keys():  # so say links of earlier versions
         try:
             values["shard_spec"] = spec_of(values.get("shard", ""))
         except UnreadableInput as error:
             complaints.append(f"The link says rank={values.pop('rank')}: {error.message}")
-    return Choice(**values), tuple(complaints)
+    choice = Choice(**values)
+    while (wrong := contradiction(choice)) is not None:
+        complaints.append(f"The link asks for what cannot be: {wrong.what} {wrong.way_out}")
+        choice = choice.but(**{wrong.field: getattr(Choice(), wrong.field)})
+    return choice, tuple(complaints)
 
 
 def _read(name: str, text: str) -> Any:

@@ -9,12 +9,13 @@ from typing import Any
 from app.session.opening import SAMPLES, sample_named, shelf
 from app.session.planning import Shown, requested
 from tmmu_core.plan.making.request import PlanRequest
-from tmmu_core.plan.making.wording import SAID, written
+from tmmu_core.plan.making.wording import SAID, capacity_texts, option_pairs, written
 from tmmu_core.plan.model import Plan
 from tmmu_core.planners.problem import GIVEN, UNLIMITED
 
 FILES = {"arenas": "arenas.json", "order": "order.json", "shard_spec": "shards.json"}
 """Field of the request → the file that the command reads it from."""
+_ANY = "any"
 
 
 def command(shown: Shown) -> str:
@@ -30,11 +31,13 @@ def command(shown: Shown) -> str:
             for key, value in request.options.items():
                 parts += [said.option, f"{key}={_option(value)}"]
         elif name == "capacities":
-            for part in text.split(","):
+            for part in capacity_texts(request.capacities):
                 parts += [said.option, part]
         else:
             parts += [said.option, FILES.get(name, text)]
-    return shlex.join([*parts, "-o", f"{file_stem(shown.opened.name)}.plan.json"])
+    stem = file_stem(shown.opened.name)
+    output = f"{stem}.plan.json"
+    return shlex.join([*parts, "-o", output if output != file else f"{stem}.repeated.plan.json"])
 
 
 def files(shown: Shown) -> dict[str, bytes]:
@@ -85,10 +88,4 @@ def file_stem(name: str) -> str:
 
 def _option(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    if not isinstance(value, str):
-        return text
-    try:
-        json.loads(value)
-    except json.JSONDecodeError:
-        return value  # read as it stands
-    return text
+    return value if option_pairs([f"{_ANY}={value}"]) == {_ANY: value} else text  # as it stands, where it is read so

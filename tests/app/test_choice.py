@@ -13,10 +13,9 @@ from tmmu_core.plan.making.configured import arena_config
 from tmmu_core.plan.making.request import PlanRequest
 from tmmu_core.plan.making.wording import SAID
 
-names = st.text(st.characters(exclude_categories=("Cs",), exclude_characters=",="), min_size=1, max_size=12)
+names = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=12)
 sizes = st.integers(0, 2**64 - 1)
-trimmed = names.map(str.strip).filter(bool)
-pairs = st.dictionaries(trimmed, sizes, max_size=3)
+pairs = st.dictionaries(names, sizes, max_size=3)
 objects = st.dictionaries(names, st.integers(-(2**63), 2**64 - 1) | st.text(), max_size=3)
 choices = st.builds(
     Choice,
@@ -28,8 +27,7 @@ choices = st.builds(
     page_size=st.none() | sizes,
     options=objects,
     order=st.none() | st.lists(names, max_size=3).map(tuple),
-    token=st.none() | st.binary(min_size=32, max_size=32),
-    seed=st.none() | sizes,
+    token=st.none() | st.binary(min_size=32, max_size=32),  # or a seed, in test_door.py: they exclude each other
     addressing=st.sampled_from(["offsets", "blake3_sparse"]),
     shard_spec=st.none() | objects,
     dims=pairs,

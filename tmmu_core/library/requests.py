@@ -20,7 +20,7 @@ from tmmu_core.plan.formats.reading import Opened, read_any, read_at, read_strea
 from tmmu_core.plan.formats.trace import Trace
 from tmmu_core.plan.making.make import Made, make_plan
 from tmmu_core.plan.making.request import PlanRequest
-from tmmu_core.plan.making.wording import SAID, contradiction
+from tmmu_core.plan.making.wording import SAID, contradiction, idle_for_instance
 from tmmu_core.plan.model import Plan
 from tmmu_core.planners.problem import GIVEN, PlainInstance, Progress
 
@@ -82,10 +82,13 @@ def whole(trace: Trace) -> Plan:
 def made_of(found: Opened, request: PlanRequest, progress: Progress | None = None) -> Made:
     """The plan of what was opened; of offsets that came with an instance, what the judge believes.
 
-    Raises ``UnreadableInput`` where it is a plan already.
+    Raises ``UnreadableInput`` where it is a plan already, and where an instance is asked for what only a graph has.
     """
     if isinstance(found, Plan | Trace):
         raise UnreadableInput("it holds a plan already.", hint="Read it with tmmu.read.")
+    idle = idle_for_instance(request) if isinstance(found, PlainInstance) else None
+    if idle is not None:
+        raise UnreadableInput(f"it is an instance without a graph: it has no {idle}.", hint=f"Leave the {idle} out.")
     made = make_plan(found, request, progress)
     return replace(made, plan=finished(made.plan)) if made.request.planner == GIVEN else made
 
@@ -102,7 +105,7 @@ def request_of(given: Mapping[str, Any]) -> PlanRequest:
     request = PlanRequest(**{name: _value(name, value) for name, value in named.items()})
     contradicted = contradiction(request)
     if contradicted is not None:
-        raise UnreadableInput(contradicted[0], hint=contradicted[1])
+        raise UnreadableInput(contradicted.what, hint=contradicted.way_out)
     return request
 
 

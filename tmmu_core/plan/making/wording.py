@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from tmmu_core.errors import U64_MAX, UnreadableInput
 from tmmu_core.graph.document import refuse_long_numbers
 from tmmu_core.graph.model import MODES, PRESETS, Arena
 from tmmu_core.graph.quantities import parse_bytes
 from tmmu_core.plan.canonical import is_token
+from tmmu_core.plan.making.pairs import pair_texts, read_pairs
 from tmmu_core.plan.making.request import ADDRESSINGS, ANY_ARENA, PlanRequest
 
 
@@ -84,19 +85,11 @@ def _addressing(text: str) -> str:
     return text
 
 
-def _pairs(text: str) -> list[tuple[str, str]]:
-    found = []
-    for part in filter(None, map(str.strip, text.split(","))):
-        key, separator, value = part.rpartition("=")
-        if not separator or not key.strip():
-            raise ValueError(f"{part[:80]!r} is not of the form KEY=VALUE.")
-        found.append((key.strip(), value.strip()))
-    return found
-
-
 def _dims(text: str) -> dict[str, int]:
     point: dict[str, int] = {}
-    for name, value in _pairs(text):
+    for name, value in read_pairs(text):
+        if name is None:
+            raise ValueError(f"{value[:80]!r} is not of the form KEY=VALUE.")
         try:
             point[name] = _whole(value)
         except ValueError:
@@ -105,12 +98,20 @@ def _dims(text: str) -> dict[str, int]:
 
 
 def _capacities(text: str) -> dict[str, int]:
-    parts = [part if "=" in part else f"{ANY_ARENA}={part}" for part in filter(None, map(str.strip, text.split(",")))]
-    return dict(sorted((name.strip(), _bytes(value)) for name, _, value in (part.rpartition("=") for part in parts)))
+    return dict(sorted((ANY_ARENA if name is None else name, _bytes(value)) for name, value in read_pairs(text)))
 
 
-def _write_pairs(pairs: Mapping[str, int]) -> str:
-    return ",".join(f"{name}={n}" if name else str(n) for name, n in sorted(pairs.items()))
+def _write_dims(point: Mapping[str, int]) -> str:
+    return ",".join(pair_texts(sorted(point.items())))
+
+
+def capacity_texts(capacities: Mapping[str, int]) -> list[str]:
+    """Each capacity as ``--capacity`` takes it."""
+    return pair_texts((None if name == ANY_ARENA else name, size) for name, size in sorted(capacities.items()))
+
+
+def _write_capacities(capacities: Mapping[str, int]) -> str:
+    return ",".join(capacity_texts(capacities))
 
 
 def read_json_object(text: str, what: str) -> dict[str, Any]:
@@ -219,7 +220,7 @@ SAID: Mapping[str, Said] = {
     "alignment": Said("--alignment", "BYTES", "The alignment of every arena in use [128].", _bytes, str),
     "capacities": Said(
         *("--capacity", "[ARENA=]BYTES", "The capacity of an arena in use [unlimited]; repeatable."),
-        *(_capacities, _write_pairs),
+        *(_capacities, _write_capacities),
         link="capacity",
         many=True,
     ),
@@ -233,8 +234,12 @@ SAID: Mapping[str, Said] = {
     ),
     "token": Said("--token", "HEX", "The replay token, 64 hexadecimal digits.", _token, bytes.hex),
     "seed": Said("--seed", "N", "Make the replay token from this seed [0].", _whole, str),
-    "rank": Said("--rank", "R", "This rank [0].", _whole, str),
-    "world_size": Said("--world-size", "W", "How many ranks there are [the mesh's, or 1].", _whole, str, link="world"),
+    "rank": Said("--rank", "R", "This rank [0].", _whole, str, of_graphs=True),
+    "world_size": Said(
+        *("--world-size", "W", "How many ranks there are [the mesh's, or 1].", _whole, str),
+        link="world",
+        of_graphs=True,
+    ),
     "shard_spec": Said(
         *("--shard", "FILE", "The shard spec, JSON: the plan is the rank's share of the graph."),
         *(_shard_spec, json_text),
@@ -242,7 +247,7 @@ SAID: Mapping[str, Said] = {
         of_graphs=True,
     ),
     "dims": Said(
-        *("--dims", "B=8,T=512", "A point for the named dimensions [their upper bounds].", _dims, _write_pairs),
+        *("--dims", "B=8,T=512", "A point for the named dimensions [their upper bounds].", _dims, _write_dims),
         of_graphs=True,
     ),
     "budget": Said(
@@ -258,15 +263,31 @@ SAID: Mapping[str, Said] = {
 """Field of a :class:`PlanRequest` → how it is written, in the order of the fields."""
 
 
-def contradiction(request: PlanRequest) -> tuple[str, str] | None:
-    """``(what of a request excludes what, the way out)``, whoever asks; ``None`` where nothing does."""
+class Contradiction(NamedTuple):
+    """What a request cannot be."""
+
+    what: str
+    way_out: str
+    field: str
+    """The field that is left out where one must be."""
+
+
+def contradiction(request: PlanRequest) -> Contradiction | None:
+    """What of a request excludes what, whoever asks; ``None`` where nothing does."""
     if request.token is not None and request.seed is not None:
-        return "--token and --seed exclude each other.", "The seed makes the token; give one of them."
+        way_out = "The seed makes the token; give one of them."
+        return Contradiction("--token and --seed exclude each other.", way_out, "seed")
     if request.world_size == 0:
-        return "there is no world of 0 ranks.", "Give --world-size 1 or more."
+        return Contradiction("there is no world of 0 ranks.", "Give --world-size 1 or more.", "world_size")
     if request.shard_spec is None and request.rank >= (request.world_size or 1):
-        return f"there is no rank {request.rank} in a world of {request.world_size or 1}.", "Ranks count from 0."
+        what = f"there is no rank {request.rank} in a world of {request.world_size or 1}."
+        return Contradiction(what, "Ranks count from 0.", "rank")
     return None
+
+
+def idle_for_instance(request: PlanRequest) -> str | None:
+    """What is asked for that only a graph has, in words; ``None`` where nothing is."""
+    return next((name.replace("_", " ") for name in written(request) if SAID[name].of_graphs), None)
 
 
 def written(request: PlanRequest) -> dict[str, str]:
