@@ -114,7 +114,7 @@ def _envelopes(text: str) -> dict[str, Dim]:
     except ValueError as error:
         raise UsageFault(f"--dims: {error}", "Write B=1:8,T=512.") from None
     for name, bounds in pairs:
-        part = bounds if name is None else f"{name}={bounds}"
+        part = text if name is None else f"{name}={bounds}"
         low, _, high = bounds.partition(":")
         numbers = [number.strip() for number in (low, high or low)]
         if name is None or not all(number.isascii() and number.isdigit() for number in numbers):

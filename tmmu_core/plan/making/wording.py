@@ -89,7 +89,7 @@ def _dims(text: str) -> dict[str, int]:
     point: dict[str, int] = {}
     for name, value in read_pairs(text):
         if name is None:
-            raise ValueError(f"{value[:80]!r} is not of the form KEY=VALUE.")
+            raise ValueError(f"{text[:80]!r} is not of the form KEY=VALUE.")
         try:
             point[name] = _whole(value)
         except ValueError:
