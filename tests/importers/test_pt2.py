@@ -268,6 +268,35 @@ def test_a_size_outside_the_programs_own_range_is_refused(no_torch: None) -> Non
     assert "export the program for others" in caught.value.hint
 
 
+def test_a_size_that_hangs_on_data_stands_at_the_largest_that_the_program_allows(no_torch: None) -> None:
+    """Of 4 × 4 elements at most 16 are not zero."""
+    graph = opened({}, (DATA / "by_data.pt2").read_bytes())
+    assert (tensor(graph, "nonzero").shape, tensor(graph, "mul").shape) == ((16, 2), (16, 2))
+    assert (graph.dims, graph.assumed) == ({"u0": Dim(16, 16)}, {"u0": 16})
+    assert verify_plan(plan_graph(graph).plan, graph).ok
+
+
+def test_a_size_that_hangs_on_data_is_given_by_name(no_torch: None) -> None:
+    data = (DATA / "by_data.pt2").read_bytes()
+    assert tensor(opened({"u0": 3}, data), "nonzero").shape == (3, 2)
+    with pytest.raises(InvalidIrShapes, match="u0 = 17 lies outside of 0 to 16"):
+        opened({"u0": 17}, data)
+
+
+@pytest.mark.parametrize("largest", [None, 2**63 - 2])
+def test_a_size_on_data_without_a_bound_is_refused_with_the_line_that_gives_one(
+    largest: int | None, no_torch: None
+) -> None:
+    def change(document: dict[str, Any]) -> None:
+        document["range_constraints"]["u0"]["max_val"] = largest
+
+    data = changed("by_data", change)
+    with pytest.raises(UnreadableInput, match='a size of "nonzero" is not known') as caught:
+        opened({}, data)
+    assert "--dims u0=" in caught.value.hint
+    assert tensor(opened({"u0": 300}, data), "nonzero").shape == (300, 2)
+
+
 def test_a_formula_that_is_unreadable_is_one_only_away_from_the_example(no_torch: None) -> None:
     def change(document: dict[str, Any]) -> None:
         sizes = document["graph_module"]["graph"]["tensor_values"]["cat"]["sizes"]

@@ -10,6 +10,7 @@ import tflite
 
 from tmmu_core.graph.importers.tflite import SUBGRAPH_FIELDS, read
 from tmmu_core.graph.model import Tensor
+from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.plan.making.engine import plan_graph
 
 LINK = "PrependUOffsetTRelative"
@@ -220,3 +221,23 @@ def test_an_input_may_be_an_output() -> None:
     graph = read(model([X, Y], [Op("RELU", (0,), (1,))], ends=((0,), (0, 1))))
     assert graph.outputs == ("x", "y")
     assert plan_graph(graph).plan.arena_of["activations"].max_live == 2
+
+
+def test_a_number_that_tells_names_apart_gives_no_name_of_another() -> None:
+    tensors = [T("a"), T("a"), T("a:1"), T(""), T("tensor:3")]
+    data = model(tensors, [Op("ADD", (0, 1), (2,)), Op("RELU", (2,), (3,)), Op("RELU", (3,), (4,))], ends=((0, 1), (4,)))
+    graph = read(data, "m.tflite")
+    assert [tensor.id for tensor in graph.tensors] == ["a:0", "a:1:1", "a:1", "tensor:3:3", "tensor:3"]
+    assert verify_plan(plan_graph(graph).plan).ok
+
+
+def test_a_variable_is_not_called_like_a_tensor() -> None:
+    tensors = [T("variable h", (1,)), T("h", (1,), "RESOURCE"), T("y", (1,)), T("z", (1,))]
+    ops = [
+        Op("VAR_HANDLE", (), (1,), ("VarHandleOptions", {"SharedName": "h"})),
+        Op("READ_VARIABLE", (1,), (2,)),
+        Op("ADD", (0, 2), (3,)),
+    ]
+    data = model(tensors, ops, ends=((0,), (3,)))
+    assert only(data, "variable h'").role == "buffer"
+    assert only(data, "variable h").role == "input"

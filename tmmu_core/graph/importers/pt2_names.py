@@ -1,7 +1,8 @@
 """What a saved program calls its inputs and their open sizes: the names of ``forward``'s arguments, and the way in.
 
 The names that open sizes were given in ``torch.export.Dim`` are not in the file. One is called after the first input
-and axis that have it: ``x.0``.
+and axis that have it: ``x.0``. One that hangs on data (how many elements are not zero) is called as the program calls
+it, ``u0``, and stands at the largest that the program allows, where it says one.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def given_names(program: Program) -> dict[int, str]:
 
 
 def open_dims(program: Program) -> dict[str, str]:
-    """Name of an open size → its symbol, in the order of the inputs."""
+    """Name of an open size → its symbol, in the order of the inputs; then those that hang on data."""
     names, body = given_names(program), program.module.graph
     found: dict[str, str] = {}
     for k, spec in enumerate(program.module.signature.input_specs[: len(body.inputs)]):
@@ -58,7 +59,7 @@ def open_dims(program: Program) -> dict[str, str]:
             pair = symbol_in(size)
             if pair is not None and pair[0] not in found.values():
                 found[f"{names.get(k, called)}.{axis}"] = pair[0]
-    return found
+    return found | {symbol: symbol for symbol in program.by_data}
 
 
 def asked_for(program: Program, envelopes: Mapping[str, Dim]) -> dict[str, int]:
@@ -81,7 +82,7 @@ def asked_for(program: Program, envelopes: Mapping[str, Dim]) -> dict[str, int]:
 
 def with_dims(graph: Graph, program: Program, given: Mapping[str, Dim]) -> Graph:
     """``graph`` with the program's open sizes as dimensions, held where they stand; assumed where none is ``given``."""
-    sizes = {name: program.symbols[symbol] for name, symbol in open_dims(program).items()}
+    sizes = {name: program.symbols[symbol] for name, symbol in open_dims(program).items() if symbol in program.symbols}
     return msgspec.structs.replace(
         graph,
         dims={name: given.get(name, Dim(size, size)) for name, size in sizes.items()},

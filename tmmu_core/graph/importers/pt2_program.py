@@ -20,12 +20,21 @@ import msgspec
 
 from tmmu_core import limits
 from tmmu_core.errors import UnreadableInput
-from tmmu_core.graph.importers.pt2_sizes import LARGEST, Size, SizeUnknown, number, symbol_in
+from tmmu_core.graph.importers.pt2_sizes import (
+    LARGEST,
+    Size,
+    SizeUnknown,
+    hanging_on_data,
+    number,
+    symbol_in,
+)
 
 WEIGHTS = "weights/model_weights_config.json"
 LIFTED = "constants/model_constants_config.json"
 ARCHIVE_MARK = "archive_format"
 OLDER = "exported_program.json"
+LEAST_UNBOUNDED = 1 << 40
+"""The upper end of a range from which on it bounds nothing: PyTorch writes the largest integers where none is known."""
 COPY = "Copy the file again, or save the program anew with torch.export.save."
 
 Value = dict[str, Any]
@@ -152,18 +161,20 @@ class Program(msgspec.Struct, frozen=True):
 
     module: Module
     symbols: dict[str, int]
-    """Open size → its number in the example, or what was asked for instead."""
+    """Open size → its number in the example, its largest where it hangs on data, or what was asked for instead."""
     ranges: dict[str, tuple[int, int]]
     """Open size → the least and the largest that the program was exported for."""
     weights: dict[str, str]
     """Parameter or buffer → the member with its bytes."""
     source: str = ""
+    by_data: tuple[str, ...] = ()
+    """Open sizes that hang on data: no example tells them."""
     elsewhere: bool = False
     """Whether an open size stands at another number than the example's."""
 
     def at(self, point: Mapping[str, int]) -> Program:
         """The program with these open sizes, by symbol, at these numbers."""
-        moved = any(self.symbols.get(symbol) != size for symbol, size in point.items())
+        moved = any(self.symbols.get(symbol) != size for symbol, size in point.items() if symbol not in self.by_data)
         return msgspec.structs.replace(self, symbols={**self.symbols, **point}, elsewhere=self.elsewhere or moved)
 
     def size(self, size: Size, what: str) -> int:
@@ -171,10 +182,16 @@ class Program(msgspec.Struct, frozen=True):
         try:
             return number(size, self.symbols, self.elsewhere)
         except SizeUnknown as error:
+            waiting = sorted({symbol for symbol in hanging_on_data(size) if symbol not in self.symbols})
+            hint = "Export the program with example inputs, or with fixed sizes."
+            if waiting:
+                most = ",".join(f"{symbol}=64" for symbol in waiting)
+                hint = (
+                    f"It hangs on data. Say how large it may be: tmmu convert MODEL --dims {most} -o GRAPH.json; "
+                    "or bound it in the model with torch._check and export it again."
+                )
             raise UnreadableInput(
-                f'a size of "{what}" is not known: {error}.',
-                source=self.source,
-                hint="Export the program with example inputs, or with fixed sizes.",
+                f'a size of "{what}" is not known: {error}.', source=self.source, hint=hint
             ) from error
 
 
@@ -220,10 +237,15 @@ def read_program(data: bytes | Path, source: str = "") -> Program:
     weights = next((name for name in names if name.endswith(WEIGHTS)), None)
     table = _decoded(_member(archive, weights, source), _Weights, weights, source) if weights else _Weights()
     module = document.graph_module
+    ranges = {symbol: _range(bounds) for symbol, bounds in document.range_constraints.items()}
+    symbols = _symbols(module.graph)
+    by_data = _by_data(module.graph)
+    largest = {symbol: ranges[symbol][1] for symbol in by_data if symbol in ranges}
     return Program(
         module=module,
-        symbols=_symbols(module.graph),
-        ranges={symbol: _range(bounds) for symbol, bounds in document.range_constraints.items()},
+        symbols={symbol: high for symbol, high in largest.items() if high < LEAST_UNBOUNDED} | symbols,
+        ranges=ranges,
+        by_data=tuple([symbol for symbol in by_data if symbol not in symbols]),
         weights={name: weight.path_name for name, weight in table.config.items()},
         source=source,
     )
@@ -264,6 +286,12 @@ def _symbols(graph: Body) -> dict[str, int]:
         for size in meta.sizes:
             found.update([pair] if (pair := symbol_in(size)) else [])
     return found
+
+
+def _by_data(graph: Body) -> list[str]:
+    """The symbols of sizes that hang on data, in the order in which tensors have them."""
+    sizes = (size for meta in graph.tensor_values.values() for size in (*meta.sizes, *meta.strides))
+    return list(dict.fromkeys(symbol for size in sizes for symbol in hanging_on_data(size)))
 
 
 def _range(bounds: Any) -> tuple[int, int]:

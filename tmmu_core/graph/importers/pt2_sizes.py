@@ -72,6 +72,14 @@ def symbol_in(size: Size) -> tuple[str, int] | None:
     return (found[1] or found[2], formula.hint.as_int) if found else None
 
 
+def hanging_on_data(size: Size) -> list[str]:
+    """The symbols of a size that no example tells, because it hangs on data: ``u0`` and its like."""
+    formula = size.as_expr
+    if formula is None or (formula.hint is not None and formula.hint.as_int is not None):
+        return []
+    return re.findall(r"\bu\d{1,9}\b", formula.expr_str[:LONGEST_FORMULA])
+
+
 def evaluated(formula: str, symbols: Mapping[str, int]) -> int:
     """The whole number that ``formula`` comes to. Raises :class:`SizeUnknown`."""
     if len(formula) > LONGEST_FORMULA:

@@ -171,6 +171,7 @@ class _Reading:
         """One buffer for each variable that is read or assigned, called as its handle names it."""
         handles: dict[int, str] = {}
         by_name: dict[str, Tensor] = {}
+        taken = set(self.ids)
         for operator in self.operators:
             instr = self._operator_name(operator)
             if instr == "VAR_HANDLE":
@@ -181,7 +182,13 @@ class _Reading:
                 side, at = VARIABLE_VALUE[instr]
                 handle, value = _numbers(operator, "Inputs")[0], self.tensors[_numbers(operator, side)[at]]
                 known = f"variable {handles.get(handle) or self.ids[handle]}"
-                held = by_name.setdefault(known, Tensor(known, value.shape, value.dtype, "buffer"))
+                if known not in by_name:
+                    free = known
+                    while free in taken:  # a tensor is called so
+                        free += "'"
+                    taken.add(free)
+                    by_name[known] = Tensor(free, value.shape, value.dtype, "buffer")
+                held = by_name[known]
                 self.variable_of.setdefault(handle, held)
 
     def _options(self, operator: Any, table: str) -> Any:
@@ -333,7 +340,13 @@ def _length(table: Any, field: str) -> int:
 def _ids(names: list[str]) -> list[str]:
     """Names as they are; with their number where one is empty or taken twice."""
     count = Counter(names)
-    return [name if name and count[name] == 1 else f"{name or 'tensor'}:{i}" for i, name in enumerate(names)]
+    ids: list[str] = []
+    for i, name in enumerate(names):
+        own = name if name and count[name] == 1 else f"{name or 'tensor'}:{i}"
+        while own != name and own in count:  # another tensor is called so
+            own += f":{i}"
+        ids.append(own)
+    return ids
 
 
 def _bytes(tensor: Tensor) -> int:
