@@ -225,7 +225,9 @@ def test_an_input_may_be_an_output() -> None:
 
 def test_a_number_that_tells_names_apart_gives_no_name_of_another() -> None:
     tensors = [T("a"), T("a"), T("a:1"), T(""), T("tensor:3")]
-    data = model(tensors, [Op("ADD", (0, 1), (2,)), Op("RELU", (2,), (3,)), Op("RELU", (3,), (4,))], ends=((0, 1), (4,)))
+    data = model(
+        tensors, [Op("ADD", (0, 1), (2,)), Op("RELU", (2,), (3,)), Op("RELU", (3,), (4,))], ends=((0, 1), (4,))
+    )
     graph = read(data, "m.tflite")
     assert [tensor.id for tensor in graph.tensors] == ["a:0", "a:1:1", "a:1", "tensor:3:3", "tensor:3"]
     assert verify_plan(plan_graph(graph).plan).ok
