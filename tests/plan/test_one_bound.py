@@ -157,6 +157,15 @@ def test_a_bound_that_later_parts_make_has_its_witnesses_there() -> None:
     assert verify_plan(plan).ok
 
 
+def test_a_storage_is_numbered_by_when_it_is_first_held() -> None:
+    """a is given from 0 on and held from 2 on, at b's place: b comes first."""
+    both = problem_with(problem((0, 4, 100), (0, 2, 100)), gaps=(((0, 2),), ()))
+    plan = plan_problem(both, planner="ffd")
+    assert plan.offset.tolist() == [0, 0]
+    assert plan.logical_slot.tolist() == [1, 0]
+    assert verify_plan(plan).ok
+
+
 @given(problems(), st.sampled_from(["slots", "naive", "ffd", "greedy", "portfolio"]))
 def test_every_plan_of_an_instance_verifies(p: Problem, planner: str) -> None:
     p = problem_with(p, handoff_from=None)  # no instance has any

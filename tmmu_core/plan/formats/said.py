@@ -122,12 +122,16 @@ def check_sums(arenas: Iterable[ArenaSummary], source: str) -> None:
 
 def check_notes(notes: Mapping[str, Any], arenas: Iterable[str], source: str) -> None:
     """Raise ``UnreadableInput`` where a note on an arena, on addresses, or by a reader, is not what it may be."""
-    for key in (UNSAID, CHANGED, UNHELD):
-        if not isinstance(notes.get(key, ""), str):
+    named, of_readers = set(arenas), (UNSAID, CHANGED, UNHELD)
+    for key in of_readers:
+        if not isinstance(notes.get(key, ""), str) and key not in named:
             raise UnreadableInput("this note is no text.", source=source, place=f"$.notes.{key}")
-    _read(notes.get("addressing", {}), _Addressing, "addressing", source)
-    for name in arenas:
+    if "addressing" not in named:
+        _read(notes.get("addressing", {}), _Addressing, "addressing", source)
+    for name in sorted(named):
         noted = notes.get(name, {})
+        if isinstance(noted, str) and name in of_readers:
+            continue
         if not isinstance(noted, dict):
             raise UnreadableInput("what is noted of an arena is no map.", source=source, place=f"$.notes.{name}")
         _read(noted, _Searched, name, source)

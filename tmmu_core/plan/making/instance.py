@@ -51,7 +51,7 @@ def plan_problem(
         packing = entry.pack(problem, entry.checked_options(options or {}), progress)
     else:
         planner = GIVEN
-    slot = packing.slot if packing.slot is not None else numbered_by_offset(problem, packing)
+    slot = packing.slot if packing.slot is not None else numbered_by_offset(_as_held(problem), packing)
     sizes = slot_sizes(problem, slot)[0][slot] if packing.slot is not None else problem.size
     extent = int((packing.offset + sizes).max()) if len(problem) else 0
 
@@ -170,6 +170,15 @@ def _lives(problem: Problem) -> tuple[I64, I64, U64]:
     parts = [(i, *part) for i in range(len(problem)) for part in live_parts(problem, i)]
     whose, birth, end = np.array(parts, np.int64).reshape(-1, 3).T
     return birth, end, problem.size[whose]
+
+
+def _as_held(problem: Problem) -> Problem:
+    """Births at which each storage is first held: its row is born there, and rows are what numbers go by."""
+    if problem.gaps is None:
+        return problem
+    first = [live_parts(problem, i)[:1] for i in range(len(problem))]
+    birth = np.array([part[0][0] if part else at for part, at in zip(first, problem.birth.tolist(), strict=True)])
+    return replace(problem, birth=birth.astype(np.int64))
 
 
 def live_parts(problem: Problem, i: int) -> list[tuple[int, int]]:
