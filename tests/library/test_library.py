@@ -291,6 +291,7 @@ def test_offsets_are_an_array_of_any_kind_and_a_copy_where_one_is_asked_for() ->
     assert np.asarray(packed, dtype=np.int32).tolist() == packed.offset.tolist()
     assert np.array(packed, copy=True) is not packed.offset
     assert np.asarray(packed) is packed.offset
+    assert packed.__array__(np.int32).dtype == np.int32, "asked as the protocol asks, without numpy's own cast"
 
 
 @pytest.mark.parametrize("limit", ["five", "-1", "1/0", -0.5])

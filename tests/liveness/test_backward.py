@@ -4,8 +4,10 @@ import itertools
 
 import pytest
 
-from tests.build import chain, graph, node, residual, tensor
+from tests.build import chain, graph, node, residual, tensor, view
 from tmmu_core.graph.model import MODES, PRESETS, Graph, Mode, Preset
+from tmmu_core.judge.steps import _copy_of
+from tmmu_core.liveness.remat import _copy, with_rematerialisation
 from tmmu_core.plan.making.engine import Solution, plan_graph
 
 
@@ -182,3 +184,31 @@ def test_a_dropped_input_of_a_dropped_tensor_is_computed_first() -> None:
 def test_every_mode_runs_with_every_preset(g: Graph, mode: Mode, preset: Preset) -> None:
     plan = plan_graph(g, mode=mode, preset=preset).plan
     assert all(arena.slots == arena.max_live for arena in plan.arenas)
+
+
+@pytest.mark.parametrize("copy", [_copy, _copy_of], ids=["planner", "judge"])
+def test_a_copy_is_its_tensor_without_the_marks_that_made_it_one(copy) -> None:
+    """It is made to be read at once: neither saved, nor dropped again, and in no group of its own accord."""
+    marked = tensor("h", 8, role="activation", saved_for_backward=True, remat=True, alias_group_id="g", arena="fast")
+    assert copy(marked, {"h"}) == tensor("h@remat", 8, role="activation", arena="fast")
+    assert copy(view("v", "h", 4, 16, remat=True), {"h", "v"}) == view("v@remat", "h@remat", 4, 16)
+    assert copy(view("v", "h", 4, 16, remat=True), {"v"}) == view("v@remat", "h", 4, 16)
+
+
+def test_what_is_dropped_is_no_longer_saved_and_what_is_kept_still_is() -> None:
+    tensors = [
+        tensor("x", role="input"),
+        tensor("a", remat=True, saved_for_backward=True),
+        tensor("b", saved_for_backward=True),
+        tensor("g"),
+    ]
+    nodes = [node("n", "x", "a"), node("m", "a", "b"), node("back", "a b", "g", phase="backward")]
+    expanded, order = with_rematerialisation(graph(tensors, nodes, "x", "g"), ["n", "m", "back"])
+    assert order == ["n", "m", "n@remat", "back"]
+    assert {t.id: (t.saved_for_backward, t.remat) for t in expanded.tensors} == {
+        "x": (False, False),
+        "a": (False, True),
+        "b": (True, False),
+        "g": (False, False),
+        "a@remat": (False, False),
+    }

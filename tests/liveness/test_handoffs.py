@@ -5,6 +5,7 @@ import pytest
 from tests.build import chain, graph, node, residual, tensor, view
 from tmmu_core.graph.model import Graph, Node, Tensor
 from tmmu_core.plan.making.engine import Solution, plan_graph
+from tmmu_core.plan.making.rows import without_handoffs
 
 
 def solve(g: Graph, **how: object) -> Solution:
@@ -122,3 +123,10 @@ def test_a_tensor_that_stands_twice_is_handed_over_only_where_both_places_are_pe
     assert granted(one_node(node("n", "a a", "y", inplace=((0, 0), (1, 0))))) == [(1, "a", "y")]
     assert granted(one_node(node("n", "a a", "y"))) == [(1, "a", "y")]
     assert granted(one_node(node("n", "a b a", "y", inplace=((0, 0), (1, 0))))) == [(1, "b", "y")]
+
+
+def test_hand_offs_are_taken_back_all_of_them_unless_those_across_arenas_are_meant() -> None:
+    granted = plan_graph(chain(3, "any")).liveness
+    assert (granted.storages.handoff_from >= 0).sum() == 3
+    assert (without_handoffs(granted).storages.handoff_from >= 0).sum() == 0
+    assert without_handoffs(granted, across_arenas=True) is granted

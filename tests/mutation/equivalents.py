@@ -84,6 +84,14 @@ SAME: tuple[Same, ...] = (
         *("alignment_bytes > PAGE", "(alignment_bytes >= PAGE)", _A_PAGE_MORE),
     ),
     Same("tmmu_core/runtime/arena.py", "slack = alignment_bytes if alignment_bytes > PAGE", "0", "(1)", _A_PAGE_MORE),
+    Same(
+        *("tmmu_core/compiled.py", "compiler(cache=True, nogil=True, _nrt=False)", "False", "(True)"),
+        "whether references to arrays are counted in loops that make none and give none away: the time of it alone",
+    ),
+    Same(
+        *("tmmu_core/plan/formats/pickled.py", "_TEXTS_KEPT = 1 << 16", "16", "(17)"),
+        "how many texts are one object where they are said again: equal ones beyond it are equal all the same",
+    ),
 )
 
 

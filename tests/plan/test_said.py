@@ -28,7 +28,7 @@ def with_changed(plan: Plan, change: Callable[[dict[str, Any]], None]) -> bytes:
 @pytest.mark.parametrize(
     ("figure", "value"),
     [
-        *(("memory_reuse_ratio", value) for value in (2**63, 1e300, "1", True)),
+        *(("memory_reuse_ratio", value) for value in (2**63, 10**9, 1e9, 1e300, "1", True)),
         *(("allocation_failures", value) for value in (2**63, -1, "0")),
         *(("totals", value) for value in ("none", {"peak_step": "a"}, {"peak_step": 2**64})),
         ("allocation_time_ns", "soon"),

@@ -442,3 +442,11 @@ def test_what_waits_for_its_stream_is_held_to_the_end() -> None:
     events = [event("alloc", 0), event("free_requested", 0), event("alloc", 512), event("free_completed", 512)]
     found = opened({"segments": parts, "device_traces": [events]})
     assert sorted(row[1:] for row in rows(found)) == [(0, 3, 512, 0), (1, 2, 512, 512)]
+
+
+def test_the_events_of_json_are_taken_as_they_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In pieces of a few events, without the way round that decodes the whole text."""
+    monkeypatch.setattr(torch_text, "_CHUNK", 300)
+    two = {**MANY, "device_traces": [MANY["device_traces"][0], EVENTS]}
+    found = torch_text._Text(io.BytesIO(json.dumps(two).encode())).snapshot()
+    assert [trace.count for trace in found.traces] == [len(MANY["device_traces"][0]), len(EVENTS)]

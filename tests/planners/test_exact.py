@@ -19,7 +19,7 @@ from tmmu_core.errors import ArenaTooSmall
 from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.planners.bounds import lower_bound
 from tmmu_core.planners.columns import columns
-from tmmu_core.planners.exact import ALL_CHOICES, _models, exact
+from tmmu_core.planners.exact import ALL_CHOICES, COURSE, _models, exact
 from tmmu_core.planners.exact.apart import apart, part
 from tmmu_core.planners.exact.kernel import FOUND, INFEASIBLE, SPENT
 from tmmu_core.planners.exact.model import Model, build, chains, logarithm, ranker
@@ -531,3 +531,27 @@ def test_a_chain_between_two_given_offsets_is_none() -> None:
     assert chains(cols, [(1, 2)]) == ((0,), (1, 2))
     assert chains(cols, [(0, 1), (1, 2)]) is None
     assert chains(cols, [(0, 1), (0, 1)]) is None
+
+
+@pytest.mark.parametrize(("one", "other", "count"), [(3, 4, 14), (1, 2, 14), (6, 7, 30)])
+def test_the_course_and_what_is_told_on_the_way_run_one_way(one: int, other: int, count: int) -> None:
+    """Of two parts, both searched: nodes only grow, extents only fall, bounds only rise, up to what is answered."""
+    p, budget = beside(crowd(one, count), crowd(other, count)), 2_000
+    reports: list[tuple[int, int]] = []
+
+    def progress(what: str, done: int, of: int) -> bool:
+        assert what == "exact"
+        reports.append((done, of))
+        return True
+
+    packing = exact(p, {"budget": budget}, progress)
+    nodes, extents, bounds = (list(column) for column in zip(*packing.notes[COURSE], strict=True))
+    assert len(nodes) > 1
+    assert nodes == sorted(set(nodes))
+    assert extents == sorted(extents, reverse=True)
+    assert bounds == sorted(bounds)
+    assert (extents[-1], bounds[-1]) == (extent(p, packing.offset), packing.lower_bound)
+    assert nodes[-1] <= packing.notes["nodes"]
+    assert [done for done, _ in reports] == sorted(done for done, _ in reports)
+    assert all(0 <= done <= of <= budget for done, of in reports)
+    assert offsets(packing) == offsets(exact(p, {"budget": budget})), "who looks on changes nothing"

@@ -281,3 +281,9 @@ def test_a_row_that_outlives_the_plan_is_looked_at_in_the_last_step():
         verdict = shadow_replay(changed(plan, "death", 0, death))
         lost = [(f.tensor, f.culprit, f.step) for f in verdict.findings if f.kind == "overwritten"]
         assert lost == [("s0", "s1", 2)]
+
+
+def test_a_tensor_that_the_graph_does_not_have_is_told_also_where_it_has_only_one():
+    alone = plan_graph(graph([tensor("x", role="input")], [], "x", "x")).liveness.timeline
+    verdict = shadow_replay(plan_graph(chain(1)).plan, alone)
+    assert "unknown_tensor" in kinds(verdict.findings)

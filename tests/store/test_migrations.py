@@ -7,6 +7,7 @@ from pathlib import Path
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from sqlalchemy import inspect
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateTable
 
@@ -41,3 +42,11 @@ def test_nothing_but_the_number_of_a_run_counts_up_by_itself() -> None:
         name: str(CreateTable(table).compile(dialect=postgresql.dialect())) for name, table in METADATA.tables.items()
     }
     assert {name: text.count("SERIAL") for name, text in made.items() if "SERIAL" in text} == {"runs": 1}
+
+
+def test_the_keys_that_the_code_names_are_those_that_the_revisions_make(url: str) -> None:
+    store = Store.at(url, create=True)
+    with store.engine.connect() as connection:
+        made = {name: inspect(connection).get_pk_constraint(name)["constrained_columns"] for name in METADATA.tables}
+    store.close()
+    assert made == {name: [column.name for column in table.primary_key] for name, table in METADATA.tables.items()}

@@ -15,6 +15,7 @@ from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.plan.figures.metrics import totals
 from tmmu_core.plan.formats.compare import same_plan
 from tmmu_core.store import files, sweeps
+from tmmu_core.store.opening import _parsed
 from tmmu_core.store.run import split_reference
 from tmmu_core.store.schema import PLANS, RUNS
 from tmmu_core.store.store import Store
@@ -252,3 +253,15 @@ def test_a_point_that_had_died_may_be_kept_anew_and_no_other(store: Store) -> No
     sweeps.add(store, "s", [*first, sweeps.Kept(2, ({"v": 1},))])
     sweeps.add(store, "s", [sweeps.Kept(k, ({"v": 2},)) for k in range(3)])
     assert [kept.rows[0]["v"] for kept in sweeps.points(store, "s")] == [2, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("url", "memory"), [("sqlite://", True), ("sqlite:///:memory:", True), ("postgresql://host", False)]
+)
+def test_only_a_database_of_sqlite_without_a_file_is_one_in_memory(url: str, memory: bool) -> None:
+    """A server's URL may leave the database's name to the server."""
+    if memory:
+        with pytest.raises(StoreFault, match="in memory"):
+            _parsed(url)
+    else:
+        assert _parsed(url)[1] == url

@@ -146,7 +146,7 @@ def _blocks(plan: Plan, members: _Members) -> _Blocks:
 def _with_graph(plan: Plan, timeline: Timeline) -> Scene:
     index, said = timeline.index, declared(timeline)
     tensor_of = index.tensor_of
-    known = np.array([tensor_of.get(tensor_id, -1) for tensor_id in plan.tensor_ids], np.int64).reshape(-1)
+    known = np.array([tensor_of.get(tensor_id, -1) for tensor_id in plan.tensor_ids], np.int64)
     rows = np.flatnonzero(said.planned[known] & (known >= 0)) if len(said.planned) else np.zeros(0, np.int64)
     tensor = known[rows]
     row_of = np.full(len(said.planned), -1, np.int64)
