@@ -96,6 +96,8 @@ def _needed_of(error: ArenaTooSmall, graph: Graph, request: PlanRequest, ir_hash
     """The extent of an arena that is not declared: what it would have, were every arena there and without a limit."""
     wanted, said = str(error.diagnostics["arena"]), request.spelled_out(graph)
     unlimited = {name: {**arena, "capacity_bytes": U64_MAX} for name, arena in as_given(request.arenas).items()}
+    named = {tensor.arena for tensor in graph.tensors if tensor.arena} - {"optimizer_state"}  # that one moves roles
+    unlimited |= {name: {} for name in sorted(named) if name != wanted and name not in unlimited}
     missing = wanted
     while missing and missing not in unlimited:
         unlimited[missing] = {}
