@@ -11,7 +11,12 @@ import re
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~$:&=@/\"'^])")
 _ADDRESS = re.compile(r"(https?:|ftp:|mailto:|xmpp:|www|@)", re.I)
 """How what Markdown makes a link of by itself begins, escapes or not: a joiner without width stands behind it."""
-_INVISIBLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u200b-\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_INVISIBLE = re.compile(
+    "[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb"
+    "\U000e0000-\U000e007f]"
+)
+_COMMAND = re.compile(r"^(\s*):(?=:)|#(?=#\[)")
+"""What the runner of GitHub Actions takes for its own in a log: ``::`` where a line begins, ``##[`` anywhere."""
 _DIGITS = re.compile(r"([0-9]{1,18})")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
@@ -32,9 +37,19 @@ def visible(name: str) -> str:
     return _INVISIBLE.sub(lambda found: _spelled(found[0]), name)
 
 
+def for_log(line: str) -> str:
+    """As it stands on a line of a terminal or a log: visible, and no command to the runner that keeps the log.
+
+    A name with ``::set-output name=…`` or ``##[add-path]`` in it would else set what the steps after it read.
+    """
+    return _COMMAND.sub(lambda found: (found[1] or "") + _spelled(found[0][-1]), visible(line))
+
+
 def _spelled(character: str) -> str:
     number = ord(character)
-    return f"\\x{number:02x}" if number < 256 else f"\\u{number:04x}"
+    if number < 256:
+        return f"\\x{number:02x}"
+    return f"\\u{number:04x}" if number < 1 << 16 else f"\\U{number:08x}"
 
 
 def natural(text: str) -> tuple[tuple[int, str], ...]:

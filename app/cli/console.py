@@ -7,6 +7,7 @@ be cut and grepped.
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from app.say.refused import nearest, others
 from tmmu_core.door import place
 from tmmu_core.errors import ContractError, TmmuError, UnreadableInput
 from tmmu_core.graph.document import read_whole
-from tmmu_core.names import visible
+from tmmu_core.names import for_log, visible
 from tmmu_core.writing import replace_file
 
 FINE, FINDING, BAD_INPUT, NOT_COMPARABLE = 0, 1, 2, 3
@@ -56,10 +57,12 @@ class Column:
 
 def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], title: str = "") -> None:
     """Write a table to standard output."""
-    rows = [[visible(cell) for cell in row] for row in rows]
+    rows = [[for_log(cell) for cell in row] for row in rows]
+    columns = [Column(for_log(column.title), column.figures) for column in columns]
+    title = for_log(title)
     if not sys.stdout.isatty():
         if title:
-            print(visible(title))
+            print(title)
         print(plain_table(columns, rows))
         return
     from rich import box
@@ -90,19 +93,28 @@ def plain_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> str
 
 
 def say(*lines: str) -> None:
-    """Write lines to standard output."""
+    """Write lines to standard output; an end of line within one, which can only be a name's, is spelled out."""
     for line in lines:
-        print("\n".join(visible(part) for part in line.split("\n")))
+        print(for_log(line))
 
 
-def note(line: str) -> None:
-    """Write a remark to standard error, where it does not mix with what is piped on."""
-    print("\n".join(visible(part) for part in line.split("\n")), file=sys.stderr)
+def note(*lines: str) -> None:
+    """Write a remark to standard error, where it does not mix with what is piped on; lines as in :func:`say`."""
+    for line in lines:
+        print(for_log(line), file=sys.stderr)
 
 
 def say_json(value: Any) -> None:
     """Write a value as indented JSON to standard output. Takes what msgspec encodes; bytes must be hex by now."""
-    say_bytes(msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
+    say_bytes(_for_log(msgspec.json.format(msgspec.json.encode(value), indent=2).decode()).encode() + b"\n")
+
+
+_IN_JSON = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]|#(?=#\\[)")
+
+
+def _for_log(text: str) -> str:
+    """The same JSON, with what a terminal or a log would take for a command as ``\\u…``: the values are the same."""
+    return _IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def say_bytes(data: bytes) -> None:
@@ -116,21 +128,22 @@ def fault(error: TmmuError, *, as_json: bool) -> None:
     """Tell an error on standard error: in words, or as one record on one line."""
     if as_json:
         record: Mapping[str, Any] = error.record()
-        sys.stderr.write(json.dumps(record, ensure_ascii=True) + "\n")
+        sys.stderr.write(_for_log(json.dumps(record, ensure_ascii=True)) + "\n")
         return
-    note(f"tmmu: {in_words(error)}")
+    note(*f"tmmu: {in_words(error)}".split("\n"))
 
 
 def in_words(error: TmmuError) -> str:
-    """An error as a sentence: the code, the thing, the place, the way out."""
+    """An error as a sentence: the code, the thing, the place, the way out. No name in it ends a line."""
     if isinstance(error, UnreadableInput):
         return _unreadable(error)
     if not isinstance(error, ContractError):
-        return str(error)
+        return visible(str(error))
     place = str(error.diagnostics.get("path", ""))
     sentence = error.message.rstrip(".")
     where = f" (at {place})" if place and place not in sentence else ""
-    return f"{error.code_id} ({error.numeric_code}): {sentence}{where}." + (f" {error.hint}" if error.hint else "")
+    hint = f" {error.hint}" if error.hint else ""
+    return visible(f"{error.code_id} ({error.numeric_code}): {sentence}{where}.{hint}")
 
 
 def _unreadable(error: UnreadableInput) -> str:
@@ -142,7 +155,8 @@ def _unreadable(error: UnreadableInput) -> str:
     if near is not None and near[1] != error.message:
         lines.append(f"  {near[0]}: {near[1]}")
     lines += [f"  not {readers}: {reason}" for readers, reason in others(error.tried, near)]
-    return "\n".join([*lines, error.hint] if error.hint else lines)
+    said = [visible(line) for line in lines]
+    return "\n".join([*said, error.hint] if error.hint else said)  # a hint may list files, a line each
 
 
 def read_input(name: str) -> bytes:

@@ -102,13 +102,13 @@ def replay_record(verdict: ShadowVerdict) -> dict[str, Any]:
     return {name: getattr(verdict, name) for name in names}
 
 
-def tell(findings: Sequence[Finding], headline: str, as_json: bool, **more: Any) -> int:
-    """Write findings; the exit code is 1 when there is an error among them."""
+def tell(findings: Sequence[Finding], headlines: Sequence[str], as_json: bool, **more: Any) -> int:
+    """Write findings under lines that sum them up; the exit code is 1 when there is an error among them."""
     red = any(finding.severity == "error" for finding in findings)
     if as_json:
         say_json({"ok": not red, **more, "findings": [asdict(finding) for finding in findings]})
         return FINDING if red else FINE
-    say(headline)
+    say(*headlines)
     if findings:
         say("")
         table(

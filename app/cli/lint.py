@@ -21,4 +21,4 @@ def command(plan: Source, request: PlanRequest, graph: AgainstGraph = None, json
     verdict = lint_verdict(whole(found), against, dims=request.dims, cut_from=found.cut_from)
     errors, warnings = words.count(len(verdict.errors), "error"), words.count(len(verdict.warnings), "warning")
     headline = f"{errors}, {warnings}; rules: {', '.join(verdict.checked)}"
-    return tell(verdict.findings, headline, json, checked=list(verdict.checked))
+    return tell(verdict.findings, [headline], json, checked=list(verdict.checked))

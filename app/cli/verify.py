@@ -26,12 +26,12 @@ def command(
     how: dict[str, Any] = {"dims": request.dims or None, "arenas": request.arenas, "cut_from": found.cut_from}
     verdict = (against and found.verdict) or verify_plan(whole(found), against, **how)
     checked = words.count(len(verdict.checked), "rule")
-    headline = f"{verdict}; {checked} checked: {', '.join(verdict.checked)}"
+    headlines = [f"{verdict}; {checked} checked: {', '.join(verdict.checked)}"]
     if verdict.left_out:
-        headline += "\nnot checked: " + "; ".join(f"{rule} ({why})" for rule, why in verdict.left_out)
+        headlines.append("not checked: " + "; ".join(f"{rule} ({why})" for rule, why in verdict.left_out))
     record = {"checked": list(verdict.checked), "not_checked": dict(verdict.left_out)}
     if not replay:
-        return tell(verdict.findings, headline, json, **record)
+        return tell(verdict.findings, headlines, json, **record)
     run = replayed(found, against, request)
     findings = [*verdict.findings, *replay_findings(run)]
-    return tell(findings, f"{headline}\n{run}", json, **record, replay=replay_record(run))
+    return tell(findings, [*headlines, f"{run}"], json, **record, replay=replay_record(run))

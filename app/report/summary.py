@@ -15,7 +15,8 @@ FINDINGS = 5
 
 def markdown(plan: Plan, verified: Verdict, title: str = "") -> bytes:
     """Verdict, totals, each arena's figures and what is largest at the peak, as Markdown (UTF-8)."""
-    lines = [f"### {code(title or plan.ir_name or 'a graph')}: {plan.mode}, planned by {plan.planner}", ""]
+    planner = for_markdown(plan.planner)  # of a finished plan: any text
+    lines = [f"### {code(title or plan.ir_name or 'a graph')}: {plan.mode}, planned by {planner}", ""]
     lines += ["✓ verified" if verified.ok else f"✗ **{words.count(len(verified.errors), 'error')}**", ""]
     lines += [f"* {for_markdown(f.message)}" for f in verified.errors[:FINDINGS]] + ([""] if not verified.ok else [])
     lines += [f"* {name}: {figure}" for name, figure in totals.rows(plan, code)] + [""]

@@ -80,10 +80,15 @@ def file_of(shown: Shown) -> str:
     return f"./{name}" if name.startswith("-") else name  # not an option, nor standard input
 
 
+STEM_BYTES = 100
+"""Most bytes of a name that a file name begins with: an arena's may follow, and a file system takes 255 in all."""
+
+
 def file_stem(name: str) -> str:
-    """A file name's beginning made of a graph's name."""
+    """A file name's beginning made of a graph's name; no longer than a file system takes with the ending."""
     safe = "".join(c if c.isalnum() or c in "._-" else "_" for c in name)
-    return safe.split(".")[0] or "plan"
+    stem = safe.split(".")[0].lstrip("-").encode()[:STEM_BYTES].decode(errors="ignore")
+    return stem or "plan"
 
 
 def _option(value: Any) -> str:

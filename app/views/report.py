@@ -12,6 +12,7 @@ from app.session import planning, repeat, state
 from app.session.choice import to_query
 from app.session.planning import Shown
 from tmmu_core.errors import TmmuError
+from tmmu_core.names import for_markdown
 
 
 def page() -> None:
@@ -49,7 +50,9 @@ def report(shown: Shown, stem: str) -> None:
     )
     baseline = _baseline()
     against = st.checkbox(
-        f"Compare with {baseline.opened.name} · {baseline.plan.planner}" if baseline else "Compare with a baseline",
+        for_markdown(f"Compare with {baseline.opened.name} · {baseline.plan.planner}")
+        if baseline
+        else "Compare with a baseline",
         value=baseline is not None,
         disabled=baseline is None,
         help=None if baseline else "Choose a baseline on the page Compare first.",

@@ -238,6 +238,22 @@ def test_what_cannot_be_read_is_an_error_that_says_why(act: Callable[..., Ran], 
     assert not (tmp_path / "gone").exists()
 
 
+def test_an_error_that_names_things_leaves_no_fence_and_commands_no_runner(
+    act: Callable[..., Ran], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    image = "![x](http://127.0.0.1:9/i.png)"
+    ran = act(plan=f"a\n```\n{image}\n::set-output name=verdict::green", baseline="none.json", comment="true")
+    assert ran.verdict == "error"
+    for shown in (ran.summary, ran.commented):
+        assert f"\n{image}" not in shown
+    assert ran.summary.count("```") == 2
+    shown = capfd.readouterr().out
+    stopped = re.search(r"^::stop-commands::(\S+)$(.*)^::\1::$", shown, re.M | re.S)
+    assert stopped
+    assert "cannot be opened" in stopped[2]
+    assert not re.search(r"^\s*::", shown.replace(stopped[0], ""), re.M)
+
+
 def test_what_others_planned_is_theirs(tmp_path: Path) -> None:
     plan = _plan(file_of(tmp_path, {"a": 2}))
     theirs = replace(plan, planner="their compiler")

@@ -197,7 +197,7 @@ class Plan(model.Plan):
         """
         require("streamlit", "the explorer")
         folder = Path(tempfile.mkdtemp(prefix="tmmu-"))
-        stem = "".join(c if c.isalnum() or c in "-_" else "-" for c in self.ir_name) or "plan"
+        stem = "".join(c if c.isalnum() or c in "-_" else "-" for c in self.ir_name[:50]) or "plan"
         path = self.save(folder / f"{stem}.plan.json")
         command = [sys.executable, "-m", "tmmu_core", "explore", str(path)]
         return subprocess.Popen(command if browser else [*command, "--no-browser"])
