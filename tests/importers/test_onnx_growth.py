@@ -10,9 +10,9 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from tmmu_core.errors import InvalidIrShapes
-from tmmu_core.graph.model import Graph
+from tmmu_core.graph.model import Dim, Graph
 from tmmu_core.judge.verifier import verify_plan
-from tmmu_core.plan.formats.reading import read_graph
+from tmmu_core.plan.formats.reading import read_graph, read_within
 from tmmu_core.plan.making.engine import plan_graph
 
 FLOAT = TensorProto.FLOAT
@@ -141,3 +141,38 @@ def test_what_is_not_bounded_is_refused_with_the_way_out(model: ModelProto, says
         read(model)
     assert way in caught.value.hint
     assert caught.value.diagnostics["reason"] == "scope_shape"
+
+
+def within(model: ModelProto, most: int, name: str = "trips") -> Graph:
+    graph = read_within(model.SerializeToString(), {name: Dim(1, most)}, "loop.onnx")
+    assert verify_plan(plan_graph(graph).plan).ok
+    return graph
+
+
+def test_a_trip_count_that_is_given_at_run_time_is_bounded_by_its_name() -> None:
+    model = looped(body_of(concat("s0", "row")), None, [1, 3])
+    with pytest.raises(InvalidIrShapes) as caught:
+        read(model)
+    assert "--dims trips=" in caught.value.hint
+    graph = within(model, 5)
+    assert shapes(graph)["loop/s0"] == shapes(graph)["y0"] == (6, 3)
+    (left,) = ReferenceEvaluator(model).run(None, {"x": np.zeros((1, 3), np.float32), "trips": np.array(5)})
+    assert left.shape == (6, 3)
+    assert any("trips" in node.inputs for node in graph.nodes)  # the loop still reads how often it runs
+
+
+def test_a_trip_count_of_the_model_stands_against_what_is_said_of_it() -> None:
+    model = looped(body_of(concat("s0", "row")), 3, [1, 3])
+    assert shapes(within(model, 9))["y0"] == (4, 3)
+
+
+def test_what_is_gathered_is_as_long_as_it_is_said_to_be() -> None:
+    gathering = body_of(helper.make_node("Identity", ["row"], ["r0"]), states=0)
+    gathering.output.append(helper.make_tensor_value_info("r0", FLOAT, [1, 3]))
+    model = looped(gathering, None, [1, 3], states=0)
+    model.graph.node[0].output.append("rows")
+    model.graph.output.append(open_value("rows"))
+    with pytest.raises(InvalidIrShapes) as caught:
+        read(model)
+    assert "--dims trips=" in caught.value.hint
+    assert shapes(within(model, 7))["rows"] == (7, 1, 3)

@@ -44,7 +44,7 @@ from tmmu_core.graph.importers.onnx_growth import by_the_largest
 from tmmu_core.graph.importers.onnx_operators import (
     say_defaults,
 )
-from tmmu_core.graph.importers.onnx_scope_shapes import check_scopes, without_dead_branches
+from tmmu_core.graph.importers.onnx_scope_shapes import check_scopes, say_trips, without_dead_branches
 from tmmu_core.graph.importers.onnx_scopes import Flat, flatten, graphs
 from tmmu_core.graph.importers.onnx_shapes import (
     BATCH_ENVELOPE,
@@ -85,6 +85,7 @@ def _read(data: bytes, model: onnx.ModelProto, name: str, envelopes: dict[str, D
     flat = flattened(model, name)
     say_defaults(flat.model)
     sizes = named_dims(flat.model, envelopes)
+    sizes.dims |= {count: dim for count, dim in say_trips(flat, envelopes).items() if count not in sizes.dims}
     facts = infer(flat.model, sizes, name)
     try:
         return _built(flat, facts, sizes, name)

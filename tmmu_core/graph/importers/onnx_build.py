@@ -227,10 +227,12 @@ class Builder:
         gathering = next((n for n in self.proto.node if is_scope(n) and name in map(_first, in_place(n))), None)
         if gathering is not None:
             name = dict(in_place(gathering))[name]
+            count = gathering.input[0] or node_id.rpartition("/")[0]
             raise InvalidIrShapes(
                 f'the operator {gathering.op_type.partition(".")[0]} (node "{node_id.rpartition("/")[0]}") gathers '
                 f'"{name}" over its iterations, and how many these can be is not known.',
-                hint="Give the trip count as a constant, or the shape of what is gathered as value_info in the model.",
+                hint=f"Say how often at most: tmmu convert MODEL --dims {count}=64 -o GRAPH.json. Or give the trip "
+                "count as a constant, or the shape of what is gathered as value_info in the model.",
                 reason="unknown_shape",
                 tensor=name,
                 node_id=node_id,

@@ -159,9 +159,12 @@ def _endless(node: onnx.NodeProto, scope: str, source: str) -> InvalidIrShapes:
     return InvalidIrShapes(
         f'the operator Loop ("{scope}"): its state changes its shape from one iteration to the next, and nothing '
         "in the model bounds how often that is.",
-        hint=f'Make its trip count ("{count}") a constant of the model, the largest that is wanted.'
-        if count
-        else "Give it a constant as trip count, the largest that is wanted.",
+        hint=f"Say how often at most: tmmu convert MODEL --dims {count or scope}=64 -o GRAPH.json. Or "
+        + (
+            f'make its trip count ("{count}") a constant of the model, the largest that is wanted.'
+            if count
+            else "give it a constant as trip count, the largest that is wanted."
+        ),
         reason="scope_shape",
         node_id=scope,
         source=source,

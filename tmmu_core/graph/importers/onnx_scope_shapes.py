@@ -13,6 +13,7 @@ from onnx import TensorProto, helper
 
 from tmmu_core.errors import InvalidIrShapes
 from tmmu_core.graph.importers.onnx_scopes import UNBOUNDED, Flat, Origin, branch, is_scope
+from tmmu_core.graph.model import Dim
 
 Dims = list[int | str | None]
 Found = tuple[Any, Sequence[int | str | None]]
@@ -104,9 +105,29 @@ def _next(node: onnx.NodeProto, find: Any, _: Values) -> Shapes:
             yield piece, (found[0], [*found[1][:at], *found[1][at + 1 :]])
 
 
+AT_MOST = "at_most"
+"""The attribute of a loop's closing node that says how often its body runs, where the model does not and we are told."""
+
+
+def say_trips(flat: Flat, envelopes: Mapping[str, Dim]) -> dict[str, Dim]:
+    """Write into loops how often they run at most, where ``envelopes`` names their trip count; those that were used.
+
+    A trip count is called as in the model (in a body, behind the body's name), or as its loop where it has none.
+    """
+    used: dict[str, Dim] = {}
+    for node, origin in zip(flat.model.graph.node, flat.origins, strict=True):
+        count = (node.input[0] or origin.scope) if is_scope(node, "Loop.close") else ""
+        if count in envelopes and 0 < envelopes[count].max < UNBOUNDED:
+            node.attribute.append(helper.make_attribute(AT_MOST, envelopes[count].max))
+            used[count] = envelopes[count]
+    return used
+
+
 def trips_of(node: onnx.NodeProto, values: Values) -> int:
     """How often a loop's body runs at most, of its closing node; ``UNBOUNDED`` or more where nobody says it."""
     count = values.get(node.input[0]) if node.input[0] else None
+    if count is None and _number(node, AT_MOST):
+        return _number(node, AT_MOST)
     return int(count.reshape(-1)[0]) if count is not None and count.size == 1 else UNBOUNDED
 
 
