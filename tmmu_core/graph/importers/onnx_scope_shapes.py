@@ -106,7 +106,7 @@ def _next(node: onnx.NodeProto, find: Any, _: Values) -> Shapes:
 
 
 AT_MOST = "at_most"
-"""The attribute of a loop's closing node that says how often its body runs, where the model does not and we are told."""
+"""The attribute of a closing node that says how often a loop's body runs at most, where the model does not say it."""
 
 
 def say_trips(flat: Flat, envelopes: Mapping[str, Dim]) -> dict[str, Dim]:
