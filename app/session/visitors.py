@@ -22,7 +22,12 @@ def visitor() -> str:
 
 def there(one: str) -> bool:
     """Whether a tab is still open."""
-    return one == NOBODY or not Runtime.exists() or Runtime.instance().is_active_session(one) is not False
+    if one == NOBODY:
+        return True
+    try:  # not asked first whether there is one: it may go in between
+        return Runtime.instance().is_active_session(one) is not False
+    except RuntimeError:
+        return True
 
 
 def forget(one: str) -> None:

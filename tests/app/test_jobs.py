@@ -253,3 +253,19 @@ def test_a_graph_weighs_about_what_it_takes() -> None:
     finally:
         tracemalloc.stop()
     assert taken / 3 < weight_of(graph) < taken * 3
+
+
+def test_a_server_that_goes_between_two_looks_takes_nobody_for_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Asked whether it is there it says yes, and is gone when it is asked for its tabs."""
+
+    class Leaving:
+        @staticmethod
+        def exists() -> bool:
+            return True
+
+        @staticmethod
+        def instance() -> None:
+            raise RuntimeError("Runtime hasn't been created!")
+
+    monkeypatch.setattr(visitors, "Runtime", Leaving)
+    assert visitors.there("a tab")
