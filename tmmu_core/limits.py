@@ -69,8 +69,8 @@ LIMITS: tuple[Limit, ...] = (
 _raised: ContextVar[Mapping[str, int] | None] = ContextVar("limits", default=None)
 
 
-def ceiling(limit: Limit) -> int:
-    """What ``limit`` stands at: as raised by the caller, else as in the environment, else its default.
+def ceiling(limit: Limit, default: int | None = None) -> int:
+    """What ``limit`` stands at: as raised by the caller, else as in the environment, else ``default`` or its own.
 
     Raises ``UnreadableInput`` where the environment holds no whole number ≥ 0.
     """
@@ -78,7 +78,9 @@ def ceiling(limit: Limit) -> int:
     if limit.name in by_caller:
         return by_caller[limit.name]
     text = os.environ.get(limit.variable, "")
-    return whole_number(text, limit.variable) if text else limit.default
+    if text:
+        return whole_number(text, limit.variable)
+    return limit.default if default is None else default
 
 
 def whole_number(text: str, source: str) -> int:
@@ -106,16 +108,13 @@ def values_of(stored: int, packed: bool) -> int:
     A limit that somebody set is that. The default is for small files that hold much: one that is large itself may hold
     a value for every two of its bytes, and two for each where it is packed, so that a graph of a million tensors opens.
     """
-    stands = ceiling(VALUES)
-    if stands != VALUES.default:
-        return stands
-    return max(stands, 2 * stored if packed else stored // 2)
+    return ceiling(VALUES, max(VALUES.default, 2 * stored if packed else stored // 2))
 
 
-def past(limit: Limit, subject: str, source: str = "") -> UnreadableInput:
-    """The refusal of what would pass ``limit``. ``subject`` begins the sentence ("the gzipped file")."""
+def past(limit: Limit, subject: str, source: str = "", allowed: int | None = None) -> UnreadableInput:
+    """The refusal of what would pass ``limit``, or what is ``allowed`` of it here. ``subject`` begins the sentence."""
     return UnreadableInput(
-        f"{subject}: more than {ceiling(limit)} {limit.what}.",
+        f"{subject}: more than {ceiling(limit) if allowed is None else allowed} {limit.what}.",
         source=source,
         hint=f"If that is meant, raise the limit: --max-{limit.name} N, or {limit.variable}=N.",
     )

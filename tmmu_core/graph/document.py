@@ -179,7 +179,7 @@ def refuse_many_values(data: bytes, source: str = "", packed: int = 0) -> None:
     else:
         count = sum(data.count(mark) for mark in (b",", b"[", b"{", b"\n"))
     if count > ceiling:
-        raise limits.past(limits.VALUES, "the file", source)
+        raise limits.past(limits.VALUES, "the file", source, ceiling)
 
 
 def is_utf16(data: bytes) -> bool:

@@ -208,7 +208,8 @@ def _check_size(metadata: Any, stored: int, source: str) -> None:
     """Raise ``UnreadableInput`` for more values or bytes than the limits: a row said a million times is small."""
     groups = [metadata.row_group(k) for k in range(metadata.num_row_groups)]
     columns = [group.column(k) for group in groups for k in range(group.num_columns)]
-    if sum(column.num_values for column in columns) > limits.values_of(stored, packed=True):
-        raise limits.past(limits.VALUES, "the columns", source)
+    allowed = limits.values_of(stored, packed=True)
+    if sum(column.num_values for column in columns) > allowed:
+        raise limits.past(limits.VALUES, "the columns", source, allowed)
     if sum(column.total_uncompressed_size for column in columns) > limits.ceiling(limits.UNPACKED_BYTES):
         raise limits.past(limits.UNPACKED_BYTES, "the columns", source)
