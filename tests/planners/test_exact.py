@@ -19,8 +19,9 @@ from tmmu_core.errors import ArenaTooSmall
 from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.planners.bounds import lower_bound
 from tmmu_core.planners.columns import columns
-from tmmu_core.planners.exact import ALL_CHOICES, COURSE, _models, exact
+from tmmu_core.planners.exact import COURSE, exact
 from tmmu_core.planners.exact.apart import apart, part
+from tmmu_core.planners.exact.hunt import ALL_CHOICES, models_of
 from tmmu_core.planners.exact.kernel import FOUND, INFEASIBLE, SPENT
 from tmmu_core.planners.exact.model import Model, build, chains, logarithm, ranker
 from tmmu_core.planners.exact.propagate import ALL
@@ -511,7 +512,7 @@ def test_up_to_five_hand_offs_every_choice_is_searched(handoffs: int, whole: boo
     """Each of two storages, the second taking the first's place: 2^n choices, or the fullest and a relaxation."""
     lives = [(2 * k, 2 * k + 2, 8) for k in range(2 * handoffs)]
     giver = np.array([k - 1 if k % 2 else -1 for k in range(2 * handoffs)])
-    models, relaxation = _models(columns(problem(*lives, handoff_from=giver)))
+    models, relaxation = models_of(columns(problem(*lives, handoff_from=giver)))
     assert (len(models), relaxation is None) == ((2**handoffs, True) if whole else (1, False))
 
 

@@ -13,7 +13,8 @@ from tmmu_core.errors import ArenaTooSmall, InvalidIrShapes
 from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.planners import ARENA_PLANNERS, PLANNERS
 from tmmu_core.planners.columns import columns
-from tmmu_core.planners.exact import DEFAULT_BUDGET, STEPS
+from tmmu_core.planners.exact import DEFAULT_BUDGET
+from tmmu_core.planners.exact.hunt import STEPS
 from tmmu_core.planners.search import DEFAULT_ITERATIONS
 
 

@@ -1,0 +1,262 @@
+"""A part on its way down: its choices of hand-offs, where the next attempt aims, and when the search of it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+from tmmu_core.planners.bounds import reachable
+from tmmu_core.planners.columns import Columns
+from tmmu_core.planners.exact.model import Model, build, chains, handoffs, take_all
+from tmmu_core.planners.exact.steering import Steering
+from tmmu_core.planners.problem import Progress
+
+if TYPE_CHECKING:
+    from tmmu_core.planners.exact.across import Across
+    from tmmu_core.planners.exact.run import Searcher
+
+FULL_SPEED = 20_000
+"""Beyond, a node costs ever more: each failure walks the raises so far, and there are more raises by each storage."""
+LARGEST = 20_000_000
+"""``Model.work`` beyond which no search is tried."""
+AT_BOUND, AT_CAPACITY, BETWEEN, ACROSS = KINDS = ("bound", "capacity", "between", "across")
+STEPS = (3, 4, 5, 6, 7, 7, 7, 7)
+"""Where to aim, in eighths of the way from the bound to the best: two back after success, one on after failure."""
+ALL_CHOICES = 5
+"""Hand-offs up to which every choice of them is searched."""
+
+
+class Course:
+    """How low the least packing is and how high the bound, after so many nodes: a row when one of the two moves."""
+
+    def __init__(self, extent: int, bound: int) -> None:
+        self.moments = [[0, extent, bound]]
+        self.elsewhere = 0
+        """Extent of the parts that are not being searched."""
+        self.proven = self.floor = bound
+        """The bound of the whole; a part's own one says more only where it is above the floor."""
+
+    def tell(self, nodes: int, extent: int, bound: int) -> None:
+        """Of the part that is being searched."""
+        now = [max(extent, self.elsewhere), max(self.proven, bound if bound > self.floor else 0)]
+        if now != self.moments[-1][1:]:
+            if self.moments[-1][0] == nodes:
+                self.moments.pop()
+            self.moments.append([nodes, *now])
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """What a run may do, and where it tells what it does."""
+
+    goal: int
+    """The extent that is low enough."""
+    budget: int
+    """Nodes."""
+    progress: Progress | None
+    notes: dict[str, Any]
+    course: Course = field(repr=False)
+
+
+Answer = tuple[int, int, list[int] | None, bool]
+"""The verdict, nodes, the offset per unit where one was found, and whether ``watch`` said stop."""
+
+
+@dataclass
+class _Variant:
+    """One choice of hand-offs: what is proven of it, and how it is searched."""
+
+    model: Model
+    bound: int
+    searcher: Searcher
+    steering: dict[str, Steering]
+    """What was learnt about each kind of target."""
+    spent: dict[str, int]
+    """Nodes given to each kind of target."""
+    boldness: int = 0
+    """Index into :data:`STEPS`."""
+    across: Across | None = None
+    """Where few cross a moment."""
+
+    def kinds(self, kind: str) -> tuple[str, ...]:
+        """A kind, and the other way to ask for the same where few cross a moment."""
+        return (kind,) if self.across is None else (ACROSS, kind)
+
+    def ask(self, kind: str, target: int, budget: int, watch: Callable[[int], bool] | None) -> Answer:
+        """One attempt, and what it teaches."""
+        from tmmu_core.planners.exact.kernel import FOUND
+
+        if kind == ACROSS and self.across is not None:
+            verdict, nodes, offset = self.across.ask(target, budget, watch)
+            stopped = self.across.stopped
+        else:
+            tried = self.steering[kind].attempt(target)
+            verdict, nodes, offset = self.searcher.ask(target, tried.rank, min(tried.nodes, budget), watch=watch)
+            stopped = bool(self.searcher.stop[0])
+            if not stopped:
+                self.steering[kind].learn(tried, self.searcher.fails, verdict == FOUND)
+        self.spent[kind] += max(nodes, 1)
+        return verdict, max(nodes, 1), offset, stopped
+
+
+def models_of(cols: Columns) -> tuple[list[Model], Model | None]:
+    """Every choice of hand-offs to search, the fullest first; and the relaxation if those are not all."""
+    possible = handoffs(cols)
+    chosen = [take_all(cols)]
+    if len(possible) <= ALL_CHOICES:
+        for count in range(len(possible), -1, -1):
+            chosen += [taken for taken in combinations(possible, count) if taken != chosen[0]]
+    models = []
+    for taken in chosen:
+        units = chains(cols, taken)
+        if units is not None:
+            models.append(build(cols, units))
+    if len(possible) <= ALL_CHOICES:
+        return models, None
+    alone = tuple((i,) for i in range(len(cols)))
+    return models, build(cols, alone, pairs=False)
+
+
+@dataclass
+class Hunt:
+    """A part on the way down, to be gone on with."""
+
+    cols: Columns
+    bound: int
+    floor: int
+    """What another part needs anyway: down to there it goes, and a bound says something only above it."""
+    extent: int
+    offset: list[int]
+    variants: list[_Variant]
+    """Empty where there is too much of it to search."""
+    relaxed: _Variant | None
+    overlap: int
+    """The least extent known of the relaxation: above it, it proves nothing."""
+    turn: int = 0
+    is_open: bool = True
+    """Whether there is something left to ask."""
+
+    def proven(self) -> int:
+        """The bound where it is one."""
+        return self.bound if self.bound > self.floor else 0
+
+
+def hunt_for(cols: Columns, bound: int, floor: int, best: tuple[int, list[int]]) -> Hunt:
+    """The search for an extent below ``best`` (with its offsets), which is above the floor."""
+    from tmmu_core.planners.exact.across import Across, cuts
+
+    models, relaxation = models_of(cols)
+    # No extent lies between the last multiple of the grain and the floor: there the floor is reached already.
+    low = max(bound, floor // models[0].grain * models[0].grain)
+    if models[0].work > LARGEST:
+        return Hunt(cols, low, floor, *best, [], None, best[0])
+    variants = [_variant(model, low) for model in models]
+    if len(variants) == 1 and (at := cuts(cols)):
+        variants[0].across = Across(cols, at)
+    relaxed = _variant(relaxation, low) if relaxation is not None else None
+    return Hunt(cols, low, floor, *best, variants, relaxed, best[0])
+
+
+def search(hunt: Hunt, asked: Asked) -> None:
+    """Attempt after attempt until the bound or the goal is met, the nodes are spent, or ``progress`` says stop."""
+    from tmmu_core.planners.exact.kernel import FOUND, INFEASIBLE
+
+    goal, progress, notes, course = asked.goal, asked.progress, asked.notes, asked.course
+    variants, relaxed = hunt.variants, hunt.relaxed
+    if not variants:
+        notes["why"] = "too many storages to search: greedy only"
+        hunt.is_open = False
+        return
+    grain = variants[0].model.grain
+    entries = max(len(variants[0].model.section), 1)
+    allowed = asked.budget if entries <= FULL_SPEED else max(asked.budget * FULL_SPEED**2 // entries**2, 1)
+    before = int(notes["nodes"])
+    course.floor = hunt.floor
+    spent = attempt = 0
+    while spent < allowed:
+        proven = min(variant.bound for variant in variants)
+        hunt.bound = max(hunt.bound, min(hunt.extent, max(proven, relaxed.bound if relaxed is not None else 0)))
+        course.tell(before + spent, hunt.extent, hunt.bound)
+        if hunt.extent <= max(hunt.bound, goal) or hunt.bound > hunt.cols.problem.capacity:
+            break
+        if progress is not None and attempt and not progress("exact", before + spent, before + allowed):
+            notes["told_to_stop"] = True
+            break
+        open_ones = [v for v in variants if v.bound < hunt.extent and (not goal or v.bound <= goal)]
+        if relaxed is not None and relaxed.bound < min(hunt.overlap, hunt.extent):
+            open_ones.append(relaxed)
+        if not open_ones:
+            break
+        variant = open_ones[hunt.turn % len(open_ones)]
+        hunt.turn += 1
+        ceiling = min(hunt.overlap, hunt.extent) if variant is relaxed else hunt.extent
+        if goal and variant.bound <= goal < ceiling:
+            target = max(goal // grain * grain, variant.bound)
+            kind = min(variant.kinds(AT_CAPACITY), key=lambda kind: variant.spent[kind])
+        else:
+            kind, target = _aim(variant, ceiling, grain, hunt.cols.problem.capacity)
+        watch = None if progress is None else _watch(progress, before + spent, before + allowed)
+        verdict, nodes, offset, halted = variant.ask(kind, target, allowed - spent, watch)
+        spent += nodes
+        if halted:
+            notes["told_to_stop"] = True
+            break
+        if kind == BETWEEN:
+            variant.boldness = max(variant.boldness - 2, 0) if verdict == FOUND else min(variant.boldness + 1, 7)
+        attempt += 1
+        if verdict == INFEASIBLE:
+            variant.bound = max(variant.bound, align_up_any(reachable(hunt.cols, target + grain), grain))
+        elif verdict == FOUND and offset is not None:
+            extent = max(at + high for at, high in zip(offset, variant.searcher.tall, strict=True))
+            for steering in variant.steering.values():
+                steering.guide(offset)
+            if variant is relaxed:
+                hunt.overlap = min(hunt.overlap, extent)
+            elif extent < hunt.extent:
+                hunt.extent = extent
+                for unit, at in zip(variant.model.members, offset, strict=True):
+                    for i in unit:
+                        hunt.offset[i] = at
+    proven = max(min(variant.bound for variant in variants), relaxed.bound if relaxed is not None else 0)
+    hunt.bound = max(hunt.bound, min(hunt.extent, proven))
+    if min(variant.bound for variant in variants) > hunt.cols.problem.capacity:
+        hunt.bound = max(hunt.bound, hunt.cols.problem.capacity + 1)
+    course.tell(before + spent, hunt.extent, hunt.bound)
+    notes.update(nodes=before + spent, attempts=notes["attempts"] + attempt)
+    hunt.is_open = spent > 0 and max(hunt.bound, goal) < hunt.extent
+
+
+def _watch(progress: Progress, before: int, allowed: int) -> Callable[[int], bool]:
+    return lambda nodes: progress("exact", before + nodes, allowed)
+
+
+def _variant(model: Model, bound: int) -> _Variant:
+    from tmmu_core.planners.exact.run import Searcher
+
+    steering = {kind: Steering(model, openings=kind != BETWEEN) for kind in KINDS if kind != ACROSS}
+    return _Variant(model, align_up_any(bound, model.grain), Searcher(model), steering, dict.fromkeys(KINDS, 0))
+
+
+def _aim(variant: _Variant, ceiling: int, grain: int, capacity: int) -> tuple[str, int]:
+    """What to ask for next, and of which kind it is: the kind that had the fewest nodes, for the three bear each other.
+
+    At the bound itself; at the capacity, where the best is over it; one part or another of the way between.
+    """
+    targets = {AT_BOUND: variant.bound}
+    if variant.bound <= capacity < ceiling:
+        targets[AT_CAPACITY] = max(capacity // grain * grain, variant.bound)
+    if variant.across is not None:
+        targets[ACROSS] = variant.bound
+    between = (variant.bound + (ceiling - variant.bound) * STEPS[variant.boldness] // 8) // grain * grain
+    between = max(variant.bound, min(between, ceiling - grain))
+    if between > variant.bound:
+        targets[BETWEEN] = between
+    kind = min(targets, key=lambda kind: variant.spent[kind])
+    return kind, targets[kind]
+
+
+def align_up_any(at: int, grain: int) -> int:
+    """The next multiple of any number."""
+    return -(-at // grain) * grain
