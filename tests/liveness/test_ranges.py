@@ -1,10 +1,13 @@
 """When a tensor lives (contract §1), on graphs that can be drawn on a napkin."""
 
+import msgspec
 import pytest
 
 from tests.build import chain, graph, node, tensor, view
+from tests.equivalence import disagreement
 from tmmu_core.errors import InvalidIrShapes, LivenessCycle
 from tmmu_core.graph.model import Graph
+from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.plan.making.engine import plan_graph
 
 
@@ -52,6 +55,27 @@ def test_a_view_that_nobody_writes_is_born_with_its_base() -> None:
         "y",
     )
     assert ranges(g)["v"] == (1, 3)
+
+
+def test_a_view_that_nobody_writes_is_not_there_without_what_it_looks_at() -> None:
+    """``v`` looks through ``u`` at ``m``, itself a view, which the backward pass alone writes: in it all three are."""
+    g = graph(
+        [tensor("x", role="input"), tensor("y"), view("m", "x"), view("u", "m"), view("v", "u"), view("w", "x")],
+        [node("n0", "x", "y"), node("n1", "x", "m", phase="backward")],
+        "x",
+        "y",
+    )
+    there = {"inference": {"x", "y", "w"}, "backward": {"x", "y", "w", "m", "u", "v"}}
+    for mode, names in there.items():
+        plan = plan_graph(g, mode=mode).plan  # type: ignore[arg-type]
+        assert set(plan.tensor_ids) == names
+        assert verify_plan(plan, g).ok
+        assert verify_plan(plan).ok
+        assert disagreement(g, mode, plan.preset, range(1)) is None  # type: ignore[arg-type]
+    read = msgspec.structs.replace(g, nodes=(*g.nodes, node("n2", "v", "z")), tensors=(*g.tensors, tensor("z")))
+    with pytest.raises(InvalidIrShapes, match="reads tensor 'v', which nothing writes"):
+        plan_graph(read, mode="inference")
+    assert disagreement(read, "inference", "inference", range(1)) is None
 
 
 def test_the_default_order_gives_ties_to_the_lowest_id() -> None:

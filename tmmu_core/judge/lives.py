@@ -118,12 +118,19 @@ def births(run: Run) -> dict[str, int]:
         elif name in run.written_at:  # its producer's step; a graph input is produced by @inputs at step 0
             birth[name] = run.written_at[name]
     written = {name for node in run.graph.nodes for name in node.outputs}
-    for name in run.tensors:
-        root = run.root[name]
-        # A view that nobody writes is there when its root is.
-        if name not in birth and name not in written and root != name and root in birth:
-            birth[name] = birth[root]
-    return birth
+    views = {name: tensor.view.base_tensor_uid for name, tensor in run.tensors.items() if tensor.view}
+    loose = {name: base for name, base in views.items() if name not in birth and name not in written}
+    looks_at: dict[str, str] = {}
+    for name in loose:
+        # A view that nobody writes is there when its root is, if what it looks at is there at all.
+        through = []
+        at = name
+        while at in loose and at not in looks_at:
+            through.append(at)
+            at = loose[at]
+        looks_at |= dict.fromkeys(through, looks_at.get(at, at))
+    made = dict(birth)
+    return made | {name: made[run.root[name]] for name, at in looks_at.items() if at in made and run.root[name] in made}
 
 
 def saved_tensors(run: Run) -> frozenset[str]:

@@ -45,7 +45,11 @@ def tensor_ranges(timeline: Timeline, roots: I64, view_offset: I64) -> Ranges:
     birth[index.is_input] = 0
     birth[index.is_persistent] = 0
     unproduced_view = (index.base >= 0) & ~produced & ~index.is_input & ~index.is_persistent
-    birth[unproduced_view] = birth[roots[unproduced_view]]
+    # It is there with its root, and looks through others of its kind at something that this timeline has.
+    seen = np.where(unproduced_view, index.base, np.arange(count))
+    while not np.array_equal(seen, further := seen[seen]):
+        seen = further
+    birth[unproduced_view] = np.where(birth[seen] >= 0, birth[roots], -1)[unproduced_view]
     planned = birth >= 0
 
     last_read = _last_reads(timeline)
