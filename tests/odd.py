@@ -3,14 +3,14 @@
 Graphs are whole but free otherwise: views of views, alias groups, in-place writes that may be denied, pairs apart that
 may contradict, dead tensors, early outputs, several arenas, sizes of zero, phases, named dims, orders of their own.
 Where ``tests/strategies.py`` draws new ones at every release of its library, these stand still, so that a golden line
-can be said of each. :func:`told` writes any value down, so that two that differ anywhere differ there.
+can be said of each. :func:`spelled` writes any value down, so that two that differ anywhere differ there.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import fields, is_dataclass, replace
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from enum import Enum
 from hashlib import sha256
 from random import Random
@@ -212,7 +212,7 @@ class _Drawing:
 # --- whatever it is, in words --------------------------------------------------------------------------------------
 
 
-def told(value: Any) -> Any:
+def spelled(value: Any) -> Any:
     """``value`` as JSON has it: arrays with their types, dataclasses by field, keys as texts, clocks left out."""
     if isinstance(value, Enum):
         return str(value)
@@ -225,18 +225,18 @@ def told(value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: told(getattr(value, field.name)) for field in fields(value)}
+        return {field.name: spelled(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, msgspec.Struct):
-        return {name: told(getattr(value, name)) for name in value.__struct_fields__}
+        return {name: spelled(getattr(value, name)) for name in value.__struct_fields__}
     if isinstance(value, Mapping):
-        return {str(key): told(item) for key, item in value.items() if key not in CLOCKED}
+        return {str(key): spelled(item) for key, item in value.items() if key not in CLOCKED}
     if isinstance(value, set | frozenset):
-        return sorted(json.dumps(told(item)) for item in value)
+        return sorted(json.dumps(spelled(item)) for item in value)
     if hasattr(value, "__iter__"):
-        return [told(item) for item in value]
-    return told(vars(value))
+        return [spelled(item) for item in value]
+    return spelled(vars(value))
 
 
 def digest(value: Any) -> str:
-    """Enough of the hash of all that can be told of a value to know it again."""
-    return sha256(json.dumps(told(value)).encode("utf-8", "backslashreplace")).hexdigest()[:12]
+    """Enough of the hash of all that can be spelled of a value to know it again."""
+    return sha256(json.dumps(spelled(value)).encode("utf-8", "backslashreplace")).hexdigest()[:12]

@@ -433,3 +433,6 @@ IN_CONTENT: dict[str, Fault] = {
     )
 }
 """Found although every hash fits."""
+
+FIGURES = ("extent_shrunk", "peak_understated", "slots_understated", "max_live_overstated", "committed_understated")
+"""Those that counting all figures anew mends."""
