@@ -12,6 +12,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
+from fractions import Fraction
 from hashlib import sha256
 from random import Random
 from typing import Any
@@ -214,7 +215,7 @@ class _Drawing:
 
 def spelled(value: Any) -> Any:
     """``value`` as JSON has it: arrays with their types, dataclasses by field, keys as texts, clocks left out."""
-    if isinstance(value, Enum):
+    if isinstance(value, Enum | Fraction) or value is msgspec.UNSET:
         return str(value)
     if value is None or isinstance(value, bool | int | float | str):
         return value if not isinstance(value, float) else repr(value)
