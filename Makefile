@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help explore test test-torch check format golden bench samples lock clean fuzz mutate docs wheel
+.PHONY: help explore test test-torch check format golden bench samples lock clean fuzz mutate docs wheel native
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -80,6 +80,9 @@ docs: $(VENV)/.dev ## build the documentation site into site/
 
 wheel: $(VENV)/.dev ## build the wheel into dist/
 	$(BIN)/python -m hatchling build -t wheel
+
+native: $(VENV)/.dev ## compile the planners' loops anew (needs gcc; gcc-aarch64-linux-gnu for aarch64)
+	$(BIN)/python -m tmmu_core.loops.build
 
 samples: $(VENV)/.dev ## make the sample graphs anew
 	$(BIN)/python -m sample_graphs.make

@@ -21,7 +21,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "manifest": set(),
     "limits": {"errors"},
     "names": set(),
-    "compiled": set(),
+    "loops": {"writing"},
+    "compiled": {"loops"},
     "cbor": {"errors"},
     "writing": set(),
     "extras": {"errors"},
@@ -29,7 +30,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "schemas": set(),
     "graph": {"errors", "limits", "extras"},
     "liveness": {"errors", "graph"},
-    "planners": {"errors", "compiled", "graph.model"},
+    "planners": {"errors", "compiled", "loops", "graph.model"},
     # Whoever takes a finished plan asks the judge first; of plans the judge knows the nouns alone.
     "plan": {"errors", "limits", "manifest", "cbor", "names", "compiled", "extras", "writing"}
     | {"graph", "liveness", "planners", "judge.finished", "library.callable"},

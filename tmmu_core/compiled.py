@@ -1,5 +1,7 @@
 """``njit`` where numba is installed; where it is not, the same loops run as plain Python, slower, to the same bytes.
 
+What the planners run by default comes compiled ahead (``tmmu_core/loops``) and waits for nobody; numba is for machines
+that its libraries are not made for, and for the loops of fits, large ledgers and replays.
 The first loop that is decorated loads numba, which costs more than planning a small graph: whoever has loops imports
 their module where it is first needed. Machine code is kept beside the sources, or in numba's own folder where those
 cannot be written to; the first run on a machine waits for the compiler, and a face may have a word to say meanwhile.
@@ -13,14 +15,19 @@ from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
+from tmmu_core.loops.library import library
+
 ONCE = "compiling the inner loops, once on this machine; it takes some seconds"
+
+AHEAD = ("planners.near_kernel", "planners.kernels", "planners.exact.")
+"""Where the loops stand that ``tmmu_core/loops`` has as machine code: beside its library they stay as they are."""
 
 _telling: list[Callable[[str], None]] = []
 
 
 def njit(loop: Callable[..., Any]) -> Any:
     """Compile a loop when it is first called, kept on disk; it lets other threads run meanwhile."""
-    compiler = _compiler()
+    compiler = _compiler_of(loop)
     return loop if compiler is None else compiler(cache=True, nogil=True)(loop)
 
 
@@ -29,13 +36,13 @@ def njit_leaf(loop: Callable[..., Any]) -> Any:
 
     Counting is one locked instruction per array of every tuple at every call, half the time of a short loop.
     """
-    compiler = _compiler()
+    compiler = _compiler_of(loop)
     return loop if compiler is None else compiler(cache=True, nogil=True, _nrt=False)(loop)
 
 
 def njit_or(plain: Callable[..., Any]) -> Callable[[Callable[..., Any]], Any]:
     """A leaf, too; where nothing is compiled ``plain`` runs in its place, which gives the same by other means."""
-    return lambda loop: plain if _compiler() is None else njit_leaf(loop)
+    return lambda loop: plain if _compiler_of(loop) is None else njit_leaf(loop)
 
 
 def when_compiling(tell: Callable[[str], None]) -> None:
@@ -48,6 +55,12 @@ def is_there() -> bool:
     if "numba" in sys.modules:
         return sys.modules["numba"] is not None
     return find_spec("numba") is not None
+
+
+def _compiler_of(loop: Callable[..., Any]) -> Any:
+    if loop.__module__.removeprefix("tmmu_core.").startswith(AHEAD) and library() is not None:
+        return None
+    return _compiler()
 
 
 @cache

@@ -133,6 +133,7 @@ def without_numba() -> None:
     """Have every loop of this process run as it stands. To be called before any of them is imported."""
     assert "numba" not in sys.modules, "a loop may be compiled already"
     sys.modules["numba"] = None  # type: ignore[assignment]  # what import makes an ImportError of
+    os.environ["TMMU_NATIVE"] = "0"  # nor as the library has them
 
 
 def find_out(rooms: tuple[str, ...], file: Path = MAP) -> None:

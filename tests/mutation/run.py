@@ -36,6 +36,7 @@ def run_tests(copy: Path, tests: tuple[str, ...], *, tell: bool = False) -> bool
     """Whether all of ``tests`` pass in ``copy``; with ``tell``, what failed is printed."""
     command = [sys.executable, "-B", "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
     environment = {**os.environ, "PYTHONPATH": str(copy), "TMMU_TRIALS": "4", "PYTHONDONTWRITEBYTECODE": "1"}
+    environment["TMMU_NATIVE"] = "0"  # a mutant of a loop is the loop in Python
     done = subprocess.run([*command, *tests], cwd=copy, env=environment, capture_output=True, text=True)
     if done.returncode not in (0, 1):
         raise RuntimeError(f"pytest ended with {done.returncode}:\n{done.stdout[-3000:]}\n{done.stderr[-2000:]}")

@@ -68,15 +68,15 @@ def test_a_sample_is_planned_rightly(planner: str, file: str) -> None:
         assert shadow_replay(solved).findings == ()
 
 
-def test_plans_and_fits_are_made_without_numba_to_the_same_bytes() -> None:
+def test_plans_and_fits_are_made_without_library_and_numba_to_the_same_bytes() -> None:
     runs = [
         subprocess.run(
-            [sys.executable, "-m", "tests.planners.without", how],
+            [sys.executable, "-m", "tests.planners.without", *how],
             capture_output=True,
             text=True,
             check=True,
             cwd=Path(__file__).parents[2],
         ).stdout
-        for how in ("with", "without")
+        for how in ((), ("numba",), ("neither",))
     ]
-    assert runs[0] == runs[1]
+    assert runs[0] == runs[1] == runs[2]

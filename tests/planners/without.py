@@ -1,8 +1,12 @@
-"""Plans, ledgers, replays and fits as one line of JSON, with numba or without: ``python -m tests.planners.without``."""
+"""Plans, ledgers, replays and fits as one line of JSON: ``python -m tests.planners.without``.
+
+With the library of loops, with numba alone (``numba``), or with neither (``neither``).
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from itertools import islice
 from pathlib import Path
@@ -61,6 +65,8 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "without":
+    if sys.argv[1:] in (["numba"], ["neither"]):
+        os.environ["TMMU_NATIVE"] = "0"
+    if sys.argv[1:] == ["neither"]:
         sys.modules["numba"] = None  # type: ignore[assignment]
     main()

@@ -10,7 +10,6 @@ from typing import Any, Generic, TypeVar
 from tmmu_core.errors import UnreadableInput
 from tmmu_core.fit.answer import ALLOWED, Allowed, Fitted
 from tmmu_core.fit.asking import question_of
-from tmmu_core.fit.fitting import fit
 from tmmu_core.fit.moves import KINDS, Cost, Move
 from tmmu_core.graph import native
 from tmmu_core.graph.model import Graph
@@ -87,6 +86,8 @@ OF_FITS = ("allow", "max_cost", "keep_phases", "progress")
 
 def fitted_of(graph: Graph, request: PlanRequest, capacity: Any, how: Mapping[str, Any]) -> Fitted:
     """The search, as a caller writes it. Raises ``TypeError`` for an option that there is not."""
+    from tmmu_core.fit.fitting import fit  # its loops load numba, which takes longer than packing
+
     unknown = sorted(set(how) - set(OF_FITS))
     if unknown:
         raise TypeError(f"there is no option {unknown[0]!r}; the options are {', '.join(OF_FITS)}")

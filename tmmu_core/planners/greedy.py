@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from tmmu_core import compiled as compiling
+from tmmu_core.loops.library import library
 from tmmu_core.planners.columns import (
     HANDOFF,
     Columns,
@@ -164,7 +165,7 @@ def place(cols: Columns, order: Sequence[int], fit: str, *, runs: int = 1, compi
         sequence = [i for i in order if cols.fixed[i] >= 0] + [i for i in order if cols.fixed[i] < 0]
     if compiled is None:
         pays = len(cols) * runs >= COMPILED_FROM or (len(cols) >= LOADED_FROM and "numba" in sys.modules)
-        compiled = pays and compiling.is_there()
+        compiled = library() is not None or (pays and compiling.is_there())
     if compiled and cols.small:
         met = neighbours(cols, COMPILED_NEAR_UP_TO) if cols.plain else None
         if met is not None:

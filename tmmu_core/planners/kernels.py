@@ -16,6 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tmmu_core.compiled import njit, njit_leaf
+from tmmu_core.loops import calls
+from tmmu_core.loops.library import library
 from tmmu_core.planners.columns import Columns
 from tmmu_core.planners.problem import I64
 
@@ -26,6 +28,24 @@ def place(cols: Columns, sequence: Sequence[int] | I64, tightest: bool) -> list[
     """Offsets of one greedy run, storages taken as ``sequence`` says (fixed ones first)."""
     fixed = np.asarray(cols.fixed, dtype=np.int64)
     odd_of, odd_other, odd_kind = cols.odd_rows
+    loops = library()
+    if loops is not None:
+        found: list[int] = calls.place(
+            loops,
+            len(cols.births),
+            sequence=np.asarray(sequence, dtype=np.int64),
+            part_of=cols.part_of,
+            part_lo=cols.part_lo,
+            part_hi=cols.part_hi,
+            size=cols.sizes,
+            align=cols.aligns,
+            fixed=fixed,
+            odd_of=odd_of,
+            odd_other=odd_other,
+            odd_kind=odd_kind,
+            tightest=tightest,
+        ).tolist()
+        return found
     offset = place_all(
         np.asarray(sequence, dtype=np.int64),
         cols.part_of,

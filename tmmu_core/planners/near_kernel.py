@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from tmmu_core.compiled import njit
+from tmmu_core.loops.calls import place_near
+from tmmu_core.loops.library import library
 from tmmu_core.planners.columns import Columns
 from tmmu_core.planners.problem import I64
 
@@ -14,7 +16,15 @@ from tmmu_core.planners.problem import I64
 def place(cols: Columns, sequence: Sequence[int], met: tuple[I64, I64], tightest: bool) -> list[int]:
     """Offsets of one greedy run of a plain problem; ``met`` as :func:`~tmmu_core.planners.near.neighbours` gives it."""
     first, other = met
-    offset: I64 = _place(np.asarray(sequence, np.int64), first, other, cols.sizes, cols.aligns, tightest)
+    order = np.asarray(sequence, np.int64)
+    loops = library()
+    offset: I64 = (
+        _place(order, first, other, cols.sizes, cols.aligns, tightest)
+        if loops is None
+        else place_near(
+            loops, sequence=order, first=first, other=other, size=cols.sizes, align=cols.aligns, tightest=tightest
+        )
+    )
     found: list[int] = offset.tolist()
     return found
 

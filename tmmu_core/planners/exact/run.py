@@ -8,10 +8,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tmmu_core.loops import calls
+from tmmu_core.loops.calls import LARGEST
+from tmmu_core.loops.library import library
 from tmmu_core.planners.exact.kernel import CRAMPED, FOUND, LOWEST_FIRST, SPENT, Ask, search
 from tmmu_core.planners.exact.model import Model
 from tmmu_core.planners.exact.propagate import ALL
-from tmmu_core.planners.exact.tables import FAILS, LOW, TALL, State, fresh, shape_of
+from tmmu_core.planners.exact.tables import FAILS, LOW, TALL, Shape, State, fresh, shape_of
 from tmmu_core.planners.problem import I64
 
 Watch = Callable[[int], bool]
@@ -74,11 +77,12 @@ class Searcher:
         return int(verdict), int(nodes[0]), state.unit[:, LOW].tolist() if verdict == FOUND else None
 
     def _search(self, state: State, ask: Ask, nodes: I64, watch: Watch | None) -> int:
+        find = search_by(ask)
         if watch is None:
-            return int(search(self.shape, state, ask, nodes, self.stop))
+            return int(find(self.shape, state, ask, nodes, self.stop))
         # The loop lets go of the interpreter's lock. Looking at the clock decides only when ``watch`` is asked.
         with ThreadPoolExecutor(1) as pool:
-            running = pool.submit(search, self.shape, state, ask, nodes, self.stop)
+            running = pool.submit(find, self.shape, state, ask, nodes, self.stop)
             try:
                 while running not in wait((running,), LOOK).done:
                     if not watch(int(nodes[0])):
@@ -88,3 +92,27 @@ class Searcher:
                 self.stop[0] = 1
                 raise
             return int(running.result())
+
+
+def search_by(ask: Ask) -> Callable[[Shape, State, Ask, I64, I64], int]:
+    """The library's loop where it can be handed the question; else :func:`.kernel.search`."""
+    loops = library()
+    if loops is None or abs(ask.capacity) >= LARGEST or bool((ask.weight < 0).any()):
+        return search
+
+    def ahead(shape: Shape, state: State, ask: Ask, nodes: I64, stop: I64) -> int:
+        return calls.search(
+            loops,
+            len(state.blame),
+            n=len(state.unit),
+            m=len(state.section),
+            events=len(state.event),
+            shape=shape.unit,
+            nodes=nodes,
+            stop=stop,
+            **{name: value for name, value in shape._asdict().items() if name != "unit"},
+            **state._asdict(),
+            **{**ask._asdict(), "budget": min(ask.budget, LARGEST)},
+        )
+
+    return ahead

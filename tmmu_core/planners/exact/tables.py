@@ -10,6 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from tmmu_core.compiled import is_there, njit, njit_leaf
+from tmmu_core.loops import calls
+from tmmu_core.loops.library import library
 from tmmu_core.planners.exact.model import Model
 from tmmu_core.planners.exact.plain import who_meets
 from tmmu_core.planners.problem import I64
@@ -104,10 +106,13 @@ def shape_of(model: Model) -> Shape:
 def fresh(model: Model, shape: Shape, room: tuple[int, int]) -> State:
     """The state before anything is placed, with room for so many events and levels."""
     n, m, r = len(model), model.sections, len(model.section)
+    loops = library()
     unit = np.zeros((n, 14), dtype=np.int64)
     unit[:, LOW] = np.maximum(model.fixed, 0)
     for u in np.flatnonzero((np.diff(shape.unit[:, WALLS]) > 0) & (model.fixed < 0)).tolist():
-        unit[u, LOW] = settle(shape.unit, shape.wall, u, 0)
+        unit[u, LOW] = (
+            settle(shape.unit, shape.wall, u, 0) if loops is None else calls.settle(loops, shape.unit, shape.wall, u)
+        )
     unit[:, LEVEL] = unit[:, HOLE] = unit[:, NEAREST] = -1
     section = np.zeros((m, 6), dtype=np.int64)
     np.add.at(section[:, REST], model.section, model.height)
@@ -216,6 +221,9 @@ def _neighbours_plainly(entry_of: I64, entry: I64, first: I64, by_section: I64) 
 
 def neighbours_of(entry_of: I64, entry: I64, first: I64, by_section: I64) -> tuple[I64, I64]:
     """Who shares a section with whom: first row per unit, and rows (other, own height over it, its height under)."""
+    loops = library()
+    if loops is not None:
+        return calls.neighbours(loops, entry_of, entry, first, by_section)
     find = _neighbours if is_there() else _neighbours_plainly
     found: tuple[I64, I64] = find(entry_of, entry, first, by_section)
     return found

@@ -1,0 +1,152 @@
+"""Arrays handed to the library, and its answers as the loops in Python give them.
+
+A structure is a call's arguments: numbers, and arrays by their address. The library trusts what it is handed, so
+whatever goes in is looked at here: whole numbers of 64 bits, in one piece, in rows as long as the tables say.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+I64 = NDArray[np.int64]
+I32 = NDArray[np.int32]
+
+WHOLE = (np.dtype(np.int64), np.dtype(np.int32), np.dtype(np.uint8))
+LARGEST = 2**62
+"""No number handed over is as large: sums of two stay within 64 bits."""
+
+
+class _Call(ctypes.Structure):
+    """Fields as in ``loops.h``: a number or an address each, 8 bytes."""
+
+    def __init__(self, **fields: Any) -> None:
+        """Arrays become addresses, and stay alive with the structure."""
+        super().__init__(**{name: _said(value) for name, value in fields.items()})
+        self.fields = fields
+
+
+def _said(value: Any) -> int:
+    if not isinstance(value, np.ndarray):
+        number = int(value)
+        assert -LARGEST <= number <= LARGEST
+        return number
+    assert value.flags.c_contiguous
+    assert value.dtype in WHOLE
+    address: int = value.ctypes.data
+    return address
+
+
+def _fields(names: str) -> list[tuple[str, type[ctypes.c_int64]]]:
+    return [(name, ctypes.c_int64) for name in names.split()]
+
+
+class Near(_Call):
+    """``struct near``."""
+
+    _fields_ = _fields("n tightest sequence first other size align offset spans")
+
+
+class Tree(_Call):
+    """``struct tree``."""
+
+    _fields_ = _fields(
+        "n leaves tightest pool sequence part_of part_lo part_hi size align fixed odd_of odd_other odd_kind "
+        "begin count room starts ends blocked near offset now"
+    )
+
+
+class Search(_Call):
+    """``struct search``."""
+
+    _fields_ = _fields(
+        "n m events most shape entry first neighbour mate wall "
+        "unit section order event changed dirty holes placed met blame tally "
+        "capacity rank weight focus switches budget nodes stop asked at second marks kept"
+    )
+
+
+class Meeting(_Call):
+    """``struct meeting``."""
+
+    _fields_ = _fields("n entry_of entry first by_section begin seen table")
+
+
+DONE = 0
+POOL = (1024, 16)
+"""Pairs of addresses that a run begins with: so many, and so many for each storage."""
+
+
+def place_near(loops: ctypes.CDLL, **fields: Any) -> I64:
+    """Offsets (n,) of one run of :func:`tmmu_core.planners.near_kernel.place`; ``fields`` but ``offset, spans``."""
+    first: I64 = fields["first"]
+    n = len(first) - 1
+    assert all(len(fields[name]) == n for name in ("sequence", "size", "align"))
+    offset = np.empty(n, np.int64)
+    spans = np.empty(2 * int(np.diff(first).max(initial=0)), np.int64)
+    call = Near(n=n, offset=offset, spans=spans, **fields)
+    answer = loops.tmmu_place_near(ctypes.byref(call))
+    assert answer == DONE
+    return offset
+
+
+def place(loops: ctypes.CDLL, columns: int, **fields: Any) -> I64:
+    """Offsets (n,) of one run of :func:`tmmu_core.planners.kernels.place` over so many columns of squeezed time.
+
+    ``fields`` are the structure's, but for what it works in. Where the pool proves too small the run goes on with more.
+    """
+    part_of, odd_of = fields["part_of"], fields["odd_of"]
+    n = len(part_of) - 1
+    assert all(len(fields[name]) == n for name in ("sequence", "size", "align", "fixed"))
+    assert len(odd_of) == n + 1
+    leaves = 1 << max(columns - 1, 0).bit_length()
+    pool = max(POOL[0], POOL[1] * n)
+    starts, ends = np.empty(pool, np.int64), np.empty(pool, np.int64)
+    offset, now = np.full(n, -1, np.int64), np.array([0, -1, 0], np.int64)
+    room = {
+        "begin": np.zeros(4 * leaves, np.int64),
+        "count": np.zeros(4 * leaves, np.int32),
+        "room": np.zeros(4 * leaves, np.int32),
+        "blocked": np.empty(200 * int(np.diff(part_of).max(initial=1)), np.int64),
+        "near": np.empty(int(np.diff(odd_of).max(initial=0)) + 1, np.int64),
+    }
+    while True:
+        call = Tree(n=n, leaves=leaves, pool=pool, starts=starts, ends=ends, offset=offset, now=now, **room, **fields)
+        lacks = loops.tmmu_place(ctypes.byref(call))
+        assert lacks >= DONE
+        if lacks == DONE:
+            return offset
+        pool = 2 * pool + lacks
+        starts, ends = (np.concatenate([old, np.empty(pool - len(old), np.int64)]) for old in (starts, ends))
+
+
+def neighbours(loops: ctypes.CDLL, entry_of: I64, entry: I64, first: I64, by_section: I64) -> tuple[I64, I64]:
+    """As :func:`tmmu_core.planners.exact.tables.neighbours_of`."""
+    n = len(entry_of) - 1
+    begin, seen = np.empty(n + 1, np.int64), np.empty(n, np.int64)
+    asked = {"n": n, "entry_of": entry_of, "entry": entry, "first": first, "by_section": by_section}
+    count = loops.tmmu_neighbours(ctypes.byref(Meeting(begin=begin, seen=seen, table=0, **asked)))
+    table = np.empty((count, 3), np.int64)
+    loops.tmmu_neighbours(ctypes.byref(Meeting(begin=begin, seen=seen, table=table, **asked)))
+    return begin, table
+
+
+def settle(loops: ctypes.CDLL, unit: I64, wall: I64, u: int) -> int:
+    """As :func:`tmmu_core.planners.exact.tables.settle`, from offset 0 on."""
+    return int(loops.tmmu_settle(_said(unit), _said(wall), u, 0))
+
+
+def search(loops: ctypes.CDLL, levels: int, **fields: Any) -> int:
+    """The verdict of :func:`tmmu_core.planners.exact.kernel.search`, with room for so many levels.
+
+    The interpreter's lock is not held meanwhile: ``nodes`` can be read, and ``stop`` set, from other threads.
+    """
+    most = levels - 1
+    asked, at, second = np.empty((3, levels), np.int64)
+    marks = np.empty((levels, 3), np.int64)
+    kept = np.empty(most * levels // 2 + 1, np.uint8)
+    call = Search(most=most, asked=asked, at=at, second=second, marks=marks, kept=kept, **fields)
+    return int(loops.tmmu_search(ctypes.byref(call)))
