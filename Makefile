@@ -62,6 +62,7 @@ golden: $(VENV)/.dev ## write the golden traces, searches, refusals, verdicts an
 	$(BIN)/python -m tests.refusals
 	$(BIN)/python -m tests.verdicts
 	$(BIN)/python -m tests.answers
+	$(BIN)/python -m tests.others
 
 # The peers pin other versions of what we pin, so they live apart; without them their columns stay empty.
 .venv-peers/.made:
