@@ -146,10 +146,10 @@ def _emit(x: Any, out: list[bytes]) -> None:
     if kind is str:
         out.append(_text(x))
     elif kind is int:
-        if 0 <= x < 1024:
-            out.append(_SMALL[x])
+        if x < 0:
+            out.append(_head(_NEGATIVE, -1 - x))
         else:
-            out.append(_head(_UINT, x) if x >= 0 else _head(_NEGATIVE, -1 - x))
+            out.append(_SMALL[x] if x < 1024 else _head(_UINT, x))
     elif kind is list or kind is tuple:
         size = len(x)
         out.append(_ARRAY_HEADS[size] if size < 256 else _head(_ARRAY, size))
@@ -349,11 +349,10 @@ def _heads(major: int, values: NDArray[np.uint64]) -> tuple[U8, I64]:
     big_endian = values.astype(">u8").view(np.uint8).reshape(-1, 8)
     keep = np.zeros((len(values), 9), np.bool_)
     keep[:, 0] = True
-    for size, info in ((0, 0), (1, 24), (2, 25), (4, 26), (8, 27)):
+    wide[:, 0] = major | big_endian[:, 7]
+    for size, info in ((1, 24), (2, 25), (4, 26), (8, 27)):
         at = np.flatnonzero(extra == size)
-        if len(at):
-            wide[at, 0] = major | info if size else (major | big_endian[at, 7])
-            if size:
-                wide[at, 1 : 1 + size] = big_endian[at, 8 - size :]
-                keep[at, 1 : 1 + size] = True
+        wide[at, 0] = major | info
+        wide[at, 1 : 1 + size] = big_endian[at, 8 - size :]
+        keep[at, 1 : 1 + size] = True
     return wide[keep], extra + 1

@@ -126,6 +126,8 @@ def test_a_grouped_convolution_backward_costs_twice_its_forward() -> None:
         ("Conv", [(1, 3, 8, 8)], [(1, 4, 8, 8)]),  # no weights
         ("mm", [(2, 3), (4, 5)], [(2, 5)]),  # shapes that are no product
         ("add", [(2,)], []),  # nothing is written
+        ("LSTM", [(3, 2, 5)], [(3, 1, 2, 4)]),  # one operand of three
+        ("Max", [], [(4,)]),  # nothing is read
     ],
 )
 def test_what_no_formula_fits_is_unknown_and_never_nothing(

@@ -7,7 +7,7 @@ import pytest
 
 from tests.build import graph, node, tensor, view
 from tmmu_core.errors import ContractError, InvalidIrShapes
-from tmmu_core.graph.index import index_graph
+from tmmu_core.graph.index import index_graph, named
 from tmmu_core.graph.model import Dim, Graph, Tensor, View
 
 
@@ -129,3 +129,8 @@ def test_a_role_that_is_none_is_refused_in_a_graph_made_in_memory() -> None:
     with pytest.raises(InvalidIrShapes) as caught:
         index_graph(graph([tensor("x", role="weight")], []))
     assert caught.value.diagnostics == {"reason": "unknown_role", "path": "$.tensors[0].role", "tensor": "x"}
+
+
+def test_names_are_looked_up_by_their_codes() -> None:
+    for codes, expected in (([], ()), ([1], ("b",)), ([1, 1], ("b", "b")), ([0, 1, 1], ("a", "b", "b"))):
+        assert named(("a", "b"), np.array(codes, np.int64)) == expected

@@ -22,6 +22,9 @@ _NO_ARENA = "where there is no arena there is no row, and nothing is looked up i
 _WORKED_OUT = "any negative number is the dimension that numpy works out"
 _NOBODY = "nobody is any negative number: only the sign is asked for"
 _A_PAGE_MORE = "a page more is mapped, which nobody touches and no handle shows"
+_KEPT = "what is kept to be said again: what is not kept is made anew, to the same bytes"
+_GUESS = "what is guessed is compared with what is said before it is taken"
+_GIVEN_BACK = "memory that is given back sooner or later, and an order that is worked out then or now"
 _THREADS = "how many threads the other program takes for it"
 
 SAME: tuple[Same, ...] = (
@@ -34,7 +37,6 @@ SAME: tuple[Same, ...] = (
     ),
     Same("tmmu_core/runtime/shadow_rules.py", "for arena in plan.arenas] or [0]", "0", "(1)", _NO_ARENA),
     Same("tmmu_core/judge/figures.py", "for arena in plan.arenas] or [0]", "0", "(1)", _NO_ARENA),
-    Same("tmmu_core/graph/index.py", "for k in np.flatnonzero(bad)[:1]", "1", "(2)", "the first of them is raised"),
     Same("tmmu_core/graph/document.py", "CHUNK = 1 << 16", "16", "(17)", "how many bytes are unpacked at a time"),
     Same(
         *("tmmu_core/plan/formats/files.py", "pre_buffer=False", "False", "(True)"),
@@ -91,6 +93,56 @@ SAME: tuple[Same, ...] = (
     Same(
         *("tmmu_core/plan/formats/pickled.py", "_TEXTS_KEPT = 1 << 16", "16", "(17)"),
         "how many texts are one object where they are said again: equal ones beyond it are equal all the same",
+    ),
+    Same(
+        *("tmmu_core/cbor.py", "if len(_KEYS) < 4096:", "len(_KEYS) < 4096", "(len(_KEYS) <= 4096)", _KEPT),
+    ),
+    Same("tmmu_core/cbor.py", "if len(_KEYS) < 4096:", "len(_KEYS) < 4096", "(not len(_KEYS) < 4096)", _KEPT),
+    Same("tmmu_core/cbor.py", "if len(_KEYS) < 4096:", "4096", "(4097)", _KEPT),
+    Same("tmmu_core/cbor.py", "if size <= 32 else _in_order(x)", "size <= 32", "(size < 32)", _KEPT),
+    Same("tmmu_core/cbor.py", "if size <= 32 else _in_order(x)", "size <= 32", "(not size <= 32)", _KEPT),
+    Same("tmmu_core/cbor.py", "if size <= 32 else _in_order(x)", "32", "(33)", _KEPT),
+    Same(
+        "tmmu_core/cbor.py", "int(sizes.max(initial=0)) < 24", "0", "(1)", "of no texts the longest has 0 letters, or 1"
+    ),
+    Same("tmmu_core/cbor.py", ".reshape(-1, 8)", "1", "(2)", _WORKED_OUT),
+    Same(
+        *("tmmu_core/graph/index.py", "np.flatnonzero(~(is_input | is_persistent))", "~(is_input | is_persistent)"),
+        *("(is_input | is_persistent)", _GUESS),
+    ),
+    Same(
+        *("tmmu_core/graph/index.py", "np.flatnonzero(~(is_input | is_persistent))", "is_input | is_persistent"),
+        *("(is_input & is_persistent)", _GUESS),
+    ),
+    Same(
+        *("tmmu_core/graph/index.py", "if dtypes > 1:", "dtypes > 1", "(dtypes >= 1)"),
+        "of one dtype the pairs are the shapes, numbered by another way",
+    ),
+    Same(
+        *("tmmu_core/graph/index.py", "np.unique(which * dtypes + dtype", "which * dtypes + dtype"),
+        *("(which * dtypes - dtype)", "another number for each pair, one for each all the same"),
+    ),
+    Same(
+        *("tmmu_core/graph/index.py", "if len(distinct) <= 1:", "len(distinct) <= 1", "(len(distinct) < 1)"),
+        "of one value all codes are 0, looked up one by one",
+    ),
+    Same(
+        *("tmmu_core/graph/index.py", "if len(codes) and (codes == codes[0]).all():", "codes == codes[0]"),
+        *("(codes != codes[0])", "then no codes are alike, and each is looked up"),
+    ),
+    Same("tmmu_core/graph/index.py", "names.settle()", "names.settle()", "pass", _GIVEN_BACK),
+    Same(
+        *("tmmu_core/graph/naming.py", 'if self.__dict__.get("_table") is not None:'),
+        *('self.__dict__.get("_table") is not None', "(self.__dict__.get('_table') is None)", _GIVEN_BACK),
+    ),
+    Same(
+        *("tmmu_core/graph/naming.py", "if table is None or words is None:", "table is None"),
+        *("(table is not None)", "the dictionary answers what the table would"),
+    ),
+    Same(
+        *("tmmu_core/graph/naming.py", "keys = keys * np.uint64(_ODD) + words[:, k]"),
+        *("keys * np.uint64(_ODD) + words[:, k]", "(keys * np.uint64(_ODD) - words[:, k])"),
+        "another key for each, as good as the first",
     ),
 )
 

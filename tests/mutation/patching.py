@@ -47,10 +47,10 @@ def _functions(text: str, path: str) -> dict[tuple[str, int], CodeType]:
 
 
 def _inside(code: CodeType) -> list[CodeType]:
-    """The functions of a module and the methods of its classes, not what stands inside of a function."""
+    """The functions of a module, the methods of its classes, and what they make: it may live in a table by now."""
     found = []
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             is_class = constant.co_names[:2] == ("__name__", "__module__")
-            found += _inside(constant) if is_class else [constant]
+            found += [*([] if is_class else [constant]), *_inside(constant)]
     return found

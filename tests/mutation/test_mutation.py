@@ -49,6 +49,15 @@ def test_a_running_function_is_exchanged(tmp_path: Path) -> None:
     assert not patch(swapped["7", "(8)"], path, TEXT, running()), "a default was taken when the module was run"
 
 
+def test_a_function_that_another_one_made_is_exchanged_where_it_lives(tmp_path: Path) -> None:
+    path, text = str(tmp_path / "it.py"), "def times(n):\n    return lambda x: n * x\n\n\nTABLE = {2: times(2)}\n"
+    names: dict[str, object] = {"__name__": "it"}
+    exec(compile(text, path, "exec"), names)
+    product = next(site for site in sites_of("it.py", text) if site.old == "n * x")
+    assert patch(product, path, text, running())
+    assert names["TABLE"][2](3) == 0  # type: ignore[index]
+
+
 def test_drawn_mutants_are_different_ones_and_as_many_as_asked_for() -> None:
     sites = sites_of("it.py", TEXT)
     for count in (1, 3, len(sites), 2 * len(sites)):

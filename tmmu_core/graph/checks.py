@@ -33,18 +33,14 @@ def refuse_duplicate(ids: Sequence[str], reason: str) -> NoReturn:
     """Name the first id that was there before. ``reason`` is a key of :data:`DUPLICATES`."""
     noun, place, concerned, hint = DUPLICATES[reason]
     first: dict[str, int] = {}
-    for i, name in enumerate(ids):
-        if name in first:
-            refuse(
-                f'the {noun} "{name}" is listed twice, at {place.format(first[name])} and {place.format(i)}.',
-                reason=reason,
-                path=place.format(i),
-                hint=hint,
-                node_id=name if concerned == "node_id" else "",
-                tensor=name if concerned == "tensor" else "",
-            )
-        first[name] = i
-    raise AssertionError("no duplicate after all")
+    i, name = next((i, name) for i, name in enumerate(ids) if first.setdefault(name, i) != i)
+    refuse(
+        f'the {noun} "{name}" is listed twice, at {place.format(first[name])} and {place.format(i)}.',
+        reason=reason,
+        path=place.format(i),
+        hint=hint,
+        **{concerned: name},
+    )
 
 
 def refuse_roles_and_phases(graph: Graph) -> None:
@@ -71,51 +67,46 @@ def refuse_roles_and_phases(graph: Graph) -> None:
 
 def refuse_unknown_operand(graph: Graph, known: dict[str, int], side: str) -> NoReturn:
     """Name the first of the nodes' ``inputs`` or ``outputs`` that is no tensor."""
-    for k, node in enumerate(graph.nodes):
-        for j, name in enumerate(getattr(node, side)):
-            if name not in known:
-                verb = "reads" if side == "inputs" else "writes"
-                refuse(
-                    f'the node "{node.node_id}" {verb} "{name}", which is not among the tensors.',
-                    reason="unknown_tensor",
-                    path=f"$.nodes[{k}].{side}[{j}]",
-                    hint=f'Add a tensor with the id "{name}", or correct the name.',
-                    node_id=node.node_id,
-                    tensor=name,
-                )
-    raise AssertionError("every operand is known after all")
+    operands = ((k, j, name) for k, node in enumerate(graph.nodes) for j, name in enumerate(getattr(node, side)))
+    k, j, name = next(operand for operand in operands if operand[2] not in known)
+    node_id, verb = graph.nodes[k].node_id, "reads" if side == "inputs" else "writes"
+    refuse(
+        f'the node "{node_id}" {verb} "{name}", which is not among the tensors.',
+        reason="unknown_tensor",
+        path=f"$.nodes[{k}].{side}[{j}]",
+        hint=f'Add a tensor with the id "{name}", or correct the name.',
+        node_id=node_id,
+        tensor=name,
+    )
 
 
-def refuse_unknown_end(graph: Graph, known: dict[str, int], side: str) -> None:
-    """Refuse the first of the graph's ``inputs`` or ``outputs`` that is no tensor."""
-    for j, name in enumerate(getattr(graph, side)):
-        if name not in known:
-            refuse(
-                f'the graph {side[:-1]} "{name}" is not among the tensors.',
-                reason="unknown_tensor",
-                path=f"$.{side}[{j}]",
-                hint=f'Add a tensor with the id "{name}", or correct the name.',
-                tensor=name,
-            )
+def refuse_unknown_end(graph: Graph, known: dict[str, int], side: str) -> NoReturn:
+    """Name the first of the graph's ``inputs`` or ``outputs`` that is no tensor."""
+    j, name = next((j, name) for j, name in enumerate(getattr(graph, side)) if name not in known)
+    refuse(
+        f'the graph {side[:-1]} "{name}" is not among the tensors.',
+        reason="unknown_tensor",
+        path=f"$.{side}[{j}]",
+        hint=f'Add a tensor with the id "{name}", or correct the name.',
+        tensor=name,
+    )
 
 
 def refuse_second_producer(graph: Graph) -> NoReturn:
     """Name the first tensor that a second node (or one node twice) writes."""
-    writer: dict[str, str] = {}
-    for k, node in enumerate(graph.nodes):
-        for j, name in enumerate(node.outputs):
-            if name in writer:
-                refuse(
-                    f'the tensor "{name}" is written by "{node.node_id}" and before that by "{writer[name]}".',
-                    reason="two_producers",
-                    path=f"$.nodes[{k}].outputs[{j}]",
-                    hint="A tensor has one producer: write to a tensor of its own, and say in_place_write "
-                    "where both are one storage.",
-                    node_id=node.node_id,
-                    tensor=name,
-                )
-            writer[name] = node.node_id
-    raise AssertionError("every tensor has one producer after all")
+    writer: dict[str, tuple[int, int]] = {}
+    written = ((k, j, name) for k, node in enumerate(graph.nodes) for j, name in enumerate(node.outputs))
+    k, j, name = next((k, j, name) for k, j, name in written if writer.setdefault(name, (k, j)) != (k, j))
+    node_id, before = graph.nodes[k].node_id, next(node.node_id for node in graph.nodes if name in node.outputs)
+    refuse(
+        f'the tensor "{name}" is written by "{node_id}" and before that by "{before}".',
+        reason="two_producers",
+        path=f"$.nodes[{k}].outputs[{j}]",
+        hint="A tensor has one producer: write to a tensor of its own, and say in_place_write "
+        "where both are one storage.",
+        node_id=node_id,
+        tensor=name,
+    )
 
 
 def refuse_produced_input(graph: Graph, tensor: str) -> NoReturn:
@@ -240,23 +231,24 @@ def check_view(graph: Graph, i: int, known: dict[str, int], nbytes: Sequence[int
 
 def refuse_view_cycle(graph: Graph, i: int, known: dict[str, int]) -> NoReturn:
     """Name the circle of views that the i-th tensor runs into."""
-    chain = [i]
-    while (view := graph.tensors[chain[-1]].view) is not None:
-        base = known[view.base_tensor_uid]
-        if base in chain:
-            circle = [*chain[chain.index(base) :], base]
-            names = " → ".join(f'"{graph.tensors[j].id}"' for j in circle)
-            makers = (node.node_id for node in graph.nodes if graph.tensors[base].id in node.outputs)
-            raise LivenessCycle(
-                f"these views are views of each other: {names}.",
-                hint="Let one of them be no view: it is the storage that the others look into.",
-                tensor=graph.tensors[base].id,
-                node_id=next(makers, ""),
-                path=f"$.tensors[{base}].view.base_tensor_uid",
-                reason="view_cycle",
-            )
+    chain: list[int] = []
+    base = i
+    while base not in chain:
         chain.append(base)
-    raise AssertionError("the views end after all")
+        view = graph.tensors[base].view
+        assert view is not None, "the views end after all"
+        base = known[view.base_tensor_uid]
+    circle = [*chain[chain.index(base) :], base]
+    names = " → ".join(f'"{graph.tensors[j].id}"' for j in circle)
+    makers = (node.node_id for node in graph.nodes if graph.tensors[base].id in node.outputs)
+    raise LivenessCycle(
+        f"these views are views of each other: {names}.",
+        hint="Let one of them be no view: it is the storage that the others look into.",
+        tensor=graph.tensors[base].id,
+        node_id=next(makers, ""),
+        path=f"$.tensors[{base}].view.base_tensor_uid",
+        reason="view_cycle",
+    )
 
 
 def check_alignment(tensor: Tensor, i: int) -> None:
@@ -317,17 +309,16 @@ def refuse_pairs(graph: Graph, k: int, field: str, pairs: Inplace) -> NoReturn:
             hint='Say "any", "none", or a list of [input_index, output_index].',
             node_id=node.node_id,
         )
-    for j, (i, o) in enumerate(pairs):
-        if not (0 <= i < len(node.inputs) and 0 <= o < len(node.outputs)):
-            refuse(
-                f'the node "{node.node_id}" pairs input {i} with output {o}, but has {len(node.inputs)} inputs '
-                f"and {len(node.outputs)} outputs.",
-                reason="pair_out_of_range",
-                path=f"$.nodes[{k}].{field}[{j}]",
-                hint="Count operands from 0, in the order they are listed.",
-                node_id=node.node_id,
-            )
-    raise AssertionError("every pair points to operands after all")
+    wide, high = range(len(node.inputs)), range(len(node.outputs))
+    j, (i, o) = next((j, (i, o)) for j, (i, o) in enumerate(pairs) if i not in wide or o not in high)
+    refuse(
+        f'the node "{node.node_id}" pairs input {i} with output {o}, but has {len(wide)} inputs '
+        f"and {len(high)} outputs.",
+        reason="pair_out_of_range",
+        path=f"$.nodes[{k}].{field}[{j}]",
+        hint="Count operands from 0, in the order they are listed.",
+        node_id=node.node_id,
+    )
 
 
 def resolve_dims(graph: Graph, dims: Mapping[str, int] | None) -> dict[str, int]:

@@ -55,7 +55,7 @@ class Call:
 
 
 Formula = Callable[[Call], Flops | None]
-"""Shapes → operations; ``None``, or an ``IndexError`` for an operand that is not there: unknown."""
+"""Shapes → operations; ``None``, or an ``IndexError`` or a ``ValueError`` for operands that are not there: unknown."""
 
 
 def operations(instr: str, inputs: tuple[Shape, ...], outputs: tuple[Shape, ...]) -> Flops | None:
@@ -65,7 +65,7 @@ def operations(instr: str, inputs: tuple[Shape, ...], outputs: tuple[Shape, ...]
         return None
     try:
         return formula(Call(inputs, outputs))
-    except IndexError:
+    except (IndexError, ValueError):
         return None
 
 
@@ -157,7 +157,7 @@ def _dropout(call: Call) -> Flops:
 def _matmul(call: Call, left: int = 0, added: int = 0) -> Flops | None:
     """[…, M, K] · […, K, N]: 2·K for every element of the result; a single axis is a vector."""
     a, b = call.inputs[left], call.inputs[left + 1]
-    depth = a[-1] if a and b and a[-1] == b[max(0, len(b) - 2)] else 0
+    depth = a[-1] if a[-1] == b[max(0, len(b) - 2)] else 0
     if not depth and len(a) == len(b) == 2 and call.result:
         # A format may name a transposed operand by its stored shape: M·K · K·N / (M·N) tells K² all the same.
         depth = isqrt(prod(a) * prod(b) // call.result)
@@ -179,7 +179,7 @@ def _addbmm(call: Call) -> Flops | None:
 def _dense(call: Call) -> Flops | None:
     """Gemm, linear, fully connected: each element of the result reads a row of K, transposed or not; then the bias."""
     rows, weights = call.operand, call.inputs[1]
-    if not call.result or not call.outputs[0] or not weights:
+    if not call.result or not weights:
         return None if call.result else Flops()
     wide = call.outputs[0][-1]
     if prod(weights) % wide:

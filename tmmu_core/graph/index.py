@@ -129,14 +129,14 @@ def index_graph(graph: Graph, dims: Mapping[str, int] | None = None) -> GraphInd
     if not node_names.distinct:
         checks.refuse_duplicate(node_names.texts, "duplicate_node")
     roles, phases = [tensor.role for tensor in tensors], [node.phase for node in nodes]
-    if not (set(roles) <= set(ROLES) and set(phases) <= set(PHASES)):
+    if set(roles) - set(ROLES) or set(phases) - set(PHASES):
         checks.refuse_roles_and_phases(graph)
     role = np.fromiter(map(_ROLE_NUMBER.__getitem__, roles), np.int8, len(roles))
     is_persistent = _IS_PERSISTENT[role]
     marked = _marked(graph)
 
     dtype, dtype_names = _codes([tensor.dtype for tensor in tensors])
-    shapes, nbytes = _sizes(graph, checks.resolve_dims(graph, dims), dtype)
+    shapes, nbytes = _sizes(graph, checks.resolve_dims(graph, dims), dtype, len(dtype_names))
     is_input, is_output = _ends(graph, names, "inputs"), _ends(graph, names, "outputs")
     in_ptr, in_idx = _operands(graph, names, "inputs")
     # Most graphs list what is produced in the order of production: then nothing need be looked up.
@@ -146,15 +146,16 @@ def index_graph(graph: Graph, dims: Mapping[str, int] | None = None) -> GraphInd
         checks.refuse_second_producer(graph)
     producer = np.full(len(tensors), -1, np.int64)
     producer[out_idx] = np.repeat(np.arange(len(nodes), dtype=np.int64), np.diff(out_ptr))
-    for i in np.flatnonzero(is_input & (producer >= 0))[:1]:
-        checks.refuse_produced_input(graph, names.texts[i])
+    produced_input = is_input & (producer >= 0)
+    if produced_input.any():
+        checks.refuse_produced_input(graph, names.texts[int(produced_input.argmax())])
 
     base = _bases(graph, names, marked, nbytes, shapes)
     needed = is_output.copy()
     needed[in_idx] = True
     unmade = needed & (producer < 0) & ~is_input & ~is_persistent & (base < 0)
-    for i in np.flatnonzero(unmade)[:1]:
-        checks.refuse_unmade(graph, names.texts[i])
+    if unmade.any():
+        checks.refuse_unmade(graph, names.texts[int(unmade.argmax())])
 
     _check_marks(graph, names, marked, (np.diff(in_ptr), np.diff(out_ptr)))
     index = GraphIndex(
@@ -211,11 +212,10 @@ def _marked(graph: Graph) -> I64:
     return np.array(found, np.int64)
 
 
-def _sizes(graph: Graph, point: dict[str, int], dtype: I64) -> tuple[tuple[tuple[int, ...], ...], U64]:
+def _sizes(graph: Graph, point: dict[str, int], dtype: I64, dtypes: int) -> tuple[tuple[tuple[int, ...], ...], U64]:
     """Shapes at ``point`` and bytes. Real graphs repeat few (shape, dtype) pairs, so each pair is computed once."""
     shapes = [tensor.shape for tensor in graph.tensors]
     which, _ = _codes(shapes)
-    dtypes = int(dtype.max(initial=0)) + 1
     if dtypes > 1:
         _, which = np.unique(which * dtypes + dtype, return_inverse=True)
     first = np.empty(int(which.max(initial=-1)) + 1, np.int64)
@@ -249,8 +249,7 @@ def _operands(graph: Graph, tensors: Ids, side: str, guess: I64 | None = None) -
     else:
         ptr = np.zeros(len(names) + 1, np.int64)
         np.cumsum(np.fromiter(map(len, names), np.int64, len(names)), out=ptr[1:])
-    tried = guess is not None and len(guess) == len(flat)
-    if guess is not None and tried and flat == list(map(tensors.texts.__getitem__, guess.tolist())):
+    if guess is not None and flat == list(map(tensors.texts.__getitem__, guess.tolist())):
         return ptr, guess
     idx = tensors.numbers_of(flat)
     if (idx < 0).any():
@@ -284,8 +283,9 @@ def _bases(graph: Graph, names: Ids, marked: I64, nbytes: U64, shapes: tuple[tup
     far = np.where(base >= 0, base, np.arange(len(base)))
     for _ in range(len(views).bit_length()):
         far = far[far]
-    for i in np.flatnonzero(base[far] >= 0)[:1]:
-        checks.refuse_view_cycle(graph, int(i), names.number)
+    circling = base[far] >= 0
+    if circling.any():
+        checks.refuse_view_cycle(graph, int(circling.argmax()), names.number)
     return base
 
 
@@ -309,16 +309,19 @@ def _check_marks(graph: Graph, names: Ids, marked: I64, arity: tuple[I64, I64]) 
 
 def _check_pairs(graph: Graph, field: str, values: list[Inplace], arity: tuple[I64, I64]) -> None:
     """Check a field of operand pairs against how many inputs and outputs each node has."""
-    if set(values) <= {"any", "none", ()}:
+    if not set(values) - {"any", "none", ()}:
         return
     codes, distinct = _codes(values)
-    low, high_in, high_out = np.zeros((3, len(distinct)), np.int64)
+    wrong = np.zeros(len(distinct), np.bool_)
+    ends_in, ends_out = np.zeros((2, len(distinct)), np.int64)
     for code, pairs in enumerate(distinct):
         if isinstance(pairs, str):
-            low[code] = 0 if pairs in ("any", "none") else -1
+            wrong[code] = pairs not in ("any", "none")
+        elif pairs and min(map(min, pairs)) < 0:
+            wrong[code] = True
         elif pairs:
-            low[code] = max(-1, min(MOST, *map(min, pairs)))
-            high_in[code], high_out[code] = (max(-1, min(max(side), MOST)) + 1 for side in zip(*pairs, strict=True))
-    bad = (low[codes] < 0) | (high_in[codes] > arity[0]) | (high_out[codes] > arity[1])
-    for k in np.flatnonzero(bad)[:1]:
-        checks.refuse_pairs(graph, int(k), field, values[k])
+            ends_in[code], ends_out[code] = (min(max(side), MOST) + 1 for side in zip(*pairs, strict=True))
+    bad = wrong[codes] | (ends_in[codes] > arity[0]) | (ends_out[codes] > arity[1])
+    if bad.any():
+        k = int(bad.argmax())
+        checks.refuse_pairs(graph, k, field, values[k])

@@ -4,7 +4,7 @@ A dictionary answers this too, and does where ids are few, long or not ASCII. Fo
 in cache misses; here they become rows of eight-byte words, which numpy sorts and searches::
 
     "t41" ─► 74 34 31 00 00 00 00 00 ─► one big-endian word, ordered as the bytes are
-    longer ─► several words ─► one key, sums of the words times odd constants; what a key finds is compared word by word
+    longer ─► several words ─► one key, the words as digits of one number; what a key finds is compared word by word
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Ids:
     @cached_property
     def distinct(self) -> bool:
         """Whether none comes twice."""
-        if "_table" not in self.__dict__ and self.ascending:
+        if self.ascending:
             return True
         table = self._table
         if table is None:
@@ -123,7 +123,7 @@ def _words(texts: Sequence[str], wide: int) -> U64 | None:
 
     A NUL inside an id could not be told from what fills the rows up.
     """
-    wide = wide or max(1, -(-max(map(len, texts), default=0) // _WORD))
+    wide = wide or max(1, -(-max(map(len, texts)) // _WORD))
     if wide * _WORD > LONGEST:
         return None
     try:
@@ -137,7 +137,7 @@ def _words(texts: Sequence[str], wide: int) -> U64 | None:
 
 def _keys(words: U64) -> U64:
     """One word per row. The last word counts as it stands, so that neighbours by name lie near each other."""
-    keys = words[:, -1].copy()
-    for k in range(words.shape[1] - 1):
-        keys += words[:, k] * np.uint64((_ODD * (2 * k + 1)) & (2**64 - 1))
+    keys = words[:, 0]
+    for k in range(1, words.shape[1]):
+        keys = keys * np.uint64(_ODD) + words[:, k]
     return keys

@@ -36,7 +36,7 @@ def stack_path(text: str) -> tuple[str, ...]:
 
     The path of what was made inside ``forward`` of a wrapper may begin with ``L['self'].``, which says nothing.
     """
-    last = text[-LONGEST:].rsplit(";", 1)[-1].split(",")
+    last = text[-LONGEST:].rpartition(";")[2].split(",")
     return path_of(last[1].removeprefix("L['self']")) if len(last) > 2 else ()
 
 

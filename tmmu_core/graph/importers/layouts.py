@@ -49,11 +49,11 @@ class Lies:
 
     def viewable_as(self, shape: tuple[int, ...]) -> bool:
         """Whether ``shape`` is these elements where they lie, so that a reshape copies nothing."""
-        if not self.own or self.contiguous:
+        if self.contiguous:
             return True
         # Axes that follow one another without a gap are one run; every new axis must lie within one run.
         runs: list[int] = []
-        before = 0
+        before: int | None = None
         for dim, stride in zip(self.shape, self.strides, strict=True):
             if dim == 1:
                 continue

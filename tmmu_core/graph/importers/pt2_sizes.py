@@ -68,7 +68,7 @@ def symbol_in(size: Size) -> tuple[str, int] | None:
     formula = size.as_expr
     if formula is None or formula.hint is None or formula.hint.as_int is None:
         return None
-    found = re.fullmatch(r"Symbol\('(\w{1,80})'[\w=, ]{0,200}\)|([A-Za-z_]\w{0,80})", formula.expr_str[:400])
+    found = re.fullmatch(r"Symbol\('(\w{1,80})'[\w=, ]{0,200}\)|([A-Za-z_]\w{0,80})", formula.expr_str)
     return (found[1] or found[2], formula.hint.as_int) if found else None
 
 
@@ -118,7 +118,7 @@ class _Reading:
 
     def _take(self, *wanted: str) -> str:
         token = self._next()
-        if not token or (wanted and token not in wanted):
+        if wanted and token not in wanted:
             return ""
         self.at += 1
         return token
@@ -164,7 +164,7 @@ class _Reading:
                 raise self._strange()
             return value
         if token.isdigit():
-            return self._bounded(Fraction(int(token[:40])))
+            return self._bounded(Fraction(int(token)))
         if token == "Symbol" and self._take("("):
             return self._symbol()
         if token.isidentifier():

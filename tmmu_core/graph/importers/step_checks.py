@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
+from itertools import accumulate
 
 from tmmu_core.graph import dtypes
 from tmmu_core.graph.model import Graph
@@ -31,6 +33,7 @@ def saved_bytes(graph: Graph) -> int:
 def peak_bytes(graph: Graph) -> int:
     """Most bytes of storages that are no parameters, buffers, constants or states, alive at one step."""
     root = _roots(graph)
+    size = {tensor.id: _bytes(tensor.shape, tensor.dtype) for tensor in graph.tensors}
     persistent = {root[tensor.id] for tensor in graph.tensors if tensor.persistent}
     birth: dict[str, int] = {root[name]: 0 for name in graph.inputs}
     death: dict[str, int] = {root[name]: 1 for name in graph.inputs}
@@ -39,17 +42,13 @@ def peak_bytes(graph: Graph) -> int:
             birth.setdefault(root[name], step)
         for name in (*node.inputs, *node.outputs):
             death[root[name]] = step + 1
-    death.update((root[name], len(graph.nodes) + 1) for name in graph.outputs)
-    change = [0] * (len(graph.nodes) + 3)
-    for tensor in graph.tensors:
-        if root[tensor.id] == tensor.id and tensor.id in birth and tensor.id not in persistent:
-            change[birth[tensor.id]] += _bytes(tensor.shape, tensor.dtype)
-            change[death[tensor.id]] -= _bytes(tensor.shape, tensor.dtype)
-    alive = peak = 0
-    for difference in change:
-        alive += difference
-        peak = max(peak, alive)
-    return peak
+    kept = {root[name] for name in graph.outputs}
+    change: Counter[int] = Counter()
+    for name, born in birth.items():
+        if name not in persistent:
+            change[born] += size[name]
+            change[death[name]] -= 0 if name in kept else size[name]
+    return max(accumulate(change[step] for step in sorted(change)), default=0)
 
 
 def _roots(graph: Graph) -> dict[str, str]:
