@@ -76,7 +76,9 @@ def instance_of(columns: dict[str, ArrayLike | None], capacity: int | None) -> t
         if bad.any():
             raise _fault(f"buffer {int(np.argmax(bad))} {why}.", "Give lower < upper, size ≥ 0, alignment 1, 2, 4 ….")
     ids = [str(k) for k in range(n)]
-    order = np.array(sorted(range(n), key=lambda k: (lower[k], -size[k], ids[k].encode())), np.int64)
+    by_id = np.empty(n, np.int64)
+    by_id[sorted(range(n), key=ids.__getitem__)] = np.arange(n)  # digits: texts order as their bytes do
+    order = np.lexsort((by_id, -size, lower))
     place = np.empty(n, np.int64)
     place[order] = np.arange(n)
     problem = Problem(

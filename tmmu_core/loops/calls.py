@@ -7,6 +7,7 @@ whatever goes in is looked at here: whole numbers of 64 bits, in one piece, in r
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -47,7 +48,7 @@ def _fields(names: str) -> list[tuple[str, type[ctypes.c_int64]]]:
 class Near(_Call):
     """``struct near``."""
 
-    _fields_ = _fields("n tightest sequence first other size align offset spans")
+    _fields_ = _fields("n tightest sequence first other size align offset spans placed")
 
 
 class Tree(_Call):
@@ -72,24 +73,33 @@ class Search(_Call):
 class Meeting(_Call):
     """``struct meeting``."""
 
-    _fields_ = _fields("n entry_of entry first by_section begin seen table")
+    _fields_ = _fields("n room entry_of entry first by_section begin seen table")
 
 
 DONE = 0
+MEETINGS = 64
+"""Neighbours of a unit, on average, for whom there is room at first."""
 POOL = (1024, 16)
 """Pairs of addresses that a run begins with: so many, and so many for each storage."""
 
 
-def place_near(loops: ctypes.CDLL, **fields: Any) -> I64:
-    """Offsets (n,) of one run of :func:`tmmu_core.planners.near_kernel.place`; ``fields`` but ``offset, spans``."""
-    first: I64 = fields["first"]
+def near(first: I64, other: I64, size: I64, align: I64) -> Near:
+    """What every run of :func:`place_near` over the same neighbours is handed."""
     n = len(first) - 1
-    assert all(len(fields[name]) == n for name in ("sequence", "size", "align"))
-    offset = np.empty(n, np.int64)
-    spans = np.empty(2 * int(np.diff(first).max(initial=0)), np.int64)
-    call = Near(n=n, offset=offset, spans=spans, **fields)
+    assert len(size) == len(align) == n
+    most = int(np.diff(first).max(initial=0))
+    working = {"sequence": n, "offset": n, "spans": 2 * most, "placed": most + 1}
+    room = {name: np.empty(count, np.int64) for name, count in working.items()}
+    return Near(n=n, tightest=0, first=first, other=other, size=size, align=align, **room)
+
+
+def place_near(loops: ctypes.CDLL, call: Near, sequence: Sequence[int] | I64, tightest: bool) -> list[int]:
+    """Offsets (n,) of one run of :func:`tmmu_core.planners.near_kernel.place`."""
+    call.fields["sequence"][:] = sequence
+    call.tightest = int(tightest)
     answer = loops.tmmu_place_near(ctypes.byref(call))
     assert answer == DONE
+    offset: list[int] = call.fields["offset"].tolist()
     return offset
 
 
@@ -128,10 +138,13 @@ def neighbours(loops: ctypes.CDLL, entry_of: I64, entry: I64, first: I64, by_sec
     n = len(entry_of) - 1
     begin, seen = np.empty(n + 1, np.int64), np.empty(n, np.int64)
     asked = {"n": n, "entry_of": entry_of, "entry": entry, "first": first, "by_section": by_section}
-    count = loops.tmmu_neighbours(ctypes.byref(Meeting(begin=begin, seen=seen, table=0, **asked)))
-    table = np.empty((count, 3), np.int64)
-    loops.tmmu_neighbours(ctypes.byref(Meeting(begin=begin, seen=seen, table=table, **asked)))
-    return begin, table
+    room = MEETINGS * n
+    while True:
+        table = np.empty((room, 3), np.int64)
+        count = loops.tmmu_neighbours(ctypes.byref(Meeting(room=room, begin=begin, seen=seen, table=table, **asked)))
+        if count <= room:
+            return begin, table[:count]
+        room = count
 
 
 def settle(loops: ctypes.CDLL, unit: I64, wall: I64, u: int) -> int:

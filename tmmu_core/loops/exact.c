@@ -75,13 +75,13 @@ SHARED I tmmu_neighbours(const struct meeting *p)
                     continue;
                 if (seen[w] < begin[u]) { /* rows of earlier units: this one has not met it yet */
                     seen[w] = used;
-                    if (table) {
+                    if (used < p->room) {
                         table[3 * used + OTHER] = w;
                         table[3 * used + OVER] = table[3 * used + UNDER] = 0;
                     }
                     used++;
                 }
-                if (table) {
+                if (seen[w] < p->room) {
                     I *const at = table + 3 * seen[w];
                     at[OVER] = greater(at[OVER], high);
                     at[UNDER] = greater(at[UNDER], p->entry[3 * other + HEIGHT]);

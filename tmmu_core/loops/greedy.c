@@ -6,12 +6,12 @@
  */
 #include "loops.h"
 
-/* Offsets of one run of a plain problem, few of whose storages meet; spans: 2 rows for each of the most neighbours. */
+/* Offsets of one run of a plain problem, few of whose storages meet. */
 SHARED I tmmu_place_near(const struct near *p)
 {
     const I n = p->n, tightest = p->tightest;
     const I *const first = p->first, *const other = p->other, *const size = p->size;
-    I *const offset = p->offset, *const spans = p->spans;
+    I *const offset = p->offset, *const spans = p->spans, *const placed = p->placed;
     for (I i = 0; i < n; i++)
         offset[i] = -1;
     for (I step = 0; step < n; step++) {
@@ -19,12 +19,13 @@ SHARED I tmmu_place_near(const struct near *p)
         if (i < 0 || i >= n)
             return OUTSIDE;
         I many = 0;
-        for (I row = first[i]; row < first[i + 1]; row++) {
-            const I start = offset[other[row]];
-            if (start < 0)
-                continue;
-            const I end = start + size[other[row]];
-            I k = many;
+        for (I row = first[i]; row < first[i + 1]; row++) { /* no branch: nobody could foretell it */
+            placed[many] = other[row];
+            many += offset[other[row]] >= 0;
+        }
+        for (I row = 0; row < many; row++) {
+            const I start = offset[placed[row]], end = start + size[placed[row]];
+            I k = row;
             while (k > 0 && spans[2 * k - 2] > start) {
                 spans[2 * k] = spans[2 * k - 2];
                 spans[2 * k + 1] = spans[2 * k - 1];
@@ -32,7 +33,6 @@ SHARED I tmmu_place_near(const struct near *p)
             }
             spans[2 * k] = start;
             spans[2 * k + 1] = end;
-            many++;
         }
         const I need = size[i], grid = p->align[i];
         I at = 0;

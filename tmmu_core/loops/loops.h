@@ -14,8 +14,8 @@ enum { DONE = 0, OUTSIDE = -9 };
 struct near {
     I n, tightest;
     const I *sequence, *first, *other, *size, *align;
-    I *offset; /* out */
-    I *spans;
+    I *offset;         /* out */
+    I *spans, *placed; /* 2 and 1 for each neighbour of the storage that has most, and 1 more */
 };
 
 /* n storages over `leaves` columns of squeezed time; see Columns. `begin`, `count`, `room`: 4 * leaves lists. */
@@ -45,9 +45,9 @@ struct search {
     uint8_t *kept;                  /* of level k what it hangs on: k answers, from k * (k - 1) / 2 on */
 };
 
-/* Who shares a section with whom; n units. Counted first, `table` 0; then written. */
+/* Who shares a section with whom; n units. As many rows as there is room for are written, all are counted. */
 struct meeting {
-    I n;
+    I n, room;
     const I *entry_of, *entry, *first, *by_section;
     I *begin; /* n + 1 */
     I *seen;  /* n */

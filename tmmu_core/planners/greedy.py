@@ -131,11 +131,22 @@ def widest(cols: Columns) -> list[int]:
     while 2 ** len(levels) <= len(live):
         half = 2 ** (len(levels) - 1)
         levels.append(np.maximum(levels[-1][:-half], levels[-1][half:]))
+    if cols.plain and cols.small:
+        return _widest_of_one_part(cols, levels)
     most = [0] * len(cols)
     lows, highs = cols.part_lo.tolist(), cols.part_hi.tolist()
     for row, i in enumerate(cols.storage_of_part.tolist()):
         level = (highs[row] - lows[row]).bit_length() - 1
         most[i] = max(most[i], int(levels[level][lows[row]]), int(levels[level][highs[row] - 2**level]))
+    return most
+
+
+def _widest_of_one_part(cols: Columns, levels: list[I64]) -> list[int]:
+    width = cols.part_hi - cols.part_lo
+    level = np.searchsorted(2 ** np.arange(len(levels)), width, side="right") - 1
+    begin = np.cumsum([0, *map(len, levels)])[level]
+    table = np.concatenate(levels)
+    most: list[int] = np.maximum(table[begin + cols.part_lo], table[begin + cols.part_hi - (1 << level)]).tolist()
     return most
 
 

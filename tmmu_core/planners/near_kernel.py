@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tmmu_core.compiled import njit
-from tmmu_core.loops.calls import place_near
+from tmmu_core.loops import calls
 from tmmu_core.loops.library import library
 from tmmu_core.planners.columns import Columns
 from tmmu_core.planners.problem import I64
@@ -15,16 +15,13 @@ from tmmu_core.planners.problem import I64
 
 def place(cols: Columns, sequence: Sequence[int], met: tuple[I64, I64], tightest: bool) -> list[int]:
     """Offsets of one greedy run of a plain problem; ``met`` as :func:`~tmmu_core.planners.near.neighbours` gives it."""
-    first, other = met
-    order = np.asarray(sequence, np.int64)
     loops = library()
-    offset: I64 = (
-        _place(order, first, other, cols.sizes, cols.aligns, tightest)
-        if loops is None
-        else place_near(
-            loops, sequence=order, first=first, other=other, size=cols.sizes, align=cols.aligns, tightest=tightest
-        )
-    )
+    if loops is not None:
+        if "near_call" not in cols.memo:
+            cols.memo["near_call"] = calls.near(*met, cols.sizes, cols.aligns)
+        return calls.place_near(loops, cols.memo["near_call"], sequence, tightest)
+    first, other = met
+    offset: I64 = _place(np.asarray(sequence, np.int64), first, other, cols.sizes, cols.aligns, tightest)
     found: list[int] = offset.tolist()
     return found
 

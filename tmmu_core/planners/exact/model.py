@@ -59,6 +59,8 @@ def handoffs(cols: Columns) -> tuple[tuple[int, int], ...]:
 
 def chains(cols: Columns, taken: Sequence[tuple[int, int]]) -> tuple[tuple[int, ...], ...] | None:
     """Storages joined by the hand-offs taken, one tuple per unit; ``None`` where two of a unit conflict."""
+    if not taken:
+        return tuple([(i,) for i in range(len(cols))])
     group = list(range(len(cols)))
     members = {i: [i] for i in group}
     for i, j in taken:
@@ -100,7 +102,9 @@ def build(cols: Columns, units: tuple[tuple[int, ...], ...], *, pairs: bool = Tr
         storage = np.concatenate([storage, np.array([i for i, _ in more], dtype=np.int64)])
         section = place[np.concatenate([section, np.array([k for _, k in more], dtype=np.int64)])]
     unit, height = unit_of[storage], cols.sizes[storage]
-    by_unit = np.lexsort((height, section, unit))
+    if not _ascending(unit, section):  # as they are where each storage is a unit and time alone makes sections
+        by_unit = np.lexsort((height, section, unit))
+        section, height = section[by_unit], height[by_unit]
     entry_of = np.zeros(len(units) + 1, dtype=np.int64)
     entry_of[1:] = np.cumsum(np.bincount(unit, minlength=len(units)))
     align, length = np.ones(len(units), dtype=np.int64), np.zeros(len(units), dtype=np.int64)
@@ -110,9 +114,12 @@ def build(cols: Columns, units: tuple[tuple[int, ...], ...], *, pairs: bool = Tr
     np.add.at(length, unit_of, cols.problem.death - cols.problem.birth)
     grain = gcd(*cols.size)
     grain = gcd(grain, *(a for a in set(cols.align) if grain % a), *(at for at in set(cols.fixed) if at >= 0))
-    return Model(
-        units, entry_of, section[by_unit], height[by_unit], len(moments) + len(others), align, fixed, grain, length
-    )
+    return Model(units, entry_of, section, height, len(moments) + len(others), align, fixed, grain, length)
+
+
+def _ascending(one: I64, two: I64) -> bool:
+    """Whether pairs ascend, no two alike."""
+    return bool(((one[1:] > one[:-1]) | ((one[1:] == one[:-1]) & (two[1:] > two[:-1]))).all())
 
 
 Section = tuple[tuple[int, int, int], tuple[int, ...]]
@@ -189,7 +196,7 @@ def ranker(model: Model) -> Callable[[Weights, I64 | None], I64]:
     np.maximum.at(tall, unit, model.height)
     wide = np.maximum(np.diff(model.entry_of), 1)
     traits = [
-        np.asarray([logarithm(max(int(x), 1)) for x in column], dtype=np.int64)
+        np.array([logarithm(x) for x in np.maximum(column, 1).tolist()], dtype=np.int64)
         for column in (fullest, wide, tall, model.length)
     ]
 
