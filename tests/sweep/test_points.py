@@ -1,0 +1,186 @@
+"""What a sweep is of, and what a worker makes of a point."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.build import chain
+from tmmu_core.graph import native
+from tmmu_core.judge.verifier import verify_plan
+from tmmu_core.plan.formats import files
+from tmmu_core.plan.formats.reading import read_graph
+from tmmu_core.plan.making.engine import plan_graph
+from tmmu_core.plan.making.make import make_plan
+from tmmu_core.plan.making.request import PlanRequest
+from tmmu_core.sweep import working
+from tmmu_core.sweep.points import Axes, Done, Point, Source, points_of
+from tmmu_core.sweep.working import FIGURES, FIT_FIGURES, KEPT_OPEN, figures, refused, work
+
+SAMPLES = Path(__file__).resolve().parents[2] / "sample_graphs"
+INSTANCE = Source("few.csv", b"id,lower,upper,size\na,0,2,8\nb,1,3,4\n")
+
+
+def sample(name: str) -> Source:
+    return Source(name, (SAMPLES / f"{name}.tmmu.json").read_bytes())
+
+
+def test_points_go_through_the_axes_the_last_one_quickest_and_say_what_was_asked_of_them() -> None:
+    axes = Axes(planners=("slots", None), alignments=(None, 64), shards=(("none", None), ("two", {"w": 2})), ranks=True)
+    found = points_of(PlanRequest(dims={"S": 3}), axes, [(None, ("B", 2)), (None,)], ["one", ""])
+    assert [point.number for point in found] == list(range(16 + 8))
+    assert [point.source for point in found] == [0] * 16 + [1] * 8
+    last = found[15]
+    assert dict(last.head) == {
+        "model": "one",
+        "planner": None,
+        "mode": None,
+        "preset": None,
+        "alignment": 64,
+        "dims": {"S": 3, "B": 2},
+        "shard": "two",
+    }
+    assert (last.request.dims, last.request.alignment, last.request.shard_spec) == ({"S": 3, "B": 2}, 64, {"w": 2})
+    first = found[16]
+    assert dict(first.head) == {"planner": "slots", "mode": None, "preset": None, "alignment": None, "shard": "none"}
+    assert (first.request.planner, first.request.dims, first.ranks, first.fits) == ("slots", {"S": 3}, True, None)
+    assert [point.request.alignment for point in found[16:]] == [PlanRequest().alignment] * 4 + [64] * 4
+    assert [point.head["planner"] for point in found[16:]] == ["slots", "slots", None, None] * 2
+    assert [point.head["shard"] for point in found[16:]] == ["none", "two"] * 4
+
+
+def test_a_source_is_known_by_its_name_and_its_bytes_apart() -> None:
+    assert Source("ab", b"c").digest == hashlib.sha256(b"ab\0c").hexdigest() != Source("a", b"bc").digest
+
+
+def test_a_point_is_known_by_all_that_its_rows_depend_on() -> None:
+    of = [Source("a", b"a"), Source("b", b"b")]
+    request = PlanRequest()
+    asked = [
+        Point(0, 0, request),
+        Point(0, 1, request),
+        Point(0, 0, request.but(seed=1)),
+        Point(0, 0, request, True),
+        Point(0, 0, request, fits={"": 8}),
+        Point(0, 0, request, fits={"x": 8, "y": 9}),
+        Point(0, 0, request, head={"mode": None}),
+    ]
+    assert len({point.key(of) for point in asked}) == len(asked)
+    assert Point(7, 0, request).key(of) == asked[0].key(of), "its place is not what it is"
+    assert Point(0, 0, request, fits={"y": 9, "x": 8}).key(of) == asked[5].key(of)
+
+
+def test_a_point_has_failed_when_one_of_its_rows_tells_an_error() -> None:
+    assert Done(0, ({"error": None}, {"error": {}})).failed
+    assert not Done(0, ({"error": None},)).failed
+    assert not Done(0, ()).failed
+
+
+def test_a_row_tells_the_figures_of_its_plan() -> None:
+    source = sample("two_arenas")
+    plan = plan_graph(read_graph(source.data, source.name), planner="slots").plan
+    assert verify_plan(plan).ok
+    (row,) = work(source, Point(3, 0, PlanRequest(planner="slots"), head={"model": "x"})).rows
+    assert {name: value for name, value in row.items() if name != "allocation_time_ns"} == {
+        "model": "x",
+        "name": plan.ir_name,
+        "mode": plan.mode,
+        "preset": plan.preset,
+        "lower_bound_bytes": sum(arena.bound_bytes for arena in plan.arenas),
+        "extent_bytes": sum(arena.extent_bytes for arena in plan.arenas),
+        "places": plan.places,
+        "slots": sum(arena.slots for arena in plan.arenas),
+        "storages": sum(arena.storages for arena in plan.arenas),
+        "steps": plan.steps,
+        "layout_hash": plan.layout_hash.hex(),
+        "arenas": {arena.name: arena.extent_bytes for arena in plan.arenas},
+        "error": None,
+    }
+    assert figures(plan)["allocation_time_ns"] == plan.metrics["allocation_time_ns"]
+
+
+def test_a_size_that_a_model_leaves_open_is_the_points() -> None:
+    source = sample("dynamic_batch")
+    extents = []
+    for size in (1, 8):
+        request = PlanRequest(planner="slots", dims={"B": size})
+        (row,) = work(source, Point(0, 0, request)).rows
+        made = make_plan(working.read_at(read_graph(source.data, source.name), {"B": size}, b"", ""), request)
+        assert row["layout_hash"] == made.plan.layout_hash.hex()
+        extents.append(row["extent_bytes"])
+    assert extents[0] < extents[1]
+
+
+def test_ranks_that_run_the_same_graph_share_a_row() -> None:
+    request = PlanRequest(planner="slots", shard_spec={"mesh": {"dp": 2}})
+    rows = work(sample("linear_chain"), Point(0, 0, request, ranks=True)).rows
+    assert [(row["ranks"], row["error"]) for row in rows] == [([0, 1], None)]
+
+
+def test_a_capacity_is_one_for_all_or_an_arenas_own() -> None:
+    source = sample("two_arenas")
+    graph = read_graph(source.data, source.name)
+    extent = {arena.name: arena.extent_bytes for arena in plan_graph(graph, planner="slots").plan.arenas}
+    name = max(extent, key=lambda name: extent[name])
+    for fits, answer in (({"": sum(extent.values())}, "fits"), ({name: extent[name]}, "fits"), ({name: 0}, "cannot")):
+        (row,) = work(source, Point(0, 0, PlanRequest(planner="slots"), fits=fits)).rows
+        assert (row["answer"], row["over_bytes"] > 0) == (answer, answer == "cannot")
+        assert row["cost"].keys() == {"extra_flops", "moved_bytes", "extra_steps", "moves"}
+
+
+@pytest.mark.parametrize(
+    ("point", "more"),
+    [
+        (Point(0, 0, PlanRequest()), ()),
+        (Point(0, 0, PlanRequest(), ranks=True), ("ranks",)),
+        (Point(0, 0, PlanRequest(), fits={"": 1}), FIT_FIGURES),
+    ],
+)
+def test_a_row_without_a_plan_has_every_figure_empty(point: Point, more: tuple[str, ...]) -> None:
+    row = refused(Point(0, 0, point.request, point.ranks, point.fits, {"mode": "m"}), {"code_id": "X"})
+    assert row == {"mode": "m", "error": {"code_id": "X"}} | dict.fromkeys((*FIGURES, *more))
+
+
+def said(source: Source, **asked: Any) -> Any:
+    (row,) = work(source, Point(0, 0, PlanRequest(planner="slots"), **asked)).rows
+    return row["error"] and (row["error"]["code_id"], row["error"]["message"])
+
+
+def test_what_is_a_plan_already_or_has_no_graph_is_refused_in_its_row() -> None:
+    plan = plan_graph(chain(3)).plan
+    assert said(INSTANCE) is None
+    assert "finished plan" in said(Source("p.json", files.WRITERS["json"](plan)))[1]
+    assert "no graph" in said(INSTANCE, ranks=True)[1]
+    assert "no graph" in said(INSTANCE, fits={"": 99})[1]
+    overlapping = Source("given.csv", b"id,lower,upper,size,offset\na,0,2,100,0\nb,1,3,100,50\n")
+    (row,) = work(overlapping, Point(0, 0, PlanRequest())).rows
+    assert row["error"]["code_id"] != "INTERNAL"
+    assert row["extent_bytes"] is None
+
+
+def test_a_fault_of_ours_is_told_with_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any) -> None:
+        raise ZeroDivisionError("no")
+
+    monkeypatch.setattr(working, "make_plan", broken)
+    code, message = said(INSTANCE)
+    assert (code, message.partition(" (")[0]) == ("INTERNAL", "ZeroDivisionError: no")
+    assert message.partition(" (")[2].startswith("test_points.py:")
+
+
+def test_the_last_few_sources_stay_read_and_what_cannot_be_read_is_kept_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    real = working.read_any
+    monkeypatch.setattr(working, "read_any", lambda data, name: (read.append(name), real(data, name))[1])
+    working._read.clear()
+    graphs = [Source(f"{k}.tmmu.json", native.encode_json(chain(2 + k))) for k in range(KEPT_OPEN)]
+    for source in (*graphs, graphs[0]):
+        work(source, Point(0, 0, PlanRequest()))
+    assert len(read) == KEPT_OPEN, "the first is still read"
+    nothing = Source("x.txt", b"nothing")
+    for source in (nothing, nothing, graphs[0], graphs[1]):
+        work(source, Point(0, 0, PlanRequest()))
+    assert read[KEPT_OPEN:] == ["x.txt", "1.tmmu.json"], "who was asked for longest ago went, not the first"
