@@ -59,6 +59,7 @@ mutate: $(VENV)/.dev ## break the core in MUTANTS random places, and see that a 
 golden: $(VENV)/.dev ## write the golden traces, searches, refusals, verdicts, answers and what is made anew (review the difference like code)
 	$(BIN)/python -m tests.golden
 	$(BIN)/python -m tests.searches
+	$(BIN)/python -m tests.planners_asked
 	$(BIN)/python -m tests.refusals
 	$(BIN)/python -m tests.verdicts
 	$(BIN)/python -m tests.answers
