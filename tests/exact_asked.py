@@ -32,7 +32,7 @@ sys.path.append(str(Path(__file__).parent / "planners"))  # its helpers stand in
 from packings import faults, offsets, problem, problem_with
 
 
-def told(ask: Callable[[], Any]) -> Any:
+def answered(ask: Callable[[], Any]) -> Any:
     """An answer; of a refusal what is said, and of what."""
     try:
         return ask()
@@ -143,7 +143,7 @@ def within(name: str, how: str, budget: int = 400) -> Row:
     cols = columns(without_empty(asked)[0])
     bound = bound_of(cols)
     options: Row = {"budget": budget}
-    told_of: list[list[Any]] = []
+    heard: list[list[Any]] = []
     patience = 10**6
     if how.startswith("stopped"):
         patience = int(how.split()[-1])
@@ -156,8 +156,8 @@ def within(name: str, how: str, budget: int = 400) -> Row:
         options["minimise"] = True
 
     def goes_on(what: str, done: int, of: int) -> bool:
-        told_of.append([what, done, of])
-        return len(told_of) <= patience
+        heard.append([what, done, of])
+        return len(heard) <= patience
 
     def packed() -> Row:
         look, run.LOOK = run.LOOK, 3600.0  # nobody is asked because time has passed
@@ -172,7 +172,7 @@ def within(name: str, how: str, budget: int = 400) -> Row:
             "notes": dict(packing.notes),
         }
 
-    return {"answer": told(packed), "told": told_of[:3] + told_of[-2:], "times": len(told_of)}
+    return {"answer": answered(packed), "told": heard[:3] + heard[-2:], "times": len(heard)}
 
 
 def in_pieces(name: str) -> Row:

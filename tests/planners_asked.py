@@ -30,7 +30,7 @@ from tests.exact_asked import (
     searched,
     steered,
     stubborn,
-    told,
+    answered,
     within,
 )
 from tests.searches import SAMPLES, Row, digest
@@ -139,7 +139,7 @@ def coloured(name: str) -> Row:
     asked = PROBLEMS[name]()
     row: Row = {"slots": assign_slots(asked).tolist()}
     for planner in ("slots", "naive", "ffd"):
-        packing = told(lambda planner=planner: PLANNERS[planner].pack(asked, {}, None))  # type: ignore[union-attr,misc]
+        packing = answered(lambda planner=planner: PLANNERS[planner].pack(asked, {}, None))  # type: ignore[union-attr,misc]
         row[planner] = packing if isinstance(packing, dict) else [offsets(packing), dict(packing.notes)]
     return row
 
@@ -205,7 +205,7 @@ def spread_out(seed: int) -> Row:
             "spills": [[s.storage, s.wanted, s.got, s.reason] for s in found.spills],
         }
 
-    return {"answer": told(answer)}
+    return {"answer": answered(answer)}
 
 
 def by_r10(seed: int) -> Row:

@@ -116,7 +116,8 @@ def _pressing(shape: Shape, state: State, ask: Ask) -> int:
     for s in range(len(section)):
         if section[s, LEFT] == 0:
             continue
-        spare = ask.capacity - unit[section[s, LOWEST], LOW] - section[s, REST]
+        lowest = section[s, LOWEST]  # nobody, where all were placed when it was last looked at
+        spare = ask.capacity - (unit[lowest, LOW] if lowest >= 0 else 0) - section[s, REST]
         if ask.focus == WORST_FIRST:
             spare = (max(spare, 0) + 1024) * 1024 // (ask.weight[s] + 1)
         if spare < least:

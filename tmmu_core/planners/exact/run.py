@@ -95,9 +95,13 @@ class Searcher:
 
 
 def search_by(ask: Ask) -> Callable[[Shape, State, Ask, I64, I64], int]:
-    """The library's loop where it can be handed the question; else :func:`.kernel.search`."""
+    """The library's loop where it can be handed the question; else :func:`.kernel.search`.
+
+    The library's two other rules read before their table where a section has nobody lowest; no planner asks for them.
+    """
     loops = library()
-    if loops is None or abs(ask.capacity) >= LARGEST or bool((ask.weight < 0).any()):
+    beyond = abs(ask.capacity) >= LARGEST or bool((ask.weight < 0).any())
+    if loops is None or beyond or ask.focus != LOWEST_FIRST:
         return search
 
     def ahead(shape: Shape, state: State, ask: Ask, nodes: I64, stop: I64) -> int:
