@@ -22,6 +22,7 @@ import numpy as np
 from tests.exact_asked import (
     SMALL,
     above_bounds,
+    answered,
     budgets,
     cut,
     hunts,
@@ -30,7 +31,6 @@ from tests.exact_asked import (
     searched,
     steered,
     stubborn,
-    answered,
     within,
 )
 from tests.searches import SAMPLES, Row, digest
