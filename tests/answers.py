@@ -330,7 +330,7 @@ def _applied(subject: Subject) -> Any:
         entered = applied.enter(step)
         for row in np.flatnonzero(plan.birth == step).tolist()[:2]:
             applied.debug_fill(plan.tensor_ids[row], step)
-        states.append([entered, [arena.memory[: 1 << 12].copy() for arena in applied.arenas.values()]])
+        states.append([entered, [arena.memory[: 1 << 12].tobytes() for arena in applied.arenas.values()]])
         if step % 3 == 2:
             sealed = commit_execution(applied)
             states.append([sealed, applied.journal_digest])
@@ -374,7 +374,7 @@ QUESTIONS: dict[str, Callable[[Subject], Any]] = {
     "hashed addresses": _hashed,
     "memory plan": lambda subject: memory_plan(subject.plan) if subject.plan.planner == "helia" else None,
 }
-THINNED = {"replay of broken plans": 3, "comparisons": 4, "files read back": 4}
+THINNED = {"replay of broken plans": 3, "comparisons": 6, "files read back": 4, "C": 2, "in memory": 2}
 """What takes longer is asked of every so-manieth plan."""
 SOUND_ALONE = ("in memory", "checkpoints", "C", "replay of broken plans")
 """Not asked of broken plans."""

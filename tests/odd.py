@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from enum import Enum
 from fractions import Fraction
 from hashlib import sha256
@@ -208,6 +208,64 @@ class _Drawing:
             if not self.rarely(15):
                 config[name] = {key: value for key, value in said.items() if value is not None}
         return config | ({"optimizer_state": {"alignment_bytes": 64}} if self.rarely(4) else {})
+
+
+def twisted(case: Case, random: Random) -> Case:
+    """The case with one thing in it that may not be, or that is at an edge of what may be."""
+    graph, pick = case.graph, random.choice
+    t, n = random.randrange(len(graph.tensors)), random.randrange(len(graph.nodes))
+    tensor, node = graph.tensors[t], graph.nodes[n]
+    names = [each.id for each in graph.tensors]
+    any_pair = ((random.randrange(4) - 1, random.randrange(3)),)
+    how = random.randrange(14)
+    if how == 0:  # a circle, or what is read before it is written
+        node = msgspec.structs.replace(node, inputs=(*node.inputs[1:], pick(names)))
+    elif how == 1:  # a circle of one
+        node = msgspec.structs.replace(node, inputs=(*node.inputs, *node.outputs[:1]))
+    elif how == 2:
+        node = msgspec.structs.replace(node, outputs=(*node.outputs, pick((*names, "nobody"))))
+    elif how == 3:
+        node = msgspec.structs.replace(node, **{pick(("grad_edges", "in_place_write", "inplace")): any_pair})
+    elif how == 4:
+        node = msgspec.structs.replace(node, inputs=(*node.inputs, "nobody"), node_id=pick((node.node_id, "@inputs")))
+    elif how == 5:
+        node = msgspec.structs.replace(node, node_id=pick(graph.nodes).node_id)
+    elif how == 6:  # 2^62 bytes, 2^64 and more
+        tensor = msgspec.structs.replace(tensor, shape=(2 ** pick((30, 31, 40)), 2**30), view=None)
+    elif how == 7:
+        alignment, arena = pick((None, 3, 0, 2**40)), pick((None, "sram", "nowhere"))
+        tensor = msgspec.structs.replace(tensor, alignment=alignment, arena=arena)
+    elif how == 8:
+        view = View(pick((*names, "nobody")), pick((0, 2, 64)), pick((None, 8)))
+        tensor = msgspec.structs.replace(tensor, view=view)
+    elif how == 9:
+        tensor = msgspec.structs.replace(
+            tensor, must_not_alias=(pick((*names, "nobody")),), alias_group_id=pick((None, "g"))
+        )
+    elif how == 10:
+        tensor = msgspec.structs.replace(
+            tensor, shape=pick(((-1,), ("X",), ("B", 0), (2,))), dtype=pick(("float32", "what"))
+        )
+    graph = msgspec.structs.replace(
+        graph,
+        tensors=(*graph.tensors[:t], tensor, *graph.tensors[t + 1 :]),
+        nodes=(*graph.nodes[:n], node, *graph.nodes[n + 1 :]),
+    )
+    if how == 11:
+        graph = msgspec.structs.replace(
+            graph, outputs=(*graph.outputs, pick((*names, "nobody"))), inputs=graph.inputs[1:]
+        )
+    if how == 12:
+        order = [each.node_id for each in graph.nodes]
+        random.shuffle(order)
+        return replace(case, order=tuple(pick((order, order[1:], [*order, order[0]], [*order, "nobody"]))))
+    if how == 13:
+        arenas = {
+            "activations": {"alignment_bytes": pick((3, 0, 64)), "capacity_bytes": pick((-1, 64, 512))},
+            "parameters": {},
+        }
+        return replace(case, arenas=arenas, dims=pick((None, {"B": 9}, {"X": 1}, {"B": 0}, {"S": -1})))
+    return replace(case, graph=graph)
 
 
 # --- whatever it is, in words --------------------------------------------------------------------------------------

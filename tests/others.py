@@ -15,8 +15,10 @@ import json
 import pickle
 import re
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 from typing import Any
+
+import cbor2
 
 from tests.build import chain
 from tests.fuzz import flat_program as flat
@@ -27,6 +29,7 @@ from tests.odd import digest
 from tests.plan.examples import chain_plan, views_graph
 from tests.plan.test_torch_snapshot import KERNEL, TORCH, USER, event, segment
 from tests.verdicts import GOLDEN, written
+from tmmu_core.cbor import H
 from tmmu_core.errors import TmmuError, UnreadableInput
 from tmmu_core.graph import document, native
 from tmmu_core.plan.formats import (
@@ -44,10 +47,11 @@ from tmmu_core.plan.formats import (
 )
 from tmmu_core.plan.formats.reading import READERS, read_any
 from tmmu_core.plan.making.engine import plan_graph
+from tmmu_core.plan.model import Plan
 
 OTHERS = GOLDEN / "others.json"
 TOGETHER = 20
-MOST = 800
+MOST = 600
 """Changes of one file: evenly spread over all of them, where there are more."""
 
 
@@ -128,7 +132,8 @@ def outcome(read: Callable[[bytes], Any], data: bytes, *, own_words: bool) -> tu
     try:
         return True, digest(read(data))
     except UnreadableInput as error:
-        return False, digest([error.place, error.hint, error.source, error.message if own_words else ""])
+        tried = [name for name, _ in error.tried]
+        return False, digest([error.place, error.hint, error.source, tried, error.message if own_words else ""])
     except TmmuError as error:
         return False, digest([type(error).__name__, str(error) if own_words else ""])
 
@@ -289,6 +294,16 @@ def questions() -> dict[str, Question]:
 
         ask(f"pickles of protocol {protocol}", pickled_value, plain)
     ask("who takes what", _refusing, _sniffed)
+    ask("what is opened", lambda data: read_any(data, "given"), _sniffed, False)
+    solution = plan_graph(views_graph(), arenas={"activations": {"page_size": 4096}, "parameters": {}})
+    memories = {"memories": [{"name": "MRAM", "writable": False}, {"name": "TCM", "max_size": 30}, {"name": "SRAM"}]}
+    over = plan_graph(views_graph(), planner="helia", options=memories).plan
+    greedy = plan_graph(chain(2, "any"), planner="greedy").plan
+    for which, plan in (("slots", solution.plan), ("memories", over), ("bytes", greedy)):
+        ask(f"plan of {which}", lambda data: files.from_document(data, "given"), partial(_plan_files, plan), False)
+        ask(f"trace of {which}", lambda data: trace.read_trace(data, "given"), partial(_trace_files, plan), False)
+    kept = checkpoint.checkpoint(solution.plan, solution.liveness)
+    ask("checkpoint", lambda data: checkpoint.restore(data, "given"), partial(_checkpoint_files, kept), False)
     ask("modules of a dump", _modules, _folders)
     return asked
 
@@ -308,6 +323,34 @@ def _sniffed() -> Iterator[bytes]:
     for name in sorted(path.name for path in GIVEN.iterdir() if path.suffix in (".txt", ".json")):
         yield from beginnings((GIVEN / name).read_bytes())
     yield from (PLAIN, PLACED, GAPPED, files.to_instance(chain_plan(2), "activations"))
+
+
+def _plan_files(plan: Plan) -> Iterator[bytes]:
+    """A plan file with each of its values changed; half of them without the hashes that would tell it."""
+    said = json.loads(files.to_json(plan))
+    for k, changed in enumerate(values(said)):
+        if k % 2:
+            changed.pop("digests", None)
+        yield (mutation.as_json if k % 3 else mutation.as_cbor)(changed)
+
+
+def _trace_files(plan: Plan) -> Iterator[bytes]:
+    said = [json.loads(line) for line in trace.to_json_lines(plan).splitlines()]
+    for k, changed in enumerate(values(said)):
+        if k % 2 and changed and isinstance(changed[0], dict):
+            changed[0].pop("digests", None)
+        records = changed if isinstance(changed, list) else [changed]
+        yield b"\n".join(map(mutation.as_json, records)) if k % 3 else b"".join(map(mutation.as_cbor, records))
+
+
+def _checkpoint_files(kept: bytes) -> Iterator[bytes]:
+    """Its body changed under a digest that fits, so that what is behind it is reached."""
+    whole = cbor2.loads(kept)
+    for changed in values(whole):
+        if isinstance(changed, dict) and changed.get("body") != whole["body"]:
+            with contextlib.suppress(Exception):  # what cannot be hashed stays under the old digest
+                changed["digest"] = H(changed.get("body"))
+        yield mutation.as_cbor(changed)
 
 
 def _folders() -> Iterator[bytes]:
@@ -331,7 +374,8 @@ def _modules(data: bytes) -> Any:
 def asked_of(question: str) -> list[bytes]:
     """The changed files of one question, evenly drawn."""
     every = list(questions()[question][1]())
-    most = 3 * MOST if question.startswith("pickles") else MOST  # which cost next to nothing
+    first = question.split()[0]
+    most = {"pickles": 3 * MOST, "plan": MOST // 2, "trace": MOST // 3, "checkpoint": MOST // 3}.get(first, MOST)
     return every[:: -(-len(every) // most)]
 
 

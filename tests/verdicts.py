@@ -21,7 +21,7 @@ from random import Random
 from typing import Any
 
 from tests.judge import faults
-from tests.odd import digest, drawn, spelled
+from tests.odd import digest, drawn, spelled, twisted
 from tests.strategies import Case
 from tmmu_core.errors import ContractError
 from tmmu_core.graph.model import MODES, PRESETS
@@ -39,7 +39,9 @@ from tmmu_core.writing import replace_file
 
 GOLDEN = Path(__file__).resolve().parents[1] / "sample_graphs" / "golden"
 ODD, VERDICTS = GOLDEN / "odd.json", GOLDEN / "verdicts.json"
-GRAPHS = 160
+GRAPHS = 110
+TWISTS = 3
+"""Of each, with one thing in it that may not be."""
 JUDGED = 42
 """Plans that are broken."""
 EDITS = 26
@@ -101,6 +103,10 @@ def odd_answer(k: int) -> list[str]:
     other = {"mode": MODES[k % 3], "preset": PRESETS[k // 3 % 3]}
     tight = _simulated(case, other, budget=200 + k) if k % 4 == 0 else "-"
     said = [_solution(case, {}), _simulated(case, {}), _solution(case, other), _simulated(case, other), tight]
+    random = Random(f"twisted/{k}")
+    for _ in range(TWISTS):
+        wrong = twisted(case, random)
+        said += [f"twisted: {_solution(wrong, {})}", f"twisted: {_simulated(wrong, {})}"]
     return [*said, _alike(case, other)]
 
 
@@ -201,7 +207,7 @@ def a_metric(plan: Plan, random: Random) -> Plan | None:
     if how == 0:
         del inside[key]
     elif isinstance(inside[key], dict):
-        inside[key] = {}
+        inside[key] = random.choice(({}, 7))
     else:
         inside[key] = random.choice((inside[key] + 1, 0, inside[key] - 1, 2 * inside[key], 0.5))
     return replace(plan, metrics=metrics)
