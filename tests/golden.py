@@ -22,7 +22,10 @@ from tmmu_core.writing import replace_file
 SAMPLES = Path(__file__).resolve().parents[1] / "sample_graphs"
 GOLDEN = SAMPLES / "golden"
 PLAIN = 500
-BY_EVERY_PLANNER = ("mixed_sizes.tmmu.json", "training_step.tmmu.json")
+BY_EVERY_PLANNER = tuple(
+    f"{stem}.tmmu.json"
+    for stem in ("in_place", "mixed_sizes", "must_not_alias", "training_step", "two_arenas", "views")
+)
 
 
 def sample_files() -> list[str]:

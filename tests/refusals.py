@@ -38,7 +38,7 @@ INPUTS = 80
 TOGETHER = 10
 """Inputs of one test."""
 NOT_THE_SAME_EVERYWHERE = ("gzip", "parquet", "stored", "sidecar", "torch-snapshot")
-"""Inputs that a library packs, whose bytes differ from one of its releases to the next; what Python's words refuse."""
+"""Inputs that a library packs, whose bytes differ from one of its releases to the next, as Python's own pickles do."""
 LONG = 200
 
 

@@ -3,10 +3,12 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from tests.golden import GOLDEN, PLAIN, golden_traces, planner_traces, sample_files
+from tests.golden import BY_EVERY_PLANNER, GOLDEN, PLAIN, SAMPLES, golden_traces, planner_traces, sample_files
 from tmmu_core.graph import document
 from tmmu_core.plan.formats.compare import compare
+from tmmu_core.plan.formats.reading import read_graph_file
 from tmmu_core.plan.formats.trace import read_trace
+from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.planners import PLANNERS
 
 
@@ -30,9 +32,22 @@ def test_every_planner_plans_as_its_golden_traces_tell(planner: str) -> None:
         assert trace == (GOLDEN / "planners" / name).read_bytes(), name
 
 
-def test_every_golden_trace_of_a_planner_is_of_one_that_there_is() -> None:
-    names = {path.name.split(".")[1] for path in (GOLDEN / "planners").iterdir()}
-    assert names == set(PLANNERS) - {"slots"}
+def test_every_planner_has_its_golden_traces_and_nobody_else_has() -> None:
+    """``slots`` has those of every sample (above); the others one for each of some that hold what is odd."""
+    names = {path.name for path in (GOLDEN / "planners").iterdir()}
+    samples = [file.split(".")[0] for file in BY_EVERY_PLANNER]
+    assert names == {f"{stem}.{planner}.trace.jsonl" for stem in samples for planner in set(PLANNERS) - {"slots"}}
+
+
+def test_the_samples_that_every_planner_plans_hold_each_oddity_of_a_problem() -> None:
+    graphs = [read_graph_file(SAMPLES / file) for file in BY_EVERY_PLANNER]
+    tensors = [tensor for graph in graphs for tensor in graph.tensors]
+    assert any(tensor.must_not_alias for tensor in tensors)
+    assert any(tensor.view is not None for tensor in tensors)
+    plans = [plan_graph(graph).plan for graph in graphs]
+    assert any(plan.handoffs for plan in plans)
+    assert max(len(plan.arenas) for plan in plans) >= 3
+    assert max(len(set(plan.size.tolist())) for plan in plans) >= 5
 
 
 def test_every_golden_trace_is_of_a_sample() -> None:

@@ -26,6 +26,7 @@ from typing import Any, BinaryIO, TypeVar
 
 import cbor2
 import msgspec
+import numpy as np
 
 from tmmu_core import limits
 from tmmu_core.errors import U64_MAX, InvalidIrShapes, UnreadableInput
@@ -40,7 +41,7 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 CHUNK = 1 << 16
 """Packed bytes that are given to the unpacker at a time."""
 DEEPEST = 200
-"""Lists and maps inside one another that a CBOR document may have."""
+"""Lists and maps inside one another that a document may have."""
 
 
 def read_whole(path: Path) -> bytes:
@@ -180,6 +181,32 @@ def refuse_many_values(data: bytes, source: str = "", packed: int = 0) -> None:
         count = sum(data.count(mark) for mark in (b",", b"[", b"{", b"\n"))
     if count > ceiling:
         raise limits.past(limits.VALUES, "the file", source, ceiling)
+
+
+_BUT_NESTING = bytes(set(range(256)) - set(b'"[]{}'))
+
+
+def refuse_nested(data: bytes, source: str = "") -> None:
+    """Raise ``UnreadableInput`` for JSON with more lists and maps inside one another than :data:`DEEPEST`.
+
+    How deep a reader can go hangs on the version of Python and on who calls it, so it is counted before. Quotes and
+    brackets alone are looked at; pairs that hold nothing are taken out, innermost first, until nothing is left of a
+    document of ordinary depth. What is CBOR is counted by its reader.
+    """
+    if kind(data) != "json" and data.lstrip(b" \t\r\n")[:1] != b"[":
+        return
+    marks = data.replace(b"\\\\", b"").replace(b'\\"', b"").translate(None, _BUT_NESTING)
+    left = marks
+    for _ in range(16):
+        left = left.replace(b'""', b"").replace(b"[]", b"").replace(b"{}", b"")
+        if not left:
+            return
+    brackets = np.frombuffer(re.sub(rb'"[^"]*"?', b"", marks), np.uint8)
+    depth = np.cumsum(np.where((brackets == ord("[")) | (brackets == ord("{")), 1, -1))
+    if depth.max(initial=0) > DEEPEST:
+        raise UnreadableInput(
+            "this JSON is nested too deeply to be a graph.", source=source, hint="Check what wrote it."
+        )
 
 
 def is_utf16(data: bytes) -> bool:

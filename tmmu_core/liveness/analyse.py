@@ -136,28 +136,30 @@ def _arenas(
     return names, arena_of
 
 
-def _forbidden_pairs(timeline: Timeline, ranges: Ranges, groups: Groups) -> frozenset[tuple[int, int]]:
-    """Pairs of groups that must not share bytes, both ways round."""
+def _forbidden_pairs(timeline: Timeline, ranges: Ranges, groups: Groups) -> I64:
+    """Shape (pairs, 2), ascending: groups that must not share bytes, each pair once, the lower number first."""
     index = timeline.index
-    pairs: set[tuple[int, int]] = set()
+    count = len(index.tensor_ids)
+    found = [np.zeros(0, np.int64)]
     for i in index.marked.tolist():
         tensor = timeline.graph.tensors[i]
-        for other_id in tensor.must_not_alias:
-            other = index.tensor_of[other_id]
-            if not (ranges.planned[i] and ranges.planned[other]):
-                continue
-            a, b = int(groups.group[i]), int(groups.group[other])
-            if a == b:
-                raise InvalidIrShapes(
-                    f"tensors {tensor.id!r} and {other_id!r} must not alias, yet they share one storage.",
-                    reason="must_not_alias_same_storage",
-                    node_id="",
-                    tensor=tensor.id,
-                    path=f"$.tensors[{i}].must_not_alias",
-                    hint="Take the pair out of must_not_alias, or undo the view, alias group or in-place write.",
-                )
-            pairs |= {(a, b), (b, a)}
-    return frozenset(pairs)
+        if not (tensor.must_not_alias and ranges.planned[i]):
+            continue
+        others = np.array([index.tensor_of[name] for name in tensor.must_not_alias], np.int64)
+        others = others[ranges.planned[others]]
+        a, b = groups.group[i], groups.group[others]
+        for other in others[a == b][:1].tolist():
+            other_id = index.tensor_ids[other]
+            raise InvalidIrShapes(
+                f"tensors {tensor.id!r} and {other_id!r} must not alias, yet they share one storage.",
+                reason="must_not_alias_same_storage",
+                node_id="",
+                tensor=tensor.id,
+                path=f"$.tensors[{i}].must_not_alias",
+                hint="Take the pair out of must_not_alias, or undo the view, alias group or in-place write.",
+            )
+        found.append(np.minimum(a, b) * count + np.maximum(a, b))
+    return np.stack(np.divmod(np.unique(np.concatenate(found)), max(count, 1)), axis=1)
 
 
 def row_bytes(timeline: Timeline) -> U64:
@@ -218,8 +220,7 @@ def _storages(timeline: Timeline, grouping: Grouping, death: I64, handoffs: I64)
 
     handoff_from = np.full(len(head), -1, np.int64)
     handoff_from[storage_of[handoffs[:, 2]]] = storage_of[handoffs[:, 1]]
-    distinct = sorted({(min(a, b), max(a, b)) for a, b in pairs})
-    by_row = row_of_group[np.array(distinct, np.int64).reshape(-1, 2)]
+    by_row = row_of_group[pairs]
     storages = Storages(
         head=head,
         birth=birth,

@@ -30,8 +30,8 @@ class Grouping(NamedTuple):
     """Shape (tensors,), read at a group's number: its first-born member."""
     arena_of: I64
     """Shape (tensors,): the number of the arena of each tensor's group."""
-    apart: frozenset[tuple[int, int]]
-    """Pairs of groups that must not share bytes, both ways round."""
+    apart: I64
+    """Shape (pairs, 2): groups that must not share bytes, each pair once, the lower number first."""
 
 
 def decide_handoffs(timeline: Timeline, grouping: Grouping) -> tuple[I64, I64]:
@@ -47,8 +47,9 @@ def decide_handoffs(timeline: Timeline, grouping: Grouping) -> tuple[I64, I64]:
     alias_live = (heads[y_group] != y) | (ranges.birth[y] != step)
     alias_live |= _others_death(ranges, groups)[x] > step
     must_not = np.zeros(len(x), np.bool_)
-    if forbidden:
-        must_not[:] = [pair in forbidden for pair in zip(x_group.tolist(), y_group.tolist(), strict=True)]
+    if len(forbidden):
+        low, high, groups_there = np.minimum(x_group, y_group), np.maximum(x_group, y_group), len(groups.group)
+        must_not = np.isin(low * groups_there + high, forbidden[:, 0] * groups_there + forbidden[:, 1])
 
     refused_by = np.select(
         [

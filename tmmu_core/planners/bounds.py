@@ -145,27 +145,66 @@ def _never_alias(cols: Columns, held: tuple[int, ...]) -> list[int]:
     """Further storages, largest first, that conflict with all of ``held`` and with each other."""
     if cols.problem.must_not_alias is None or cols.odd is None:
         return []
-    known = set(held)
-    nearby = {j for i in held for j, kind in cols.odd[i] if kind == NEVER and j not in known}
-    clique = np.zeros(len(cols), np.bool_)
-    clique[list(held)] = True
+    kept: dict[tuple[int, ...], list[int]] = cols.memo.setdefault("never_alias", {})
+    if held not in kept:
+        kept[held] = _grown(cols, held, _nearby(cols, held))
+    return kept[held]
+
+
+def _grown(cols: Columns, held: tuple[int, ...], nearby: NDArray[np.bool_]) -> list[int]:
+    """The clique ``held`` grown by what is ``nearby`` (n,), largest first: what joined, ascending."""
+    left = nearby
+    if len(held) <= np.count_nonzero(nearby):
+        for i in held:
+            left = left & _conflicts(cols, i)
+    else:
+        clique = list(held)
+        left = nearby.copy()
+        for j in np.flatnonzero(nearby).tolist():
+            left[j] = _conflicts(cols, j)[clique].all()
     further = []
-    for j in sorted(nearby, key=lambda j: (-cols.size[j], j)):
-        if not (clique & ~_conflicts(cols, j)).any():
+    for j in sorted(np.flatnonzero(left).tolist(), key=lambda j: (-cols.size[j], j)):
+        if left[j]:
             further.append(j)
-            clique[j] = True
+            left = left & _conflicts(cols, j)
     return sorted(further)
+
+
+def _nearby(cols: Columns, held: tuple[int, ...]) -> NDArray[np.bool_]:
+    """Shape (n,): who must not alias one of ``held``, is none of them, and may conflict with all of them.
+
+    The conflicts with ``held`` are counted, some of them twice: whoever has fewer than there are in it is out, without
+    a look at each pair.
+    """
+    first, other, kind = cols.odd_rows
+    is_held = np.zeros(len(cols), np.bool_)
+    is_held[list(held)] = True
+    rows = is_held[np.repeat(np.arange(len(cols)), np.diff(first))]
+    near = np.zeros(len(cols), np.bool_)
+    near[other[rows & (kind == NEVER)]] = True
+    near &= ~is_held
+    if not near.any():
+        return near
+    most = np.bincount(other[rows], minlength=len(cols))
+    parts = is_held[cols.storage_of_part]
+    begun = np.searchsorted(np.sort(cols.part_lo[parts]), cols.part_hi, side="left")
+    ended = np.searchsorted(np.sort(cols.part_hi[parts]), cols.part_lo, side="right")
+    np.add.at(most, cols.storage_of_part, begun - ended)
+    near &= most >= len(held)
+    return near
 
 
 def _conflicts(cols: Columns, i: int) -> NDArray[np.bool_]:
     """Shape (n,): :func:`_conflict` of storage i with each; kept, for the steps that are tried share most of them."""
-    kept = cols.memo.setdefault("conflicts", {})
+    kept: dict[int, NDArray[np.bool_]] = cols.memo.setdefault("conflicts", {})
     if i in kept:
         return kept[i]
     found = np.zeros(len(cols), np.bool_)
-    for other, kind in cols.odd[i] if cols.odd is not None else ():
-        same = cols.fixed[i] >= 0 and cols.fixed[other] >= 0
-        found[other] |= kind == NEVER or (same and cols.fixed[i] != cols.fixed[other])
+    first, others, kinds = cols.odd_rows
+    other, never = others[first[i] : first[i + 1]], kinds[first[i] : first[i + 1]] == NEVER
+    found[other[never]] = True
+    for taker in other[~never].tolist() if cols.fixed[i] >= 0 else ():
+        found[taker] |= cols.fixed[taker] >= 0 and cols.fixed[i] != cols.fixed[taker]
     for a in range(cols.part_of[i], cols.part_of[i + 1]):
         meets = (cols.part_lo < cols.part_hi[a]) & (cols.part_lo[a] < cols.part_hi)
         found[cols.storage_of_part[meets]] = True

@@ -191,26 +191,27 @@ def _live_parts(problem: Problem) -> tuple[I64, I64, I64]:
 
 def _odd_conflicts(problem: Problem) -> Odd | None:
     """Pairs that time does not tell, both ways round; ``NEVER`` wins over ``HANDOFF``."""
-    pairs: list[I64] = []
+    n = len(problem)
+    pairs = [np.zeros(0, np.int64)]
     if problem.handoff_from is not None:
         takers = np.flatnonzero(problem.handoff_from >= 0)
-        pairs.append(_both_ways(np.stack([problem.handoff_from[takers], takers], axis=1), HANDOFF))
+        pairs.append(_both_ways(np.stack([problem.handoff_from[takers], takers], axis=1), n) * 2 + HANDOFF)
     if problem.must_not_alias is not None:
-        pairs.append(_both_ways(problem.must_not_alias.reshape(-1, 2), NEVER))
-    if not sum(map(len, pairs)):
+        pairs.append(_both_ways(problem.must_not_alias.reshape(-1, 2), n) * 2 + NEVER)
+    keys = np.sort(np.concatenate(pairs))
+    if not len(keys):
         return None
-    table = np.concatenate(pairs)
-    table = table[np.lexsort((table[:, 2], table[:, 1], table[:, 0]))]
-    first = np.ones(len(table), np.bool_)  # of equal pairs NEVER, which is the lower kind
-    first[1:] = (table[1:, :2] != table[:-1, :2]).any(axis=1)
-    return Odd(np.searchsorted(table[first, 0], np.arange(len(problem) + 1)), table[first, 1:])
+    first = np.ones(len(keys), np.bool_)  # of equal pairs NEVER, which is the lower kind
+    first[1:] = keys[1:] // 2 != keys[:-1] // 2
+    pair, kind = np.divmod(keys[first], 2)
+    one, other = np.divmod(pair, n)
+    return Odd(np.searchsorted(one, np.arange(n + 1)), np.stack([other, kind], axis=1))
 
 
-def _both_ways(pairs: I64, kind: int) -> I64:
-    """Rows (one, other, kind), a pair of a storage with itself left out."""
+def _both_ways(pairs: I64, n: int) -> I64:
+    """``one · n + other`` of each pair, both ways round, a pair of a storage with itself left out."""
     pairs = pairs[pairs[:, 0] != pairs[:, 1]].astype(np.int64)
-    both = np.concatenate([pairs, pairs[:, ::-1]])
-    return np.concatenate([both, np.full((len(both), 1), kind, np.int64)], axis=1)
+    return np.concatenate([pairs[:, 0] * n + pairs[:, 1], pairs[:, 1] * n + pairs[:, 0]])
 
 
 def _check_fixed(cols: Columns) -> None:

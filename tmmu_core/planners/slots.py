@@ -15,7 +15,7 @@ slot wastes the rest of it, which the waste ledger calls slot rounding.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from heapq import heappop, heappush, heappushpop
+from heapq import heapify, heappop, heappush, heappushpop
 from typing import Any
 
 import numpy as np
@@ -38,9 +38,9 @@ def plan_naive(problem: Problem, options: Mapping[str, Any], progress: Progress 
 
 def assign_slots(problem: Problem) -> I64:
     """Shape (n,): the lowest slot free at each storage's birth, in the problem's (normative) order."""
-    forbidden = _forbidden(problem)
-    if forbidden:
-        return _assign_apart(problem, forbidden)
+    first, others = _forbidden(problem)
+    if len(others):
+        return _assign_apart(problem, first, others)
     slot = [0] * len(problem)
     free: list[int] = []
     opened = 0
@@ -65,37 +65,58 @@ def assign_slots(problem: Problem) -> I64:
     return np.array(slot, np.int64)
 
 
-def _forbidden(problem: Problem) -> dict[int, list[int]]:
-    pairs: dict[int, list[int]] = {}
-    if problem.must_not_alias is not None:
-        for a, b in problem.must_not_alias.tolist():
-            pairs.setdefault(a, []).append(b)
-            pairs.setdefault(b, []).append(a)
-    return pairs
+def _forbidden(problem: Problem) -> tuple[I64, I64]:
+    """``(first, others)``: storage i must not share with ``others[first[i]:first[i + 1]]``."""
+    pairs = np.zeros((0, 2), np.int64) if problem.must_not_alias is None else problem.must_not_alias.reshape(-1, 2)
+    both = np.concatenate([pairs, pairs[:, ::-1]])
+    both = both[np.argsort(both[:, 0], kind="stable")]
+    return np.searchsorted(both[:, 0], np.arange(len(problem) + 1)), both[:, 1]
 
 
-def _assign_apart(problem: Problem, forbidden: dict[int, list[int]]) -> I64:
+def _assign_apart(problem: Problem, first: I64, others: I64) -> I64:
     """The same walk, passing over free slots that ever held a storage which must not share with the new one."""
-    slot = [-1] * len(problem)
+    slot = np.full(len(problem), -1, np.int64)
     free: list[int] = []
     opened = gone = 0
     dying = np.argsort(problem.death, kind="stable").tolist()
+    death = problem.death[dying].tolist()
     for i, birth in enumerate(problem.birth.tolist()):
-        while problem.death[dying[gone]] <= birth:
-            heappush(free, slot[dying[gone]])
+        while death[gone] <= birth:
+            heappush(free, int(slot[dying[gone]]))
             gone += 1
-        barred = {slot[other] for other in forbidden.get(i, ())}
-        passed_over = []
-        while free and free[0] in barred:
-            passed_over.append(heappop(free))
-        if free:
-            slot[i] = heappop(free)
+        apart = others[first[i] : first[i + 1]]
+        if len(apart) < len(free):
+            taken = _passing_over(free, set(slot[apart].tolist()))
         else:
-            slot[i] = opened
+            taken = _lowest_but(free, slot[apart])
+        if taken < 0:
+            taken = opened
             opened += 1
-        for again in passed_over:
-            heappush(free, again)
-    return np.array(slot, np.int64)
+        slot[i] = taken
+    return slot
+
+
+def _passing_over(free: list[int], barred: set[int]) -> int:
+    """Take the lowest of the heap ``free`` that is not ``barred``, one by one; −1: there is none."""
+    passed_over = []
+    while free and free[0] in barred:
+        passed_over.append(heappop(free))
+    taken = heappop(free) if free else -1
+    for again in passed_over:
+        heappush(free, again)
+    return taken
+
+
+def _lowest_but(free: list[int], barred: I64) -> int:
+    """The same where there are as many barred as free ones: all of them at once."""
+    there = np.array(free, np.int64)
+    left = there[~np.isin(there, barred)]
+    if not len(left):
+        return -1
+    taken = int(left.min())
+    free.remove(taken)
+    heapify(free)
+    return taken
 
 
 def slot_sizes(problem: Problem, slot: I64) -> tuple[U64, U64]:

@@ -270,7 +270,8 @@ def _decoded(data: bytes, shape: Any, name: str, source: str) -> Any:
         return msgspec.json.decode(data, type=shape)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UnreadableInput(
-            f"the exported program is not laid out as PyTorch writes it: {error}.",
+            "the exported program is not laid out as PyTorch writes it: "
+            f"{'it is nested too deeply' if isinstance(error, RecursionError) else error}.",
             source=source,
             place=name,
             hint="Save it anew with torch.export.save of PyTorch 2.8 or newer.",

@@ -156,10 +156,29 @@ def restore(data: bytes, source: str = "", *, token: bytes | None = None) -> Pla
     return plan
 
 
+class _Row(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    position: int
+    output: int
+    tensor_id: str
+    arena: int
+    slot: int
+    generation: int
+    inside: int
+    size: int
+    alignment: int
+    birth: int
+    death: int
+    role: int
+    dtype: int
+    shape: tuple[int, ...]
+    alias_group_id: str | None
+    base_tensor_uid: str | None
+
+
 class _Body(msgspec.Struct):
     head: dict[str, Any]
     words: tuple[str, ...]
-    rows: tuple[tuple[Any, ...], ...]
+    rows: tuple[_Row, ...]
     logical_address_table: tuple[tuple[str, int, int], ...]
 
 
@@ -182,41 +201,24 @@ def _build(given: Any, source: str) -> Plan:
     rows = [
         msgspec.convert(
             {
-                "tensor_id": tensor_id,
-                "arena": arenas[arena],
-                "logical_slot": slot,
-                "offset_bytes": start[arenas[arena], slot] + inside,
-                "size_bytes": size,
-                "alignment": alignment,
-                "birth": birth,
-                "death": death,
-                "generation": generation,
-                "role": words[role],
-                "dtype": words[dtype],
-                "shape": shape,
-                "alias_group_id": alias,
-                "base_tensor_uid": base,
+                "tensor_id": row.tensor_id,
+                "arena": arenas[row.arena],
+                "logical_slot": row.slot,
+                "offset_bytes": start[arenas[row.arena], row.slot] + row.inside,
+                "size_bytes": row.size,
+                "alignment": row.alignment,
+                "birth": row.birth,
+                "death": row.death,
+                "generation": row.generation,
+                "role": words[row.role],
+                "dtype": words[row.dtype],
+                "shape": row.shape,
+                "alias_group_id": row.alias_group_id,
+                "base_tensor_uid": row.base_tensor_uid,
             },
             RowDocument,
         )
-        for (
-            _position,
-            _output,
-            tensor_id,
-            arena,
-            slot,
-            generation,
-            inside,
-            size,
-            alignment,
-            birth,
-            death,
-            role,
-            dtype,
-            shape,
-            alias,
-            base,
-        ) in body.rows
+        for row in body.rows
     ]
     return from_head(head, rows, source)
 

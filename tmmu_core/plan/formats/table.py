@@ -85,6 +85,7 @@ def read(data: bytes, columns: Mapping[str, str], name: str = "") -> PlainInstan
     if wrong is not None:
         raise UnreadableInput(f'there is no field "{wrong}".', source=name, hint=f"The fields are {', '.join(FIELDS)}.")
     document.refuse_many_values(data, name)
+    document.refuse_nested(data, name)
     rows = list(_rows(data, name))
     named = {field: columns.get(field, field) for field in FIELDS}
     there = set(rows[0]) if rows else set()

@@ -15,6 +15,7 @@ The file is read as it comes, and an event is four numbers from then on (``torch
 
 from __future__ import annotations
 
+import struct
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -100,8 +101,18 @@ def _decoded(file: BinaryIO, size: int, name: str) -> Snapshot:
             f"the snapshot is damaged: {what or error}.", source=name, place=place, hint=HINT
         ) from error
     except Exception as error:  # a damaged pickle raises nearly anything
-        says = (str(error).splitlines() or [type(error).__name__])[0][:200]
-        raise UnreadableInput(f"the snapshot is damaged: {says}.", source=name, hint=HINT) from error
+        raise UnreadableInput(f"the snapshot is damaged: {_what(error)}.", source=name, hint=HINT) from error
+
+
+def _what(error: Exception) -> str:
+    """What is wrong, in our words: Python's change from one version to the next."""
+    if isinstance(error, msgspec.DecodeError | pickled.Damaged | EOFError):
+        return (str(error).splitlines() or ["it ends too early"])[0][:200]
+    if isinstance(error, UnicodeDecodeError):
+        return "a text in it is not UTF-8"
+    if isinstance(error, IndexError | struct.error):
+        return "a value is asked for that is not there"
+    return "it does not hold the values of a snapshot"
 
 
 def _check(snapshot: Snapshot, name: str) -> None:

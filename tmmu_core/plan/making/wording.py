@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tmmu_core.errors import U64_MAX, UnreadableInput
-from tmmu_core.graph.document import refuse_long_numbers
+from tmmu_core.graph.document import decode, refuse_long_numbers, refuse_nested
 from tmmu_core.graph.model import MODES, PRESETS, Arena
 from tmmu_core.graph.quantities import parse_bytes
 from tmmu_core.plan.canonical import is_token
@@ -127,9 +127,10 @@ def read_json_object(text: str, what: str) -> dict[str, Any]:
 
     try:
         refuse_long_numbers(text.encode("utf-8", "replace"), what)
+        refuse_nested(text.encode("utf-8", "replace"), what)
         value = json.loads(text, object_pairs_hook=once)
-    except (ValueError, RecursionError) as error:  # ValueError: also for more digits than Python reads
-        raise UnreadableInput(f"the {what} is not JSON: {error}.") from error
+    except ValueError as error:  # also for more digits than Python reads
+        raise UnreadableInput(f"the {what} is not JSON.", place=_place(text)) from error
     if not isinstance(value, dict):
         raise UnreadableInput(f"the {what} is not a JSON object.", place="$")
     return value
@@ -152,13 +153,23 @@ def _order(text: str) -> tuple[str, ...]:
     if text.lstrip()[:1] != "[":
         return tuple(line.strip() for line in text.splitlines() if line.strip())
     try:
+        refuse_nested(text.encode("utf-8", "replace"), "order")
         listed = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise UnreadableInput(f"the order is not a JSON list of node ids: {error}.") from error
+    except ValueError as error:
+        raise UnreadableInput("the order is not a JSON list of node ids.", place=_place(text)) from error
     odd = next((i for i, node in enumerate(listed) if not isinstance(node, str)), None)
     if odd is not None:
         raise UnreadableInput("the order is not a JSON list of node ids.", place=f"$[{odd}]")
     return tuple(listed)
+
+
+def _place(text: str) -> str:
+    """Where a text stops being JSON: Python's words and places for it change from one version to the next."""
+    try:
+        decode(text.encode("utf-8", "replace"), Any)
+    except UnreadableInput as error:
+        return error.place
+    return ""
 
 
 def _shard_spec(text: str) -> dict[str, Any]:
@@ -189,8 +200,9 @@ def option_pairs(texts: list[str]) -> dict[str, Any]:
             raise ValueError(f"{text[:80]!r} is not of the form KEY=VALUE. Write a name, =, and a value.")
         try:
             refuse_long_numbers(value.encode("utf-8", "replace"), f"option {key.strip()}")
+            refuse_nested(value.encode("utf-8", "replace"), f"option {key.strip()}")
             found[key.strip()] = json.loads(value.strip())
-        except (ValueError, RecursionError):
+        except ValueError:
             found[key.strip()] = value.strip()
     return found
 
