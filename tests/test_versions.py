@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tests.versions import NESTED, Told, asked_of, differences
+from tests.versions import NESTED, Made, asked_of, differences
 from tmmu_core.errors import UnreadableInput
 from tmmu_core.graph import document
 from tmmu_core.plan.formats.reading import read_any
@@ -20,7 +20,7 @@ def test_another_hash_seed_writes_the_same_store_and_pictures() -> None:
 
 
 def test_an_output_that_differs_is_told_by_its_name() -> None:
-    one, other = Told("3.11.7", {"a": "1", "b": "2"}), Told("3.14.0", {"a": "1", "b": "3", "c": "4"})
+    one, other = Made("3.11.7", {"a": "1", "b": "2"}), Made("3.14.0", {"a": "1", "b": "3", "c": "4"})
     assert differences(one, other) == [
         "b: differs (3.11.7 and 3.14.0)",
         "c: is made by 3.14.0 alone (3.11.7 and 3.14.0)",

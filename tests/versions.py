@@ -46,7 +46,7 @@ NESTED = {
 AT = "2026-01-02T03:04:05+00:00"
 
 
-class Told(NamedTuple):
+class Made(NamedTuple):
     """What one interpreter made."""
 
     python: str
@@ -55,7 +55,7 @@ class Told(NamedTuple):
     """What an output is called → SHA-256 of its bytes."""
 
 
-def differences(one: Told, other: Told) -> list[str]:
+def differences(one: Made, other: Made) -> list[str]:
     """A line for each output that the two do not share, by name."""
     lines = []
     for name in sorted({*one.digests, *other.digests}):
@@ -243,7 +243,7 @@ PARTS: dict[str, Callable[[], Iterator[tuple[str, bytes]]]] = {
 """Where an output's name begins with the part's."""
 
 
-def asked_of(python: str, parts: Sequence[str] = (), seed: int = 0) -> Told:
+def asked_of(python: str, parts: Sequence[str] = (), seed: int = 0) -> Made:
     """What the interpreter ``python`` makes, in a process of its own, under this hash seed."""
     setting = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": str(seed), "COLUMNS": "80", "NO_COLOR": "1"}
     # Compiled beforehand, for a command says so when it compiles.
@@ -251,7 +251,7 @@ def asked_of(python: str, parts: Sequence[str] = (), seed: int = 0) -> Told:
     command = [python, "-m", "tests.versions", "--made", *parts]
     ran = subprocess.run(command, cwd=ROOT, env=setting, stdout=subprocess.PIPE, check=True)
     version, digests = json.loads(ran.stdout.splitlines()[-1])
-    return Told(version, digests)
+    return Made(version, digests)
 
 
 def main(given: Sequence[str]) -> int:
