@@ -1,0 +1,218 @@
+"""A store of many runs beside a list of them: whatever is asked, the list says the same; and who grew, by plain loops."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from tests.store.plans import label, plan_of
+from tests.verdicts import judged
+from tmmu_core.errors import StoreFault
+from tmmu_core.plan.model import Plan
+from tmmu_core.store import files
+from tmmu_core.store.growth import FIGURES, Asked, between, blame, grown_arenas, like_the_latest, value_of
+from tmmu_core.store.run import Label, Run, check_name, instant, split_reference
+from tmmu_core.store.store import Store
+
+COMMITS = ("aaaa11", "aaaa22", "aaab33", "b1b1b1", "main", "c_c%c", "dev2")
+SERIES = ("model", "branch", "planner", "mode", "preset")
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Store, list[Run]]]:
+    """A store of 40 runs, and these in the order in which they were recorded, each of another hour or of the same."""
+    random = Random("history")
+    store = Store.at(f"sqlite:///{tmp_path_factory.mktemp('store') / 'store.db'}", create=True)
+    plans = [plan_of({"a": n, "b": 1}, planner=planner) for n in (1, 2, 5) for planner in ("slots", "naive")]
+    labelled = [(random.choice(plans), _label(random)) for _ in range(40)]
+    found = [each.run for each in store.record_all(labelled) if each.new_run]
+    assert len(found) > 30
+    yield store, found
+    store.close()
+
+
+def _label(random: Random) -> Label:
+    model, branch = random.choice(("net", "net", "other")), random.choice(("main", "main", "topic"))
+    return label(random.choice(COMMITS), random.randrange(12), model=model, branch=branch)
+
+
+def in_time(runs: list[Run], **where: str) -> list[Run]:
+    """Oldest first; of one time as recorded."""
+    chosen = [run for run in runs if all(getattr(run, name) == value for name, value in where.items())]
+    return sorted(chosen, key=lambda run: run.at)
+
+
+def test_runs_are_the_lists_of_any_column_and_of_the_latest(kept: tuple[Store, list[Run]]) -> None:
+    store, runs = kept
+    for where in ({}, {"branch": "main"}, {"planner": "naive", "commit": "aaaa11"}, {"branch": "none"}):
+        expected = in_time(runs, model="net", **where)
+        assert list(store.runs("net", **where)) == expected
+        for last in (1, 3, 100):
+            assert list(store.runs("net", last=last, **where)) == expected[-last:]
+    assert list(store.known("net")) == in_time(runs, model="net")
+    with pytest.raises(StoreFault, match="no run of the model 'nobody'"):
+        store.known("nobody")
+
+
+@pytest.mark.parametrize("branch", [None, "main", "topic", "none"])
+def test_each_line_is_what_its_runs_one_by_one_say(kept: tuple[Store, list[Run]], branch: str | None) -> None:
+    store, runs = kept
+    expected = []
+    for key in sorted({run.series for run in runs if branch in (None, run.branch)}):
+        series = in_time(runs, **dict(zip(SERIES, key, strict=True)))
+        changes = [(a, b) for a, b in pairwise(series) if a.extent_bytes != b.extent_bytes]
+        before, changed = changes[-1] if changes else (None, series[0])
+        expected.append((*key, len(series), _figures(series[-1]), (changed.at, changed.commit), before))
+    found = store.lines(branch)
+    assert [(*(getattr(line, name) for name in SERIES), line.runs) for line in found] == [row[:6] for row in expected]
+    for line, row in zip(found, expected, strict=True):
+        assert (line.at, line.commit, line.extent_bytes, line.peak_live_bytes, line.lower_bound_bytes) == row[6]
+        assert (line.changed_at, line.changed_commit) == row[7]
+        assert line.before_bytes == (None if row[8] is None else row[8].extent_bytes)
+        assert line.change_bytes == (0 if row[8] is None else line.extent_bytes - row[8].extent_bytes)
+
+
+def _figures(run: Run) -> tuple[Any, ...]:
+    return run.at, run.commit, run.extent_bytes, run.peak_live_bytes, run.lower_bound_bytes
+
+
+def test_a_reference_is_the_latest_commit_then_branch_then_beginning_of_four(kept: tuple[Store, list[Run]]) -> None:
+    store, runs = kept
+    for point in (*COMMITS, "topic", "aaab", "aaab3", "b1b", "b1b1", "aaaa", "c_c%", "cXc%", "dev"):
+        mine = in_time(runs, model="net")
+        exact = [run for run in mine if run.commit == point] or [run for run in mine if run.branch == point]
+        begin = [run for run in mine if run.commit.startswith(point) and len(point) >= 4]
+        if exact or len({run.commit for run in begin}) == 1:
+            assert store.resolve(f"net@{point}") == (exact or begin)[-1], point
+        else:
+            with pytest.raises(StoreFault, match="begins several" if begin else "no run of a commit"):
+                store.resolve(f"net@{point}")
+
+
+def test_of_several_series_the_one_like_the_plan_is_meant(kept: tuple[Store, list[Run]]) -> None:
+    store, runs = kept
+    naive = plan_of({"a": 1, "b": 1}, planner="naive")
+    mine = in_time(runs, model="net", branch="topic")
+    assert store.resolve("net@topic", naive) == [run for run in mine if run.planner == "naive"][-1]
+    assert store.resolve("topic", naive) == store.resolve("net@topic", naive), "the graph is called so"
+    assert store.resolve("net@topic", plan_of({"a": 1}, planner="greedy")) == mine[-1], "no run is like it"
+
+
+def test_a_plan_is_kept_under_the_hash_of_its_bytes(kept: tuple[Store, list[Run]]) -> None:
+    store, runs = kept
+    plan = plan_of({"a": 2, "b": 1})
+    content = store.content_of(plan)
+    assert content in {run.content for run in runs}
+    assert store.plan(content).tmmu_plan_hash == plan.tmmu_plan_hash
+    assert store.content_of(plan_of({"a": 77})) == b""
+    with pytest.raises(StoreFault, match="there is no plan 0000"):
+        store.document(bytes(32))
+
+
+def test_a_file_of_no_bytes_or_of_many_comes_back(kept: tuple[Store, list[Run]]) -> None:
+    store, _ = kept
+    for name, data in (("empty", b""), ("long", bytes(range(256)) * 999)):
+        files.keep(store, name, (name, data), datetime(2026, 1, 1, tzinfo=UTC))
+        files.keep(store, name, (name, b"another"), datetime(2026, 1, 2, tzinfo=UTC))
+        assert files.file(store, name) == (name, data), "what is there stays"
+
+
+# --- who grew ----------------------------------------------------------------------------------------------------
+
+
+def held_at_the_peak(plan: Plan, arena: str) -> tuple[int, dict[str, int]]:
+    """The first step at which the most bytes are in use, and the storages alive at it by their names, in loops."""
+    if arena not in plan.arena_of:
+        return 0, {}
+    members: dict[int, list[int]] = {}
+    for row, storage in enumerate(plan.storage.tolist()):
+        if plan.arenas[plan.arena[row]].name == arena:
+            members.setdefault(storage, []).append(row)
+    lives = [
+        (min(plan.birth[r] for r in rows), max(plan.held_until[r] for r in rows), _size(plan, rows), _name(plan, rows))
+        for rows in members.values()
+    ]
+    held = [sum(size for b, d, size, _ in lives if b <= step < d) for step in range(max(plan.steps, 1))]
+    peak = held.index(max(held))
+    return peak, {name: size for b, d, size, name in lives if b <= peak < d}
+
+
+def _size(plan: Plan, rows: list[int]) -> int:
+    return max(int(plan.offset[r] + plan.size[r]) for r in rows) - min(int(plan.offset[r]) for r in rows)
+
+
+def _name(plan: Plan, rows: list[int]) -> str:
+    return plan.tensor_ids[min(rows, key=lambda r: (plan.birth[r], plan.base_tensor_uids[r] is not None, r))]
+
+
+def test_growth_is_laid_to_the_storages_that_are_there_at_the_peaks() -> None:
+    plans = [solution.plan for _, planner, solution in judged() if planner in ("slots", "naive")][:24]
+    for before, after in pairwise(plans):
+        for arena in sorted({a.name for plan in (before, after) for a in plan.arenas} | {"nowhere"}):
+            found = blame(before, after, arena)
+            (one, held), (two, later) = held_at_the_peak(before, arena), held_at_the_peak(after, arena)
+            assert found.peak_steps == (one, two)
+            assert found.peak_bytes == (sum(held.values()), sum(later.values()))
+            shares = {name: (held.get(name, 0), later.get(name, 0)) for name in {**held, **later}}
+            assert {s.tensor_id: (s.before_bytes, s.after_bytes) for s in found.shares} == {
+                name: pair for name, pair in shares.items() if pair[0] != pair[1]
+            }
+            order = [(s.before_bytes - s.after_bytes, s.tensor_id.encode()) for s in found.shares]
+            assert order == sorted(order)
+            assert found.slack_bytes == found.grown_bytes - sum(share.grown_bytes for share in found.shares)
+
+
+def test_of_each_commit_the_runs_like_the_latest_count(kept: tuple[Store, list[Run]]) -> None:
+    runs = in_time(kept[1], model="net")
+    for end in range(len(runs) + 1):
+        some, expected = runs[:end], []
+        for k, run in enumerate(some):
+            alike = [other for other in some if other.commit == run.commit and other.series == some[-1].series]
+            last = max(j for j, other in enumerate(some) if other.commit == run.commit)
+            if run in alike or (not alike and k == last):
+                expected.append(run)
+        assert list(like_the_latest(some)) == expected
+    for figure in FIGURES:
+        for a, b in pairwise(runs):
+            more = value_of(b, Asked(figure, "activations")) - value_of(a, Asked(figure, "activations"))
+            assert grown_arenas(a, b, figure) == (("activations",) if more > 0 else ())
+    assert between(runs, None, None) == tuple(runs)
+
+
+# --- names -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["", " ", "a ", "\ta", "x" * 201, "a\u202eb"])
+def test_a_name_of_blanks_of_201_characters_or_unseen_is_refused(name: str) -> None:
+    with pytest.raises(StoreFault):
+        check_name("branch", name)
+    check_name("branch", "x" * 200)
+
+
+def test_a_label_has_a_zone_and_no_at_in_its_commit() -> None:
+    day = datetime(2026, 1, 31, 12, tzinfo=UTC)
+    assert instant(day) == "2026-01-31T12:00:00.000000Z"
+    for commit, at in (("a@b", day), ("ab", day.replace(tzinfo=None))):
+        with pytest.raises(StoreFault):
+            Label("net", commit, at)
+    assert [split_reference(text) for text in ("store:a@b@c", "main", "x@y")] == [
+        ("a@b", "c"),
+        (None, "main"),
+        ("x", "y"),
+    ]
+    for wrong in ("", "@", "@a", "a@", "store:"):
+        with pytest.raises(StoreFault, match="refers to no run"):
+            split_reference(wrong)
+
+
+def test_no_store_is_made_by_asking(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'none.db'}"
+    with pytest.raises(StoreFault, match="there is no store"):
+        Store.at(url)
+    assert not (tmp_path / "none.db").exists()
