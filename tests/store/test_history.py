@@ -1,4 +1,4 @@
-"""A store of many runs beside a list of them: whatever is asked, the list says the same; and who grew, by plain loops."""
+"""A store of many runs beside a list of them: both say the same of everything; and who grew, by plain loops."""
 
 from __future__ import annotations
 
