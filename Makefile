@@ -64,6 +64,7 @@ golden: $(VENV)/.dev ## write the golden traces, searches, refusals, verdicts, a
 	$(BIN)/python -m tests.verdicts
 	$(BIN)/python -m tests.answers
 	$(BIN)/python -m tests.others
+	$(BIN)/python -m tests.requests
 	$(BIN)/python -m tests.made
 
 # The peers pin other versions of what we pin, so they live apart; without them their columns stay empty.

@@ -14,6 +14,7 @@ from tmmu_core.errors import InvalidIrShapes
 from tmmu_core.graph.model import Arena
 from tmmu_core.plan.figures.metrics import committed_bytes
 from tmmu_core.plan.making.configured import arena_config, arenas_in_use, settled
+from tmmu_core.plan.making.make import make_plan
 from tmmu_core.plan.making.request import ANY_ARENA, DEFAULT_PLANNER, KEEPS_OFFSETS, PlanRequest, default_planner
 from tmmu_core.planners.problem import PlainInstance
 
@@ -66,3 +67,11 @@ def test_who_keeps_offsets_plans_where_one_is_given_and_else_the_default(fixed: 
     problem = problem_of(("a", 0, 2, 8), ("b", 1, 3, 8))
     given = replace(problem, fixed=None if fixed is None else np.array(fixed, np.int64))
     assert default_planner(PlainInstance("", given)) == planner
+
+
+def test_a_mode_that_there_is_not_is_refused_in_words_also_where_arenas_are_said() -> None:
+    unknown: tuple[dict[str, Any], ...] = ({"mode": "else", "alignment": 64}, {"preset": "else", "page_size": 64})
+    for said in unknown:
+        asked = PlanRequest(**said)
+        with pytest.raises(InvalidIrShapes, match=r"there is no (mode|preset) 'else'"):
+            make_plan(chain(2), asked)

@@ -10,7 +10,7 @@ from tmmu_core.graph.arenas import as_given
 from tmmu_core.graph.model import Graph
 from tmmu_core.liveness.analyse import analyse
 from tmmu_core.liveness.timeline import build_timeline
-from tmmu_core.plan.making.request import ANY_ARENA, PlanRequest
+from tmmu_core.plan.making.request import ANY_ARENA, PlanRequest, refuse_unknown_words
 from tmmu_core.planners.problem import PlainInstance
 
 
@@ -28,6 +28,7 @@ def arenas_in_use(asked: Graph | PlainInstance, request: PlanRequest) -> tuple[s
     if request.arenas:
         return tuple(request.arenas)
     said = request.spelled_out(asked)
+    refuse_unknown_words(said)
     assert said.mode is not None
     assert said.preset is not None
     return tuple(analyse(build_timeline(asked, said.mode, said.preset, order=said.order, dims=said.dims)).arenas)

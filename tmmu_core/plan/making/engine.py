@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypedDict, Unpack
 
-from tmmu_core.errors import U64_MAX, ArenaTooSmall, ContractError, InvalidIrShapes, Scalar
+from tmmu_core.errors import U64_MAX, ArenaTooSmall, ContractError, Scalar
 from tmmu_core.graph.arenas import as_given, read_arenas
 from tmmu_core.graph.document import many_small_values
-from tmmu_core.graph.model import MODES, PRESETS, Arena, ArenaConfig, Graph, Mode, Preset
+from tmmu_core.graph.model import Arena, ArenaConfig, Graph, Mode, Preset
 from tmmu_core.liveness.analyse import analyse
 from tmmu_core.liveness.model import Liveness, Timeline
 from tmmu_core.liveness.timeline import build_timeline
@@ -24,7 +24,7 @@ from tmmu_core.plan.figures import metrics
 from tmmu_core.plan.making.assemble import Use, assemble
 from tmmu_core.plan.making.memories import spread_over_memories
 from tmmu_core.plan.making.problems import arena_problems
-from tmmu_core.plan.making.request import PlanRequest
+from tmmu_core.plan.making.request import PlanRequest, refuse_unknown_words
 from tmmu_core.plan.making.rows import as_used, plan_columns
 from tmmu_core.plan.making.summary import Found, check_budget, check_capacity, summarise
 from tmmu_core.plan.model import Plan
@@ -79,9 +79,7 @@ def solve(
     """
     try:
         said = request.spelled_out(graph)
-        for what, value, known in (("mode", said.mode, MODES), ("preset", said.preset, PRESETS)):
-            if value not in known:
-                raise _unknown(what, str(value), known)
+        refuse_unknown_words(said)
         return _planned(graph, said, ir_hash, progress)
     except ContractError as error:
         error.fill(replay_token=request.replay_token.hex(), rank=request.rank)
@@ -110,15 +108,6 @@ def _needed_of(error: ArenaTooSmall, graph: Graph, request: PlanRequest, ir_hash
         except ContractError:
             break  # it could not be planned for another reason either
     return error.diagnostics["required"]
-
-
-def _unknown(what: str, value: str, known: Sequence[str]) -> InvalidIrShapes:
-    return InvalidIrShapes(
-        f"there is no {what} {value!r}.",
-        reason=f"unknown_{what}",
-        node_id="",
-        hint=f"Choose one of: {', '.join(known)}.",
-    )
 
 
 def _hash_or_unknown(graph: Graph, known: bytes | None) -> str:

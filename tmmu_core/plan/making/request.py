@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self
 
-from tmmu_core.graph.model import MODES, Graph, Mode, Preset
+from tmmu_core.errors import InvalidIrShapes
+from tmmu_core.graph.model import MODES, PRESETS, Graph, Mode, Preset
 from tmmu_core.liveness.timeline import default_mode, default_preset
 from tmmu_core.plan.canonical import token_from_seed
 from tmmu_core.planners.problem import GIVEN, PlainInstance
@@ -93,3 +94,15 @@ def default_planner(instance: PlainInstance) -> str:
         return GIVEN
     fixed = instance.problem.fixed
     return DEFAULT_PLANNER if fixed is None or (fixed < 0).all() else KEEPS_OFFSETS
+
+
+def refuse_unknown_words(said: PlanRequest) -> None:
+    """Raise ``InvalidIrShapes`` for a mode or preset that there is not, of a request that says both."""
+    for what, value, known in (("mode", said.mode, MODES), ("preset", said.preset, PRESETS)):
+        if value not in known:
+            raise InvalidIrShapes(
+                f"there is no {what} {str(value)!r}.",
+                reason=f"unknown_{what}",
+                node_id="",
+                hint=f"Choose one of: {', '.join(known)}.",
+            )
