@@ -19,15 +19,18 @@ from typing import Any
 
 import numpy as np
 
+from tests.build import graph, node, tensor, view
 from tests.judge import faults
-from tests.odd import digest, drawn
+from tests.odd import digest, drawn, twisted
 from tests.runtime import faults as runtime_faults
+from tests.strategies import Case
 from tests.verdicts import GOLDEN, judged, planned, written
 from tmmu_core.errors import ContractError, TmmuError
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.verifier import check_columns, verify_plan
 from tmmu_core.liveness.idle import idle_of
 from tmmu_core.liveness.phases import phases_of, phases_told
+from tmmu_core.liveness.timeline import build_timeline
 from tmmu_core.liveness.why import explain
 from tmmu_core.plan.analysis import gate, placing, tenants, uplift, waste, writers
 from tmmu_core.plan.analysis.course import course
@@ -36,6 +39,7 @@ from tmmu_core.plan.figures import live, metrics, storages
 from tmmu_core.plan.formats import c_project, checkpoint, compare, documents, files, held, render, render_c, trace
 from tmmu_core.plan.formats.reading import read_any
 from tmmu_core.plan.making import instance, over, sequence
+from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.plan.making.memory_plan import memory_plan
 from tmmu_core.plan.making.sparse import in_memory, with_sparse_addresses
 from tmmu_core.plan.model import Plan
@@ -75,6 +79,7 @@ def subjects() -> dict[str, tuple[Subject, ...]]:
             except ContractError:
                 continue
             groups.setdefault(planner, []).append(Subject(made.plan, made, case.graph))
+    groups["parts"] = [_parts(k) for k in range(12)]
     groups["instances"] = [Subject(_instance(k)) for k in range(10)]
     for group in groups.values():
         for subject in group:
@@ -82,6 +87,37 @@ def subjects() -> dict[str, tuple[Subject, ...]]:
             assert verdict.ok, verdict
     groups["broken"] = list(_broken())
     return {name: tuple(group) for name, group in groups.items()}
+
+
+def _parts(k: int) -> Subject:
+    """A base of four parts, some of which are views that are written in place, read again, and looked into further."""
+    random = Random(f"parts/{k}")
+    tensors = [tensor("h", 16, role=random.choice(("activation", "input", "buffer"))), tensor("y", 4)]
+    nodes = [] if tensors[0].role != "activation" else [node("a", "", "h")]
+    now = [view(f"p{i}", "h", 4, 16 * i) for i in range(4)]
+    tensors += now
+    names = [part.id for part in now]
+    for step in range(5):
+        at = random.randrange(4)
+        if random.randrange(2):
+            other = f"{names[at]}'"
+            tensors.append(tensor(other, 4))
+            nodes.append(node(f"n{step}", names[at], other, in_place_write=((0, 0),), inplace="none"))
+            names[at] = other
+            if random.randrange(2):
+                tensors.append(view(f"{other}v", other, 2, 8))
+                nodes.append(node(f"v{step}", f"{other}v", f"z{step}", inplace="none"))
+                tensors.append(tensor(f"z{step}", 2))
+        else:
+            nodes.append(node(f"r{step}", " ".join({names[at], names[at - 1]}), f"z{step}", inplace="none"))
+            tensors.append(tensor(f"z{step}", 2))
+    nodes.append(node("w", " ".join(names), "y", inplace="none"))
+    order = tuple(each.node_id for each in nodes)
+    random.shuffle(tensors)
+    loaded = "h" if any(each.id == "h" and each.role == "input" for each in tensors) else ""
+    made = graph(tensors, nodes, loaded, "y", execution_order=order)
+    solution = plan_graph(made, mode="inference", planner=random.choice(("slots", "greedy")))
+    return Subject(solution.plan, solution, made)
 
 
 def _instance(k: int) -> Plan:
@@ -318,6 +354,31 @@ def _broken_runs(subject: Subject) -> Any:
     return [[verdict, str(verdict)] for verdict in (*runs, *alone)]
 
 
+def _other_graphs(subject: Subject) -> Iterator[Graph]:
+    """The graph of a plan with one thing in it changed."""
+    random = Random(str(subject.plan.tmmu_plan_hash))
+    for _ in range(6):
+        if subject.graph is not None and subject.graph.nodes:
+            case = Case(subject.graph, "inference", "inference", None, None, None, 0)
+            yield twisted(case, random).graph
+
+
+def _judged_by_others(subject: Subject) -> Any:
+    return [verify_plan(subject.plan, other) for other in _other_graphs(subject)]
+
+
+def _replayed_by_others(subject: Subject) -> Any:
+    found: list[Any] = []
+    for other in _other_graphs(subject):
+        try:
+            timeline = build_timeline(other, subject.plan.mode, subject.plan.preset)  # type: ignore[arg-type]
+            verdict = shadow_replay(subject.plan, timeline)
+            found.append([verdict, str(verdict)])
+        except ContractError as error:
+            found.append(error.record())
+    return found
+
+
 def _applied(subject: Subject) -> Any:
     if any(arena.extent_bytes > 1 << 24 for arena in in_memory(subject.plan).arenas):
         return None
@@ -370,11 +431,21 @@ QUESTIONS: dict[str, Callable[[Subject], Any]] = {
     "comparisons": _compared,
     "replay": _replayed,
     "replay of broken plans": _broken_runs,
+    "judged by another graph": _judged_by_others,
+    "replayed by another graph": _replayed_by_others,
     "in memory": _applied,
     "hashed addresses": _hashed,
     "memory plan": lambda subject: memory_plan(subject.plan) if subject.plan.planner == "helia" else None,
 }
-THINNED = {"replay of broken plans": 3, "comparisons": 6, "files read back": 4, "C": 2, "in memory": 2}
+THINNED = {
+    "judged by another graph": 2,
+    "replayed by another graph": 2,
+    "replay of broken plans": 3,
+    "comparisons": 6,
+    "files read back": 4,
+    "C": 2,
+    "in memory": 2,
+}
 """What takes longer is asked of every so-manieth plan."""
 SOUND_ALONE = ("in memory", "checkpoints", "C", "replay of broken plans")
 """Not asked of broken plans."""

@@ -159,7 +159,7 @@ SNAPSHOT: dict[str, Any] = {
             event("segment_unmap", 4096, 1024),
             event("free_completed", 512, 512),
         ],
-        [event("alloc", 1 << 21, 256), event("free", 1 << 21, 256), event("snapshot", 0, 0)],
+        [event("snapshot", 0, 0), event("alloc", 1 << 21, 256), event("free", 1 << 21, 256)],
     ],
 }
 
@@ -320,6 +320,10 @@ def _sniffed() -> Iterator[bytes]:
     yield from beginnings(programs()["calls"])
     yield from beginnings(mutation.as_json(SNAPSHOT))
     yield from beginnings(pickle.dumps(SNAPSHOT, 4))
+    for part in ("segments", "device_traces"):
+        yield from beginnings(mutation.as_json({part: SNAPSHOT[part]}))
+        yield from beginnings(pickle.dumps({part: SNAPSHOT[part]}, 4))
+        yield from beginnings(mutation.as_json(SNAPSHOT[part]))
     for name in sorted(path.name for path in GIVEN.iterdir() if path.suffix in (".txt", ".json")):
         yield from beginnings((GIVEN / name).read_bytes())
     yield from (PLAIN, PLACED, GAPPED, files.to_instance(chain_plan(2), "activations"))
