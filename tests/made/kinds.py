@@ -7,12 +7,13 @@ from functools import cache
 from pathlib import Path
 from random import Random
 
-from tests.made import costs, graphs, values
+from tests.made import costs, documents, graphs, models, programs, values
 from tests.made.saying import Kind, said
 
 GOLDEN = Path(__file__).resolve().parents[2] / "sample_graphs" / "golden"
 FILES: dict[str, dict[str, Kind]] = {
     "made_of_graphs.json": {**costs.KINDS, **graphs.KINDS, **values.KINDS},
+    "made_of_files.json": {**models.KINDS, **programs.KINDS, **documents.KINDS},
 }
 """Golden file → the kinds that it holds."""
 KINDS: dict[str, Kind] = {name: kind for kinds in FILES.values() for name, kind in kinds.items()}

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, fields, is_dataclass
 from hashlib import sha256
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -15,6 +19,24 @@ import numpy as np
 from tmmu_core.errors import TmmuError
 
 LONG = 150
+_HIDDEN: ContextVar[tuple[tuple[str, str], ...]] = ContextVar("hidden", default=())
+
+
+@contextmanager
+def hidden(*texts: tuple[object, str]) -> Iterator[None]:
+    """Inside, these texts, which are others at every run, are told by other ones."""
+    token = _HIDDEN.set((*((str(text), by) for text, by in texts), *_HIDDEN.get()))
+    try:
+        yield
+    finally:
+        _HIDDEN.reset(token)
+
+
+@contextmanager
+def folder() -> Iterator[Path]:
+    """A folder of its own, told as ``…``."""
+    with tempfile.TemporaryDirectory() as made, hidden((Path(made).resolve(), "…"), (made, "…")):
+        yield Path(made)
 
 
 @dataclass(frozen=True)
@@ -54,6 +76,8 @@ def digest(value: Any) -> str:
 def line(value: Any) -> str:
     """A value in one line, printable: as it is where that is short, else its beginning and a digest of it all."""
     text = value if isinstance(value, str) else json.dumps(plain(value), ensure_ascii=False)
+    for hidden_text, by in _HIDDEN.get():
+        text = text.replace(hidden_text, by)
     text = text.encode("utf-8", "backslashreplace").decode().replace("\n", "⏎")
     return text if len(text) <= LONG else f"{text[: LONG - 12]}… {sha256(text.encode()).hexdigest()[:10]}"
 

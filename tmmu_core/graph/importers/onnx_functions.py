@@ -26,7 +26,7 @@ def check_calls(model: onnx.ModelProto, name: str) -> None:
 
     def enter(key: Key) -> None:
         entered.add(key)
-        open_.append((key, iter([*_calls(bodies[key].node, bodies)])))
+        open_.append((key, iter(_calls(bodies[key].node, bodies))))
 
     for key in bodies:
         if key not in size:
@@ -68,8 +68,9 @@ def _nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
             waiting += [iter(graph.node) for graph in (attribute.g, *attribute.graphs) if graph.node]
 
 
-def _calls(nodes: Iterable[onnx.NodeProto], bodies: dict[Key, onnx.FunctionProto]) -> set[Key]:
-    return {key for node in _nodes(nodes) if (key := _key(node)) in bodies}
+def _calls(nodes: Iterable[onnx.NodeProto], bodies: dict[Key, onnx.FunctionProto]) -> list[Key]:
+    """The functions that are called, each once, in the order of the nodes: the first that is wrong is told."""
+    return list(dict.fromkeys(key for node in _nodes(nodes) if (key := _key(node)) in bodies))
 
 
 def _size(nodes: Iterable[onnx.NodeProto], size: dict[Key, int], ceiling: int) -> int:
