@@ -17,7 +17,8 @@ from tmmu_core.errors import TmmuError
 from tmmu_core.planners import PLANNERS
 from tmmu_core.planners.bounds import bound_of
 from tmmu_core.planners.columns import Columns, columns
-from tmmu_core.planners.exact import run
+from tmmu_core.planners.exact import across as pieces
+from tmmu_core.planners.exact import hunt, run
 from tmmu_core.planners.exact.across import Across, cuts
 from tmmu_core.planners.exact.hunt import models_of
 from tmmu_core.planners.exact.model import Model, build, chains, handoffs, ranker, take_all
@@ -90,7 +91,7 @@ def asked_of(searcher: Searcher, capacity: int, rank: Any, rule: Rule = LOWEST) 
     """Verdict and nodes, where the units lie, how often each section failed, the room it took."""
     verdict, nodes, found = searcher.ask(capacity, rank, NODES, rule)
     lies = "" if found is None else digest(np.array(found, dtype=np.uint64))[:6]
-    return [verdict, nodes, lies, _digest(searcher.fails)[-4:], searcher.room[0]]
+    return [verdict, nodes, lies, _digest(searcher.fails)[-4:], *searcher.room]
 
 
 def searched(name: str, above: int) -> Row:
@@ -149,6 +150,8 @@ def within(name: str, how: str, budget: int = 400) -> Row:
         patience = int(how.split()[-1])
     elif how.startswith("budget"):
         options["budget"] = int(how.split()[-1])
+    elif how.startswith("slow"):
+        options["budget"] = int(how.split()[-1])  # of which storages that are many for it get a part
     elif how.startswith("capacity"):
         asked = problem_with(asked, capacity=bound.bytes + int(how.split()[-1]))
     elif how.startswith("least"):
@@ -161,10 +164,11 @@ def within(name: str, how: str, budget: int = 400) -> Row:
 
     def packed() -> Row:
         look, run.LOOK = run.LOOK, 3600.0  # nobody is asked because time has passed
+        full, hunt.FULL_SPEED = hunt.FULL_SPEED, 20 if how.startswith("slow") else hunt.FULL_SPEED
         try:
             packing = PLANNERS["exact"].pack(asked, options, goes_on)  # type: ignore[union-attr]
         finally:
-            run.LOOK = look
+            run.LOOK, hunt.FULL_SPEED = look, full
         assert faults(asked, offsets(packing)) == [] or not (asked.size > 0).all()
         return {
             "offsets": digest(packing.offset),
@@ -181,12 +185,16 @@ def in_pieces(name: str) -> Row:
     bound = bound_of(cols).bytes
     half = len(cols.births) // 2
     row: Row = {}
-    for at in ([half], [half // 2, half]):
-        across = Across(cols, at)
-        for above in (0, 0, 3, 3, 9, -1):
-            verdict, nodes, offset = across.ask(bound + above, 300, None)
-            lies = None if offset is None else digest(np.array(offset, dtype=np.uint64))
-            row.setdefault(str(at), []).append([verdict, nodes, lies, across.tries])
+    whole, pieces.SHARE = pieces.SHARE, 25
+    try:
+        for at in ([half], [half // 2, half]):
+            across = Across(cols, at)
+            for above in (0, 0, 3, 3, 9, -1, 0, 0, 0, 0, 0, 0):
+                verdict, nodes, offset = across.ask(bound + above, 90, None)
+                lies = None if offset is None else digest(np.array(offset, dtype=np.uint64))
+                row.setdefault(str(at), []).append([verdict, nodes, lies, across.tries])
+    finally:
+        pieces.SHARE = whole
     return row
 
 
@@ -206,11 +214,25 @@ def cut() -> Row:
     return row
 
 
-SMALL = [name for name in PROBLEMS if not name.startswith("giant") and name != "nothing"]
+MODELLED = ["ghosts", *(f"mixed {seed}" for seed in range(14)), *(name for name in HUNTED if name.startswith("handed"))]
+MODELLED += ["twins 0", "twins 1", "made 100", "made 103", "crowd 11", "plain 0"]
+SMALL = [name for name in PROBLEMS if not name.startswith("giant") and name not in ("nothing", "ghosts")]
 HOWS = ("budget 1", "budget 40", "capacity 0", "capacity 4", "least 6", "stopped 0", "stopped 2")
 
 
-HOWS_HUNTED = ("capacity 1", "least 1", "stopped 1", "capacity 2", "stopped 3", "budget 250", "least 3")
+HOWS_HUNTED = (
+    "capacity 1",
+    "least 1",
+    "stopped 1",
+    "capacity 2",
+    "slow 3000",
+    "stopped 3",
+    "budget 250",
+    "least 3",
+    "slow 1",
+    "capacity 0",
+    "least 0",
+)
 
 
 def hunts() -> Iterable[tuple[str, str, int]]:
@@ -219,7 +241,7 @@ def hunts() -> Iterable[tuple[str, str, int]]:
         budget = 30_000 if name.startswith("networks") else 3_000
         yield name, "all", budget
         yield name, HOWS_HUNTED[k % len(HOWS_HUNTED)], budget
-        yield name, HOWS_HUNTED[(k + 3) % len(HOWS_HUNTED)], budget
+        yield name, HOWS_HUNTED[(k + 5) % len(HOWS_HUNTED)], budget
 
 
 def budgets() -> Iterable[tuple[str, str]]:

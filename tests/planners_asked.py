@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from tests.exact_asked import (
-    SMALL,
+    MODELLED,
     above_bounds,
     answered,
     budgets,
@@ -249,7 +249,7 @@ QUESTIONS: dict[str, Callable[[], Row]] = {
     "layouts of a ladder": partial(laid, "ladder"),
     **{f"who meets whom in {name}": partial(met, name) for name in PLAIN},
     **{f"slots of {name}": partial(coloured, name) for name in PROBLEMS},
-    **{f"models of {name}": partial(modelled, name) for name in SMALL[:28]},
+    **{f"models of {name}": partial(modelled, name) for name in MODELLED},
     **{f"{name} at {above} over its bound": partial(searched, name, above) for name, above in above_bounds()},
     **{f"steering {script}": partial(steered, "plain 1", script) for script in range(8)},
     "steering, late": stubborn,

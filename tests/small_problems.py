@@ -125,13 +125,47 @@ def networks(seed: int) -> Problem:
     return problem(*((int(lo), int(hi), int(size)) for lo, hi, size in rows), alignment=grids)
 
 
+@cache
+def after(one: int, two: int) -> Problem:
+    """Two crowds, the second after the first: parts of which each takes several attempts."""
+    p, q = crowd(one, 11), crowd(two, 11)
+    later = int(p.death.max())
+    rows = [*zip(p.birth.tolist(), p.death.tolist(), p.size.tolist(), strict=True)]
+    rows += [(lo + later, hi + later, size) for lo, hi, size in zip(q.birth, q.death, q.size, strict=True)]
+    grids = [*p.alignment.tolist(), *q.alignment.tolist()]
+    return problem(*((int(lo), int(hi), int(size)) for lo, hi, size in rows), alignment=grids)
+
+
+@cache
+def coarse(seed: int) -> Problem:
+    """A crowd of sizes and grids four times as large: every extent is a multiple of four."""
+    p = crowd(seed, 11)
+    return problem_with(p, size=4 * p.size, alignment=4 * p.alignment)
+
+
+def ghosts() -> Problem:
+    """Three that never hold a byte: one between two that hand on, two that must not alias."""
+    p = problem((0, 2, 4), (2, 3, 4), (3, 5, 4), (0, 5, 8), (1, 4, 4), (1, 4, 2))
+    gaps = tuple(((lo, hi),) if f"t{k}" in ("t1", "t4", "t5") else () for k, lo, hi in _rows(p))
+    place = {name: i for i, name in enumerate(p.ids)}
+    taken = np.full(6, -1, dtype=np.int64)
+    taken[place["t1"]], taken[place["t2"]] = place["t0"], place["t1"]
+    apart = np.array([sorted((place["t4"], place["t5"]))], dtype=np.int64)
+    return problem_with(p, gaps=gaps, handoff_from=taken, must_not_alias=apart)
+
+
+def _rows(p: Problem) -> list[tuple[str, int, int]]:
+    return [(name[1:], lo, hi) for name, lo, hi in zip(p.ids, p.birth.tolist(), p.death.tolist(), strict=True)]
+
+
 PROBLEMS: dict[str, Callable[[], Problem]] = {
-    **{f"mixed {seed}": partial(mixed, seed) for seed in range(30)},
+    **{f"mixed {seed}": partial(mixed, seed) for seed in range(22)},
     **{f"made {seed}": partial(made, seed, 9) for seed in range(100, 112)},
     **{f"plain {seed}": partial(plain, seed) for seed in range(6)},
     **{f"twins {seed}": partial(twins, seed) for seed in range(6)},
     **{f"giant {seed}": partial(giant, seed) for seed in range(3)},
     "nothing": problem,
+    "ghosts": ghosts,
     **{f"joined {seed}": partial(joined, seed) for seed in range(9)},
     **{f"crowd {seed}": partial(crowd, seed, 12) for seed in range(10, 16)},
 }
@@ -145,6 +179,8 @@ HUNTED: dict[str, Callable[[], Problem]] = {
     **{f"crowd {seed} of 11": partial(crowd, seed, 11) for seed in (0, 6, 13, 15, 18, 28, 43, 62, 63, 78, 93, 96)},
     **{f"handed {seed}": partial(handed, seed) for seed in (2, 37, 48, 58, 60, 100)},
     **{f"joined {seed}": partial(joined, seed) for seed in (34, 80)},
+    **{f"crowd {one} and {two}": partial(after, one, two) for one, two in ((13, 28), (28, 13), (63, 18), (0, 62))},
+    **{f"coarse {seed}": partial(coarse, seed) for seed in (0, 13, 15, 18, 28, 63)},
     **{f"networks {seed}": partial(networks, seed) for seed in (0, 1, 3, 6, 9, 16, 30, 35)},
 }
 """What takes several attempts."""

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from packings import live_steps, problem, problems, smallest_extent
+from packings import live_moments, live_steps, problem, problems, smallest_extent
 
-from tmmu_core.planners.bounds import lower_bound, on_grid, reachable
+from tests.small_problems import mixed
+from tmmu_core.planners import bounds
+from tmmu_core.planners.bounds import _conflict, _conflicts, lower_bound, on_grid, reachable
 from tmmu_core.planners.columns import columns
 from tmmu_core.planners.problem import Problem
 
@@ -85,3 +88,47 @@ def test_what_passes_int64_is_left_as_it_is() -> None:
     assert reachable(columns(problem((0, 1, 12), alignment=8)), 7) == 12
     assert reachable(columns(problem((0, 1, 12), alignment=8)), 13) == 20
     assert reachable(columns(problem()), 13) == 13
+
+
+def test_two_that_can_share_no_byte_are_those_that_meet_or_never_alias_or_are_fixed_apart_though_one_hands_on() -> None:
+    for seed in range(40):
+        p = mixed(seed)
+        cols, alive = columns(p), live_moments(p)
+        never = {frozenset(pair) for pair in (p.must_not_alias.tolist() if p.must_not_alias is not None else ())}
+        taken = set() if p.handoff_from is None else {(int(i), j) for j, i in enumerate(p.handoff_from) if i >= 0}
+        at = cols.fixed
+        for i in range(len(p)):
+            row = _conflicts(cols, i)
+            for j in (j for j in range(len(p)) if j != i):
+                handed = (i, j) in taken or (j, i) in taken
+                expected = bool(alive[i] & alive[j]) or frozenset((i, j)) in never
+                expected |= handed and at[i] >= 0 and at[j] >= 0 and at[i] != at[j]
+                assert _conflict(cols, i, j) == row[j] == expected, (seed, i, j)
+
+
+def test_one_that_is_fixed_hands_on_to_one_that_is_free_or_at_the_very_same_place() -> None:
+    """Of two at 0 and at 4 the first is held at the step of writing; at 0 and 0, or anywhere, it is not."""
+    for fixed, extent in (((0, 4), 8), ((4, 0), 8), ((0, 0), 4), ((0, -1), 4), ((-1, 0), 4)):
+        p = problem((0, 2, 4), (2, 3, 4), handoff_from=np.array([-1, 0]), fixed=np.array(fixed))
+        assert lower_bound(p).bytes == extent, fixed
+
+
+def test_what_must_not_alias_counts_on_a_grid_too() -> None:
+    """Padded to the grid each moment has 8 bytes: what more there is is found all the same."""
+    p = problem((0, 1, 8), (2, 3, 8), alignment=8, must_not_alias=np.array([[0, 1]]))
+    assert (lower_bound(p).bytes, lower_bound(p).rule) == (16, "never_alias")
+
+
+def test_what_reaches_2_62_is_left_as_it_is() -> None:
+    cols = columns(problem((0, 1, 1), alignment=8))
+    assert (reachable(cols, 2**62), reachable(cols, 2**62 - 1)) == (2**62, 2**62 + 1)
+
+
+def test_few_pairs_are_kept_where_many_would_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    p = problem(*[(0, 1, 4)] * 3)
+    for most, kept in ((0, 0), (3, 1), (4, 2), (99, 3)):
+        monkeypatch.setattr(bounds, "CONFLICTS_KEPT", most)
+        cols = columns(p)
+        for i in (0, 1, 2):
+            _conflicts(cols, i)
+        assert len(cols.memo["conflicts"]) == kept

@@ -23,7 +23,16 @@ from tmmu_core.planners.exact import COURSE, exact
 from tmmu_core.planners.exact.apart import apart, part
 from tmmu_core.planners.exact.hunt import ALL_CHOICES, models_of
 from tmmu_core.planners.exact.kernel import FOUND, INFEASIBLE, SPENT
-from tmmu_core.planners.exact.model import Model, build, chains, logarithm, ranker
+from tmmu_core.planners.exact.model import (
+    Model,
+    _ascending,
+    build,
+    chains,
+    handoffs,
+    logarithm,
+    ranker,
+    take_all,
+)
 from tmmu_core.planners.exact.propagate import ALL
 from tmmu_core.planners.exact.run import Rule, Searcher
 from tmmu_core.planners.exact.steering import ORDERS, PURE, WAYS, Steering, luby, static_rank, traits
@@ -177,6 +186,13 @@ def test_a_callback_that_raises_stops_the_search_under_way() -> None:
     with pytest.raises(Enough):
         searcher.ask(986112, static_rank(traits(searcher.model), "TWA"), 10**9, watch=watch)
     assert searcher.stop[0] == 1
+
+
+def test_a_callback_that_says_no_ends_the_search_under_way() -> None:
+    searcher = Searcher(model_of(instance("D.1048576")))
+    rank = static_rank(traits(searcher.model), "TWA")
+    verdict, nodes, offset = searcher.ask(986112, rank, 10**9, watch=lambda nodes: False)
+    assert (verdict, nodes < 10**9, offset, searcher.stop[0]) == (SPENT, True, None, 1)
 
 
 def test_a_search_whose_tables_are_too_small_is_asked_again_with_larger_ones() -> None:
@@ -556,3 +572,55 @@ def test_the_course_and_what_is_told_on_the_way_run_one_way(one: int, other: int
     assert [done for done, _ in reports] == sorted(done for done, _ in reports)
     assert all(0 <= done <= of <= budget for done, of in reports)
     assert offsets(packing) == offsets(exact(p, {"budget": budget})), "who looks on changes nothing"
+
+
+@pytest.mark.parametrize(
+    ("fixed", "grids", "can"),
+    [
+        ((-1, -1), (1, 1), True),
+        ((8, -1), (1, 8), True),
+        ((-1, 8), (8, 1), True),
+        ((8, -1), (1, 16), False),
+        ((-1, 8), (16, 1), False),
+        ((0, -1), (1, 16), True),
+        ((8, 8), (1, 1), True),
+        ((0, 8), (1, 1), False),
+    ],
+)
+def test_a_place_can_be_handed_on_where_both_may_lie_there(
+    fixed: tuple[int, int], grids: tuple[int, int], can: bool
+) -> None:
+    p = problem((0, 2, 4), (2, 3, 4), alignment=grids, handoff_from=np.array([-1, 0]), fixed=np.array(fixed))
+    cols = columns(p)
+    assert handoffs(cols) == (((0, 1),) if can else ())
+    assert take_all(cols) == handoffs(cols)
+
+
+def test_all_of_a_chain_lie_where_one_of_it_must_and_no_two_of_it_meet() -> None:
+    rows = ((0, 2, 4), (2, 3, 4), (3, 4, 4), (2, 4, 4))
+    p = problem(*rows, handoff_from=np.array([-1, 0, 0, 1]))  # in the normative order: t0, t1, t3, t2
+    cols = columns(p)
+    assert chains(cols, [(0, 1), (1, 3)]) == ((0, 1, 3), (2,))
+    assert chains(cols, [(0, 1), (0, 2)]) is None, "the two takers meet"
+    assert chains(cols, [(0, 1), (0, 1)]) is None, "twice the same"
+    for fixed, found in (
+        ((8, -1, -1, 0), None),
+        ((8, -1, -1, 8), ((0, 1, 3), (2,))),
+        ((-1, 8, 0, -1), ((0, 1, 3), (2,))),
+    ):
+        assert chains(columns(problem_with(p, fixed=np.array(fixed))), [(0, 1), (1, 3)]) == found
+
+
+def test_pairs_ascend_where_none_is_alike_or_less() -> None:
+    for one, two, ascend in (
+        ((), (), True),
+        ((3,), (3,), True),
+        ((0, 0, 1, 1), (0, 1, 0, 5), True),
+        ((0, 1, 2), (5, 3, 1), True),
+        ((0, 0), (1, 1), False),
+        ((0, 0), (1, 0), False),
+        ((1, 0), (0, 1), False),
+        ((0, 2, 1), (0, 0, 0), False),
+        ((0, 0, 0), (0, 2, 1), False),
+    ):
+        assert _ascending(np.array(one, np.int64), np.array(two, np.int64)) is ascend, (one, two)

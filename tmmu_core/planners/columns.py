@@ -45,8 +45,8 @@ class Odd(Sequence[tuple[tuple[int, int], ...]]):
             return [self[k] for k in range(len(self))[i]]
         row = self._made.get(i)
         if row is None:
-            if not 0 <= i < len(self):
-                raise IndexError(i)
+            if i < 0:
+                raise IndexError(i)  # one past the last raises by itself
             pairs = self.table[self.first[i] : self.first[i + 1]].tolist()
             row = self._made[i] = tuple([(other, kind) for other, kind in pairs])
         return row

@@ -119,7 +119,7 @@ class Across:
             if self.stopped:
                 break
             steering.learn(tried, searcher.fails, verdict == FOUND)
-            if verdict == FOUND and found is not None:
+            if found is not None:
                 offset[here] = found
                 return FOUND, spent
             if verdict == INFEASIBLE:

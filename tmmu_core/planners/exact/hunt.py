@@ -208,7 +208,7 @@ def search(hunt: Hunt, asked: Asked) -> None:
         attempt += 1
         if verdict == INFEASIBLE:
             variant.bound = max(variant.bound, align_up_any(reachable(hunt.cols, target + grain), grain))
-        elif verdict == FOUND and offset is not None:
+        elif offset is not None:
             extent = max(at + high for at, high in zip(offset, variant.searcher.tall, strict=True))
             for steering in variant.steering.values():
                 steering.guide(offset)
