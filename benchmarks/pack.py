@@ -1,15 +1,22 @@
-"""``tmmu.pack`` on arrays: ``python -m benchmarks.pack`` prints CPU milliseconds a call, with numba and without it.
+"""``tmmu.pack`` on arrays: ``python -m benchmarks.pack`` prints milliseconds of a processor, by all that can run it.
 
-Buffers are drawn by a seed; each count runs in a process of its own per way, the first call left out, the least of
-several taken. ``fits`` asks on a grid of 64 whether they fit a capacity, which they do; ``placing`` is one greedy run
-alone, the loop that is compiled.
+*library*: the loops that come compiled (``tmmu_core/loops``), as everybody has them. *numba*: without the library.
+*Python*: without either. Buffers are drawn by a seed; each count runs in a process of its own per way.
+
+Warm: the first call left out, the least of several taken. ``pack`` asks for the least extent; ``fits`` asks on a grid
+of 64 whether they fit a capacity, which they do; ``placing`` is one greedy run alone.
+
+Cold: a new process from the import to its first answer, seconds by the clock and of the processor, with numba once
+before anything was compiled on the machine (an empty ``NUMBA_CACHE_DIR``) and once behind that.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from typing import Any
@@ -17,8 +24,10 @@ from typing import Any
 import numpy as np
 
 COUNTS = (100, 500, 1000, 2000)
-RUNS = 9
-WAYS = ("with", "without")
+COLD = 500
+RUNS = 15
+COLD_RUNS = 5
+WAYS: dict[str, dict[str, str]] = {"library": {}, "numba": {"TMMU_NATIVE": "0"}, "Python": {"TMMU_NATIVE": "0"}}
 WHAT = ("pack", "fits", "placing")
 
 
@@ -29,12 +38,11 @@ def buffers(count: int) -> tuple[Any, Any, Any]:
     return lower, lower + draw.integers(1, 40, count), draw.integers(1, 1 << 16, count)
 
 
-def measured(count: int, way: str) -> dict[str, Any]:
+def warm(count: int, way: str) -> dict[str, Any]:
     """One row, in this process."""
-    if way == "without":
-        sys.modules["numba"] = None  # type: ignore[assignment]
     import tmmu_core as tmmu
     from tmmu_core.library.packed import instance_of
+    from tmmu_core.loops.library import library
     from tmmu_core.planners.columns import columns
     from tmmu_core.planners.greedy import by_size, place
 
@@ -43,13 +51,24 @@ def measured(count: int, way: str) -> dict[str, Any]:
     cols = columns(instance.problem)
     order = by_size(cols)
     packed = tmmu.pack(lower, upper, size)
+    assert (library() is not None) == (way == "library")
     return {
-        "buffers": count,
-        "extent_bytes": packed.extent_bytes,
+        "answer": [packed.extent_bytes, packed.plan.layout_hash.hex()],
         "pack": _least(lambda: tmmu.pack(lower, upper, size)),
         "fits": _least(lambda: tmmu.pack(lower, upper, size, alignment=64, capacity=1 << 40)),
-        "placing": _least(lambda: place(cols, order, "lowest", compiled=way == "with")),
+        "placing": _least(lambda: place(cols, order, "lowest", compiled=way != "Python")),
     }
+
+
+def cold(count: int) -> dict[str, Any]:
+    """The first answer of this process."""
+    lower, upper, size = buffers(count)
+    begun, spent = time.perf_counter(), time.process_time()
+    import tmmu_core as tmmu
+
+    packed = tmmu.pack(lower, upper, size)
+    taken = {"wall": time.perf_counter() - begun, "processor": time.process_time() - spent}
+    return {"answer": [packed.extent_bytes, packed.plan.layout_hash.hex()], **taken}
 
 
 def _least(call: Callable[[], object]) -> float:
@@ -62,24 +81,50 @@ def _least(call: Callable[[], object]) -> float:
     return min(spent) * 1000
 
 
-def main() -> None:
-    """Print the table."""
-    if len(sys.argv) == 3:
-        print(json.dumps(measured(int(sys.argv[1]), sys.argv[2])))
-        return
-    print("| buffers | " + " | ".join(f"{what} ms | without numba | ratio" for what in WHAT) + " |")
-    print("|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
+def _asked(what: str, count: int, way: str, **environment: str) -> dict[str, Any]:
+    known = {name: value for name, value in os.environ.items() if name != "TMMU_NATIVE"}
+    command = [sys.executable, "-m", "benchmarks.pack", what, str(count), way]
+    done = subprocess.run(
+        command, env={**known, **WAYS[way], **environment}, capture_output=True, text=True, check=True
+    )
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def _print_warm() -> None:
+    print("| buffers | | library ms | numba ms | Python ms | library ÷ numba | Python ÷ library |")
+    print("|---:|---|---:|---:|---:|---:|---:|")
     for count in COUNTS:
-        rows = []
-        for way in WAYS:
-            command = [sys.executable, "-m", "benchmarks.pack", str(count), way]
-            rows.append(json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout))
-        assert rows[0]["extent_bytes"] == rows[1]["extent_bytes"]
-        cells = [f"{count:,}"]
+        rows = {way: _asked("warm", count, way) for way in WAYS}
+        assert len({json.dumps(row["answer"]) for row in rows.values()}) == 1
         for what in WHAT:
-            one, two = (row[what] for row in rows)
-            cells += [f"{one:.1f}", f"{two:.1f}", f"{two / one:.1f}"]
-        print("| " + " | ".join(cells) + " |", flush=True)
+            library, numba, python = (row[what] for row in rows.values())
+            cells = [f"{count:,}", what, *(f"{ms:.2f}" for ms in (library, numba, python))]
+            print("| " + " | ".join([*cells, f"{library / numba:.2f}", f"{python / library:.1f}"]) + " |", flush=True)
+
+
+def _print_cold() -> None:
+    print(f"\n| {COLD} buffers, cold | wall s | processor s |\n|---|---:|---:|")
+    with tempfile.TemporaryDirectory() as empty:
+        ways = [("library", "library", COLD_RUNS, {}), ("Python", "Python", COLD_RUNS, {})]
+        ways.append(("numba, nothing compiled yet", "numba", 1, {"NUMBA_CACHE_DIR": empty}))
+        ways.append(("numba, compiled before", "numba", COLD_RUNS, {"NUMBA_CACHE_DIR": empty}))
+        for name, way, runs, more in ways:
+            found = [_asked("cold", COLD, way, **more) for _ in range(runs)]
+            wall, spent = (min(row[key] for row in found) for key in ("wall", "processor"))
+            print(f"| {name} | {wall:.2f} | {spent:.2f} |", flush=True)
+
+
+def main() -> None:
+    """Print the tables."""
+    if len(sys.argv) == 4:
+        what, count, way = sys.argv[1:]
+        if way == "Python":
+            sys.modules["numba"] = None  # type: ignore[assignment]
+        print(json.dumps(warm(int(count), way) if what == "warm" else cold(int(count))))
+        return
+    _print_warm()
+    _print_cold()
 
 
 if __name__ == "__main__":

@@ -96,7 +96,7 @@ def ways(count: int, first: int) -> tuple[str, int]:
     for name, (more, words) in WAYS.items():
         asked = {**{key: value for key, value in os.environ.items() if key != "TMMU_NATIVE"}, **more}
         command = [sys.executable, "-m", "tests.planners.alike", str(count), str(first), *words]
-        done = subprocess.run(command, cwd=ROOT, env=asked, capture_output=True, text=True, check=True)
+        done = subprocess.run(command, cwd=ROOT, env=asked, stdout=subprocess.PIPE, text=True, check=True)
         lines[name] = done.stdout.splitlines()
     for k, said in enumerate(zip(*lines.values(), strict=True)):
         if len(set(said)) > 1:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from alike import ways, wild
 from brute_force import made
+from elsewhere import CALLS, asked_again, drawn, recorded
 from hypothesis import given
 from packings import problem, problems
 
@@ -125,6 +126,17 @@ def test_library_numba_and_python_answer_alike() -> None:
     apart, compared = ways(TRIALS, 0)
     assert apart == ""
     assert compared > 20 * TRIALS
+
+
+@here
+@pytest.mark.parametrize("machine", ["aarch64"])
+def test_another_machines_library_answers_alike(machine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    missing = [name for name in (f"qemu-{machine}", f"{machine}-linux-gnu-gcc") if shutil.which(name) is None]
+    if missing:
+        pytest.skip(f"not here: {', '.join(missing)}")
+    recorder = recorded(drawn(60), monkeypatch)
+    assert {struct.unpack_from("<q", call)[0] for call in recorder.asked} == set(range(len(CALLS)))
+    assert asked_again(recorder, machine, tmp_path) == recorder.answers
 
 
 @here

@@ -333,6 +333,14 @@ def beside(p: Problem, q: Problem) -> Problem:
     return problem(*[(int(b), int(d), int(s)) for b, d, s, _ in rows], alignment=[int(row[3]) for row in rows])
 
 
+def test_whose_lives_are_all_gaps_are_apart_but_for_what_must_not_alias() -> None:
+    p = problem((0, 1, 4), (1, 2, 8), (2, 3, 8), gaps=(((0, 1),), ((1, 2),), ((2, 3),)))
+    assert [indices.tolist() for indices in apart(columns(p))] == [[0], [1], [2]]
+    pair = problem_with(p, must_not_alias=np.array([[1, 2]], dtype=np.int64))
+    assert [indices.tolist() for indices in apart(columns(pair))] == [[0], [1, 2]]
+    assert extent(pair, exact(pair, {}).offset) == 16
+
+
 def test_what_follows_in_time_is_apart_and_what_must_not_alias_is_not() -> None:
     p = problem((0, 2, 4), (1, 3, 4), (3, 5, 4), (4, 6, 4))
     assert [indices.tolist() for indices in apart(columns(p))] == [[0, 1], [2, 3]]

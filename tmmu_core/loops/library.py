@@ -55,9 +55,13 @@ def load(path: Path) -> ctypes.CDLL | None:
         right = manifest()["libraries"][path.name]["sha256"]
         if hashlib.sha256(path.read_bytes()).hexdigest() != right:
             return None
-        found = ctypes.CDLL(str(path))
+        return prepared(ctypes.CDLL(str(path)))
     except (OSError, KeyError, ValueError):
         return None
+
+
+def prepared(found: ctypes.CDLL) -> ctypes.CDLL:
+    """A library that says what its functions take and give."""
     for name in ("tmmu_place_near", "tmmu_place", "tmmu_search", "tmmu_neighbours"):
         function = getattr(found, name)
         function.argtypes, function.restype = [ctypes.c_void_p], ctypes.c_int64

@@ -20,7 +20,7 @@ def apart(cols: Columns) -> list[I64]:
     np.add.at(crossing, cols.part_lo + 1, 1)
     np.subtract.at(crossing, cols.part_hi, 1)
     run = np.cumsum(np.cumsum(crossing)[:k] == 0)
-    if n and run[0] == run[-1] and bool(np.diff(cols.part_of).all()):
+    if k and run[0] == run[-1] and bool(np.diff(cols.part_of).all()):
         return [np.arange(n, dtype=np.int64)]
     group = list(range(n + k + 1))
 

@@ -1,0 +1,50 @@
+"""The loops in C under the sanitizers of addresses and undefined behaviour: ``python -m tests.planners.sanitized N``.
+
+Compiled once more, without ``-fwrapv``, so that a number that leaves 64 bits is told as well. Needs gcc with libasan
+and libubsan. Ends with 0 and the SHA-256 of all answers, which is that of ``python -m tests.planners.alike N 0``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from tmmu_core.loops import library as loading
+from tmmu_core.loops.build import SOURCES
+from tmmu_core.loops.library import FOLDER
+
+FLAGS = ("-std=c11", "-O1", "-g", "-shared", "-fPIC", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+MARK = "TMMU_SANITIZED"
+
+
+def main(count: int) -> None:
+    """Compile, start anew below the sanitizers, and answer."""
+    if MARK not in os.environ:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "sanitized.so"
+            sources = [str(FOLDER / name) for name in SOURCES if name.endswith(".c")]
+            subprocess.run(["gcc", *FLAGS, "-o", str(path), *sources], check=True)
+            names = [f"-print-file-name={name}.so" for name in ("libasan", "libubsan")]
+            found = [
+                subprocess.run(["gcc", n], capture_output=True, text=True, check=True).stdout.strip() for n in names
+            ]
+            more = {"LD_PRELOAD": ":".join(found), "ASAN_OPTIONS": "detect_leaks=0", "PYTHONMALLOC": "malloc"}
+            command = [sys.executable, "-m", "tests.planners.sanitized", str(count)]
+            sys.exit(subprocess.run(command, env={**os.environ, **more, MARK: str(path)}).returncode)
+    found = loading.prepared(ctypes.CDLL(os.environ[MARK]))
+    loading.load = lambda _: found  # type: ignore[assignment]
+    from tests.planners.alike import answers
+
+    lines = "".join(f"{json.dumps(answers(seed))}\n" for seed in range(count))
+    assert loading.library() is found
+    print(count, hashlib.sha256(lines.encode()).hexdigest())
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))
