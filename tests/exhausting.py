@@ -300,6 +300,18 @@ def all_apart(size: int) -> bytes:
     return _document(tensors, nodes)
 
 
+def apart_from_one(size: int) -> bytes:
+    """One tensor that is never held beside anything, and may share no byte with any of so many that all are."""
+    names = [f"t{k}" for k in range(size)]
+    tensors = _tensors(iter(names))
+    tensors[0]["must_not_alias"] = names[1:]
+    nodes = [{"node_id": f"a{k}", "instr": "X", "inputs": ["t0"], "outputs": []} for k in range(100)]
+    nodes.append({"node_id": "b", "instr": "X", "inputs": [], "outputs": names[1:]})
+    nodes.append({"node_id": "c", "instr": "X", "inputs": names[1:], "outputs": []})
+    order = [node["node_id"] for node in nodes]
+    return _document(tensors, nodes, execution_order=order)
+
+
 def read_by_all(size: int) -> bytes:
     """One node that reads so many tensors and may write over any of them."""
     tensors = _tensors(f"t{k}" for k in range(size))
@@ -452,12 +464,16 @@ ATTACKS: dict[str, Attack] = {
     "tflite-operands": Attack("50,000 operators with one list of 50,000 operands", tflite_operands, 50_000, "tflite"),
     "tflite-name": Attack("200,000 tensors with one name of 200,000 letters", tflite_name, 200_000, "tflite"),
     "tflite-inputs": Attack("50,000 tensors among 50,000 inputs", tflite_inputs, 50_000, "tflite", small=5000),
-    "snapshot-devices": Attack("a snapshot of 50,000 devices", snapshot_of_devices, 50_000, "json", small=5000),
-    "snapshot-pickled": Attack("the same, pickled", _plain_pickle, 50_000, "pickle", small=5000),
+    "snapshot-devices": Attack(
+        "a snapshot of 50,000 devices", snapshot_of_devices, 50_000, "json", limit="devices", small=5000
+    ),
+    "snapshot-pickled": Attack("the same, pickled", _plain_pickle, 50_000, "pickle", limit="devices", small=5000),
     "trace-memories": Attack("a memory trace of 50,000 memories", trace_of_memories, 50_000, "json", small=5000),
     "views": Attack("50,000 views of views", views_of_views, 50_000, "json", small=5000),
     "group": Attack("20,000 tensors of one alias group", one_group, 20_000, "json", small=2000),
-    "apart": Attack("1,500 tensors that must not share a byte", all_apart, 1_500, "json", small=150),
+    "apart": Attack("1,500 tensors that must not share a byte", all_apart, 1_500, "json", limit="pairs"),
+    "apart-many": Attack("1,440 tensors that must not share a byte", all_apart, 1_440, "json", small=150),
+    "apart-star": Attack("a tensor that must not share a byte with 50,000", apart_from_one, 50_000, "json", small=5000),
     "read-by-all": Attack("a node of 80,000 operands", read_by_all, 20_000, "json", small=2000),
     "on-one-byte": Attack("40,000 buffers on the same bytes", on_one_byte, 40_000, "csv", ("verify",), small=4000),
     "arenas": Attack("10,000 arenas", many_arenas, 10_000, "json", small=1_100),

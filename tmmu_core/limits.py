@@ -36,6 +36,8 @@ UNPACKED_BYTES = Limit("unpacked-bytes", 1 << 28, "bytes that a compressed file 
 VALUES = Limit("values", 1 << 23, "values in a document, or cells and lines in a text")
 ALLOCATION_VALUES = Limit("allocation-values", 1 << 15, "values in one allocation of an XLA dump")
 ARENAS = Limit("arenas", 1 << 10, "arenas")
+PAIRS = Limit("pairs", 1 << 20, "pairs of tensors that must not share a byte")
+DEVICES = Limit("devices", 1 << 10, "devices in a snapshot")
 INLINED_NODES = Limit("inlined-nodes", 1 << 18, "nodes")
 RANKS = Limit("ranks", 1 << 20, "ranks in a mesh")
 SHARES = Limit("shares", 1 << 12, "shares of one tensor to try its views on")
@@ -55,6 +57,8 @@ LIMITS: tuple[Limit, ...] = (
         VALUES,
         ALLOCATION_VALUES,
         ARENAS,
+        PAIRS,
+        DEVICES,
         INLINED_NODES,
         RANKS,
         SHARES,

@@ -132,3 +132,26 @@ def test_few_pairs_are_kept_where_many_would_be(monkeypatch: pytest.MonkeyPatch)
         for i in (0, 1, 2):
             _conflicts(cols, i)
         assert len(cols.memo["conflicts"]) == kept
+
+
+@settings(max_examples=300)
+@given(problems(), st.data())
+def test_a_clique_grows_by_the_largest_that_conflicts_with_all_of_it(p: Problem, data: st.DataObject) -> None:
+    """As said in a sentence, pair by pair; what is grown takes short ways."""
+    cols = columns(p)
+    if not len(cols) or p.must_not_alias is None:
+        return
+    held = bounds._alive(cols, data.draw(st.integers(0, len(cols.births) - 1)))
+    clique, near = list(held), {int(j) for pair in p.must_not_alias for j in pair if set(pair.tolist()) & set(held)}
+    for j in sorted(near - set(held), key=lambda j: (-cols.size[j], j)):
+        if all(bounds._conflict(cols, i, j) for i in clique):
+            clique.append(j)
+    assert bounds._never_alias(cols, held) == sorted(set(clique) - set(held))
+
+
+def test_one_kept_apart_from_many_is_no_look_at_every_pair() -> None:
+    many = 400
+    pairs = np.array([(0, k) for k in range(1, many)])
+    cols = columns(problem((0, 1, 8), *[(1, 2, 8)] * (many - 1), must_not_alias=pairs))
+    assert bounds.bound_of(cols).bytes == 8 * many
+    assert len(cols.memo["conflicts"]) < 5

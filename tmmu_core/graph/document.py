@@ -178,7 +178,9 @@ def refuse_many_values(data: bytes, source: str = "", packed: int = 0) -> None:
     elif b"\0" in data[:1024]:
         return
     else:
-        count = sum(data.count(mark) for mark in (b",", b"[", b"{", b"\n"))
+        count = 0
+        for mark in (b",", b"[", b"{", b"\n"):
+            count += data.count(mark) if count <= ceiling else 0
     if count > ceiling:
         raise limits.past(limits.VALUES, "the file", source, ceiling)
 

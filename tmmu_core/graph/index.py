@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tmmu_core import limits
 from tmmu_core.graph import checks
 from tmmu_core.graph.model import PERSISTENT_ROLES, PHASES, ROLES, Graph, Inplace, Phase
 from tmmu_core.graph.naming import Ids
@@ -291,6 +292,9 @@ def _bases(graph: Graph, names: Ids, marked: I64, nbytes: U64, shapes: tuple[tup
 
 def _check_marks(graph: Graph, names: Ids, marked: I64, arity: tuple[I64, I64]) -> None:
     """Alignments, shards, ``must_not_alias``, operand pairs and safepoints."""
+    pairs = sum(len(graph.tensors[i].must_not_alias) for i in marked.tolist())
+    if pairs > limits.ceiling(limits.PAIRS):  # each is looked at by who plans and by who bounds
+        raise limits.past(limits.PAIRS, "the tensors are kept apart", graph.name)
     for i in marked.tolist():
         tensor = graph.tensors[i]
         if tensor.alignment is not None:

@@ -159,7 +159,8 @@ def _forbidden_pairs(timeline: Timeline, ranges: Ranges, groups: Groups) -> I64:
                 hint="Take the pair out of must_not_alias, or undo the view, alias group or in-place write.",
             )
         found.append(np.minimum(a, b) * count + np.maximum(a, b))
-    return np.stack(np.divmod(np.unique(np.concatenate(found)), max(count, 1)), axis=1)
+    keys = np.sort(np.concatenate(found))
+    return np.stack(np.divmod(keys[np.diff(keys, prepend=-1) > 0], max(count, 1)), axis=1)
 
 
 def row_bytes(timeline: Timeline) -> U64:

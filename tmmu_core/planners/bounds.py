@@ -163,11 +163,27 @@ def _grown(cols: Columns, held: tuple[int, ...], nearby: NDArray[np.bool_]) -> l
         for j in np.flatnonzero(nearby).tolist():
             left[j] = _conflicts(cols, j)[clique].all()
     further = []
+    sure = _meeting_all(cols, left)
     for j in sorted(np.flatnonzero(left).tolist(), key=lambda j: (-cols.size[j], j)):
-        if left[j]:
-            further.append(j)
-            left = left & _conflicts(cols, j)
+        if not left[j]:
+            continue
+        further.append(j)
+        if not sure[j]:
+            before, left = left, left & _conflicts(cols, j)
+            if (before != left).any():
+                sure = _meeting_all(cols, left)
     return sorted(further)
+
+
+def _meeting_all(cols: Columns, among: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Shape (n,): whoever of ``among`` (n,) is alive together with each of them, where that is seen at once."""
+    found = np.zeros(len(cols), np.bool_)
+    if not among.any() or (np.diff(cols.part_of)[among] != 1).any():
+        return found
+    part = cols.part_of[:-1][among]
+    born, dead = cols.part_lo[part], cols.part_hi[part]
+    found[among] = (born < dead.min()) & (born.max() < dead)
+    return found
 
 
 def _nearby(cols: Columns, held: tuple[int, ...]) -> NDArray[np.bool_]:

@@ -65,6 +65,10 @@ def assign_slots(problem: Problem) -> I64:
     return np.array(slot, np.int64)
 
 
+FEW = 32
+"""So many barred slots are passed over one by one, however few are free."""
+
+
 def _forbidden(problem: Problem) -> tuple[I64, I64]:
     """``(first, others)``: storage i must not share with ``others[first[i]:first[i + 1]]``."""
     pairs = np.zeros((0, 2), np.int64) if problem.must_not_alias is None else problem.must_not_alias.reshape(-1, 2)
@@ -85,7 +89,7 @@ def _assign_apart(problem: Problem, first: I64, others: I64) -> I64:
             heappush(free, int(slot[dying[gone]]))
             gone += 1
         apart = others[first[i] : first[i + 1]]
-        if len(apart) < len(free):
+        if len(apart) < max(len(free), FEW):
             taken = _passing_over(free, set(slot[apart].tolist()))
         else:
             taken = _lowest_but(free, slot[apart])

@@ -133,7 +133,8 @@ def scopes_of(op_name: str) -> tuple[tuple[str, ...], str, Phase | None]:
             elif wrapped[1] == "jvp" and phase is None:
                 phase = "forward"
             part = "" if wrapped[1] in _FUNCTIONS else wrapped[2]
-        module += _scopes(part) if part and part not in _CONTROL else []
+        if part and part not in _CONTROL and len(module) < DEEPEST:
+            module += _scopes(part)
     return tuple(module[:DEEPEST]), parts[-1] if len(parts) > 1 else "", phase
 
 

@@ -28,6 +28,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from tmmu_core import limits
 from tmmu_core.errors import UnreadableInput
 from tmmu_core.plan.formats import pickled
 from tmmu_core.plan.formats.given import AddressMap, Lives, instance_of_columns, peak_of_columns, stem_of
@@ -62,6 +63,8 @@ def read_file(file: BinaryIO, size: int, name: str = "") -> PlainInstance:
     devices = sorted(segments | {device for device, events in enumerate(snapshot.traces) if events.count})
     if not devices:
         raise UnreadableInput("the snapshot holds no segment and no allocation.", source=name, hint=HINT)
+    if len(devices) > limits.ceiling(limits.DEVICES):  # the lives of each are made, to show the fullest
+        raise limits.past(limits.DEVICES, "the snapshot", name)
     _check(snapshot, name)
     of_device: dict[int, list[Segment]] = {}
     for segment in snapshot.segments:
