@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sample_graphs import make
-from tmmu_core.graph import document
+from tmmu_core.graph import unpacking
 from tmmu_core.graph.importers import xla
 from tmmu_core.graph.model import Graph
 from tmmu_core.liveness.timeline import default_mode
@@ -145,7 +145,7 @@ def _of_dump(file: Path) -> Row:
     problem = instance.problem
     slots, slots_s = _timed(lambda: plan_problem(problem, planner="slots"))
     name, best, best_s = _best(lambda planner: plan_problem(problem, planner=planner), _bound(slots), len(problem))
-    within = xla.read(document.unpack(file.read_bytes(), file.name), file.name).within
+    within = xla.read(unpacking.unpack(file.read_bytes(), file.name), file.name).within
     given = _extent(plan_problem(instance))
     return Row(
         name=_stem(file),

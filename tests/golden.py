@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from tmmu_core.graph import document
+from tmmu_core.graph import unpacking
 from tmmu_core.liveness.timeline import default_mode
 from tmmu_core.plan.formats.reading import read_graph_file
 from tmmu_core.plan.formats.trace import to_json_lines
@@ -69,8 +69,8 @@ def main() -> None:
     for name, data in written.items():
         path = GOLDEN / name
         # How well it is packed is the packer's business: what is in it is compared.
-        if not path.exists() or document.unpack(path.read_bytes(), name) != data:
-            replace_file(path, document.pack(data) if name.endswith(".gz") else data)
+        if not path.exists() or unpacking.unpack(path.read_bytes(), name) != data:
+            replace_file(path, unpacking.pack(data) if name.endswith(".gz") else data)
             changed += 1
     print(f"{len(written)} golden traces, {changed} of them changed")
 

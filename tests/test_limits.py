@@ -20,7 +20,7 @@ from tests.build import chain, graph, node, tensor, view
 from tests.fuzz.targets import sharded
 from tmmu_core import limits
 from tmmu_core.errors import InvalidIrShapes, TmmuError, UnreadableInput
-from tmmu_core.graph import document, native
+from tmmu_core.graph import document, native, unpacking
 from tmmu_core.graph.importers.pt2_program import _member
 from tmmu_core.graph.model import Arena, Graph
 from tmmu_core.plan.formats import files, trace
@@ -56,7 +56,7 @@ def test_a_limit_can_be_raised_by_its_variable(monkeypatch: pytest.MonkeyPatch) 
 
 def test_several_members_of_a_gzip_file_are_read_as_one() -> None:
     data = native.encode_json(chain(3))
-    assert document.unpack(gzip.compress(data[:100]) + gzip.compress(data[100:])) == data
+    assert unpacking.unpack(gzip.compress(data[:100]) + gzip.compress(data[100:])) == data
 
 
 def functions(depth: int, calls: int) -> bytes:

@@ -13,14 +13,14 @@ import pytest
 
 from app.cli.main import run
 from tests.plan.examples import views_graph
-from tmmu_core.graph import document, native
+from tmmu_core.graph import native, unpacking
 from tmmu_core.graph.constants import Held
 from tmmu_core.plan.formats.c_project import zipped
 
 ROOT = Path(__file__).parents[1]
 NOTHING = bytes(4) + b"\x02\xff"
 """Bytes 4 to 9 of a gzip header: no time, packed as small as possible, no system named."""
-OURS = "tmmu_core/graph/document.py"
+OURS = "tmmu_core/graph/unpacking.py"
 
 
 def test_a_report_and_every_file_that_a_command_gzips_say_no_time_and_no_system(tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_nothing_else_gzips() -> None:
 
 def test_packing_is_undone_by_unpacking() -> None:
     for data in (b"", b"a", bytes(100_000)):
-        assert document.unpack(document.pack(data), "x") == data
+        assert unpacking.unpack(unpacking.pack(data), "x") == data
 
 
 def test_a_zipped_project_says_no_time_and_the_same_system_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import typer
 from app.cli.console import FINE, UsageFault, write_output
 from app.cli.judge import AgainstGraph, resolve_with_graph, solved_like
 from app.cli.options import AsJson, Source, planning, sound
-from tmmu_core.graph import document
+from tmmu_core.graph import unpacking
 from tmmu_core.plan.formats.checkpoint import checkpoint
 from tmmu_core.plan.making.request import PlanRequest
 
@@ -29,5 +29,5 @@ def command(graph: Source, request: PlanRequest, output: To, of: AgainstGraph = 
     if found.plan.ir_hash != (found.cut_from or solved.plan.ir_hash):
         raise UsageFault(f"{graph} is not a plan of {of}: their ir_hash differs.", "Give the graph it was made from.")
     data = checkpoint(plan, solved.liveness)
-    write_output(output, document.pack(data) if output.endswith(".gz") else data, "the checkpoint")
+    write_output(output, unpacking.pack(data) if output.endswith(".gz") else data, "the checkpoint")
     return FINE

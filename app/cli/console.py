@@ -20,7 +20,7 @@ from app.say import words
 from app.say.refused import nearest, others
 from tmmu_core.door import place
 from tmmu_core.errors import ContractError, TmmuError, UnreadableInput
-from tmmu_core.graph.document import read_whole
+from tmmu_core.graph.unpacking import read_whole
 from tmmu_core.names import for_log, visible
 from tmmu_core.writing import replace_file
 

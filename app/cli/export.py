@@ -11,7 +11,7 @@ import typer
 from app.cli.console import FINE, STREAM, UsageFault, note, write_output
 from app.cli.options import AsJson, Out, Resolved, Source, open_any, planning, resolve, sound
 from app.say import words
-from tmmu_core.graph import document
+from tmmu_core.graph import unpacking
 from tmmu_core.graph.constants import Constants
 from tmmu_core.graph.model import Graph
 from tmmu_core.plan.formats import files, trace
@@ -88,7 +88,7 @@ def command(
         return _write_project(render, output or STREAM, blobs or "auto")
     data = files.to_instance(sound_plan, arena) if to == "instance" else EXPORTERS[to](sound_plan)
     name = output or STREAM
-    write_output(name, document.pack(data) if name.endswith(".gz") else data, f"the plan as {to}")
+    write_output(name, unpacking.pack(data) if name.endswith(".gz") else data, f"the plan as {to}")
     return FINE
 
 

@@ -8,7 +8,7 @@ from app.cli.console import FINDING, FINE, STREAM, format_by_ending, note, say, 
 from app.cli.options import AsJson, Out, Source, open_any, planning, resolve_opened, say_invalid, sound
 from app.cli.show import plan_in_words
 from app.say import words
-from tmmu_core.graph import document
+from tmmu_core.graph import unpacking
 from tmmu_core.graph.assumed import assumed_at, in_words, shapes_said
 from tmmu_core.plan.formats import files
 from tmmu_core.plan.making.make import make_plan
@@ -25,7 +25,7 @@ def write_plan(plan: Plan, name: str, writers: dict[str, Callable[[Plan], bytes]
     """Write a plan in the format that the file name asks for."""
     format_, gzipped = format_by_ending(name, ENDINGS, "json")
     data = writers[format_](plan)
-    write_output(name, document.pack(data) if gzipped else data, "the plan")
+    write_output(name, unpacking.pack(data) if gzipped else data, "the plan")
 
 
 def _beside_ours(instance: PlainInstance, theirs: Plan) -> tuple[str, ...]:

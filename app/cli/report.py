@@ -11,7 +11,7 @@ import typer
 from app.cli.console import FINDING, FINE, UsageFault, format_by_ending, note, write_output
 from app.cli.options import AsJson, Source, planning, resolve, whole
 from app.cli.stores import StoreUrl, resolve_side
-from tmmu_core.graph import document
+from tmmu_core.graph import unpacking
 from tmmu_core.plan.making.request import PlanRequest
 
 FORMS = {".html": "html", ".htm": "html", ".pdf": "pdf", ".md": "md"}
@@ -57,7 +57,7 @@ def command(
     verified = verify_plan(whole(found), found.graph, **how)
     if form == "md":
         summary = markdown(whole(found), verified, title)
-        write_output(output, document.pack(summary) if gzipped else summary, "the summary")
+        write_output(output, unpacking.pack(summary) if gzipped else summary, "the summary")
     else:
         data = build_report(
             found.solution or whole(found),
@@ -67,7 +67,7 @@ def command(
             theme=theme,
         )
         data = _printed(data) if form == "pdf" else data
-        write_output(output, document.pack(data) if gzipped else data, "the report")
+        write_output(output, unpacking.pack(data) if gzipped else data, "the report")
     if not verified.ok:
         note(f"{plan} is an invalid plan, and its report says so: {verified}")
         return FINDING

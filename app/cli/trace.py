@@ -8,7 +8,7 @@ import typer
 
 from app.cli.console import FINE, STREAM, format_by_ending, write_output
 from app.cli.options import AsJson, Out, Source, planning, resolve, sound
-from tmmu_core.graph import document
+from tmmu_core.graph import unpacking
 from tmmu_core.plan.formats import trace
 from tmmu_core.plan.making.request import PlanRequest
 
@@ -28,5 +28,5 @@ def command(
     format_, gzipped = format_by_ending(name, ENDINGS, "jsonl")
     write = trace.to_cbor_sequence if format_ == "cbor" else trace.to_json_lines
     data = write(found.plan, digest=digest, replans=found.trace.replans if found.trace else ())
-    write_output(name, document.pack(data) if gzipped else data, "the trace")
+    write_output(name, unpacking.pack(data) if gzipped else data, "the trace")
     return FINE

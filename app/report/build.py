@@ -24,7 +24,7 @@ from app.report.figures import WIDTH as LEDGER_WIDTH
 from app.report.look import HEIGHT, WIDTH, Sheet, Theme
 from app.report.still import map_figure
 from app.say import glossary, totals, words
-from tmmu_core.graph import document
+from tmmu_core.graph import unpacking
 from tmmu_core.graph.assumed import assumed_at, in_words
 from tmmu_core.judge.finding import Verdict
 from tmmu_core.judge.finished import believed
@@ -105,7 +105,7 @@ def build_report(
         patterns=patterns(),
         script=Markup(canvas_script()),
         token=packed.token,
-        packed=base64.b64encode(document.pack(packed.data)).decode("ascii"),
+        packed=base64.b64encode(unpacking.pack(packed.data)).decode("ascii"),
         first_arena=_first_arena(plan),
         still=map_figure(plan, _first_arena(plan) or plan.arenas[0].name, Sheet(WIDTH, HEIGHT, theme))
         if plan.arenas and plan.steps

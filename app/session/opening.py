@@ -22,8 +22,8 @@ from app.session.jobs import desk
 from app.session.question import Question
 from tmmu_core.door import place
 from tmmu_core.errors import ArenaTooSmall, TmmuError, UnreadableInput
-from tmmu_core.graph.document import read_whole
 from tmmu_core.graph.model import PERSISTENT_ROLES, Graph, Made
+from tmmu_core.graph.unpacking import read_whole
 from tmmu_core.limits import SHELF_BYTES, ceiling
 from tmmu_core.plan.formats import xla_folder
 from tmmu_core.plan.formats.reading import read_any

@@ -19,7 +19,7 @@ import pytest
 
 from app.cli.main import run
 from tmmu_core.errors import UnreadableInput
-from tmmu_core.graph import document
+from tmmu_core.graph import document, unpacking
 from tmmu_core.writing import replace_file
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_graphs"
@@ -185,7 +185,7 @@ def test_a_file_that_is_written_over_while_it_is_read_is_refused(
 
     monkeypatch.setattr(document.os, "fstat", later)
     with pytest.raises(UnreadableInput, match="changed while it was read"):
-        document.read_whole(file)
+        unpacking.read_whole(file)
 
 
 def test_a_file_that_is_replaced_while_it_is_read_is_the_old_one_whole(
@@ -201,9 +201,9 @@ def test_a_file_that_is_replaced_while_it_is_read_is_the_old_one_whole(
         return real(descriptor)
 
     monkeypatch.setattr(document.os, "fstat", replacing)
-    assert document.read_whole(file) == b"given"
+    assert unpacking.read_whole(file) == b"given"
     monkeypatch.undo()
-    assert document.read_whole(file) == b"another"
+    assert unpacking.read_whole(file) == b"another"
 
 
 def test_a_pipe_is_read_to_its_end(tmp_path: Path) -> None:
@@ -211,5 +211,5 @@ def test_a_pipe_is_read_to_its_end(tmp_path: Path) -> None:
     os.mkfifo(pipe)
     writer = threading.Thread(target=lambda: pipe.write_bytes(b"x" * 200_000))
     writer.start()
-    assert document.read_whole(pipe) == b"x" * 200_000
+    assert unpacking.read_whole(pipe) == b"x" * 200_000
     writer.join()

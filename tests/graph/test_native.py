@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from tests.build import graph, node, tensor
 from tmmu_core.errors import InvalidIrShapes, UnreadableInput
-from tmmu_core.graph import document, native
+from tmmu_core.graph import document, native, unpacking
 from tmmu_core.graph.model import GRAPH_SCHEMA, PHASES, ROLES, Arena, Dim, Graph, Node, Shard, Tensor, View
 from tmmu_core.plan.formats.reading import read_graph
 
@@ -106,7 +106,7 @@ def test_the_normal_form_does_not_depend_on_the_spelling(written: Graph) -> None
 
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.name)
 def test_every_sample_in_json_keeps_to_the_schema(path: Path) -> None:
-    VALIDATOR.validate(json.loads(document.unpack(path.read_bytes())))
+    VALIDATOR.validate(json.loads(unpacking.unpack(path.read_bytes())))
 
 
 REFUSED_BY_FORM = [

@@ -12,7 +12,7 @@ import cbor2
 
 from tests.made.saying import Kind, digest, folder, line, said
 from tmmu_core import limits
-from tmmu_core.graph import document, native, sidecar
+from tmmu_core.graph import document, native, sidecar, unpacking
 from tmmu_core.graph.constants import CHUNK, Constants, Held, InFile, Made, beside
 from tmmu_core.graph.model import Dim, Graph, Tensor
 from tmmu_core.writing import replace_file, replace_file_by_parts, write_new
@@ -187,7 +187,7 @@ def _packed() -> tuple[bytes, ...]:
             noise + whole,
             b"\x1f\x8b",
         ),
-        *(document.pack(GRAPH), document.pack(b""), document.pack(bytes(70_000))),
+        *(unpacking.pack(GRAPH), unpacking.pack(b""), unpacking.pack(bytes(70_000))),
     )
 
 
@@ -199,13 +199,13 @@ def _unpacked(_: Random, k: int) -> str:
     data, found = PACKED[k], []
     for room in (1 << 28, 200_000, 150_000, len(GRAPH), len(GRAPH) - 1, 0):
         with limits.raised({"unpacked-bytes": room}):
-            found.append(said(lambda: digest(document.unpack(data, "given"))))
-            if data[:2] == document.GZIP_MAGIC:
+            found.append(said(lambda: digest(unpacking.unpack(data, "given"))))
+            if data[:2] == unpacking.GZIP_MAGIC:
                 with folder() as home:
                     path = home / "given"
                     path.write_bytes(data)
                     found.append(
-                        said(lambda path=path: digest(bytes(document.unpacked_file(path))))  # type: ignore[misc]
+                        said(lambda path=path: digest(bytes(unpacking.unpacked_file(path))))  # type: ignore[misc]
                     )
     return f"file {k}: {line([len(set(found)), *found[:2]])} {digest(found)}"
 
@@ -256,13 +256,13 @@ def _whole(_: Random, k: int) -> str:
             os.mkfifo(path)
             writer = threading.Thread(target=lambda: path.write_bytes(GRAPH))
             writer.start()
-            found = said(lambda: digest(document.read_whole(path)))
+            found = said(lambda: digest(unpacking.read_whole(path)))
             writer.join()
             return f"a pipe: {found}"
         path.write_bytes(GRAPH)
 
         def ask() -> str:
-            with document.of_one_moment(path) as (file, size):
+            with unpacking.of_one_moment(path) as (file, size):
                 data = file.read()
                 if k == 1:
                     path.write_bytes(GRAPH * 2)
@@ -271,7 +271,7 @@ def _whole(_: Random, k: int) -> str:
                 return f"{size} {digest(data)}"
 
         how = ("as it is", "longer", "of another time")[k]
-        return f"{how}: {said(ask)} {said(lambda: digest(document.read_whole(path)))}"
+        return f"{how}: {said(ask)} {said(lambda: digest(unpacking.read_whole(path)))}"
 
 
 PIECES: tuple[tuple[Any, ...], ...] = (

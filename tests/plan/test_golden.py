@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from tests.golden import BY_EVERY_PLANNER, GOLDEN, PLAIN, SAMPLES, golden_traces, planner_traces, sample_files
-from tmmu_core.graph import document
+from tmmu_core.graph import unpacking
 from tmmu_core.plan.formats.compare import compare
 from tmmu_core.plan.formats.reading import read_graph_file
 from tmmu_core.plan.formats.trace import read_trace
@@ -17,7 +17,7 @@ def test_a_sample_is_planned_as_its_golden_trace_tells(file: str) -> None:
     traces = golden_traces(file)
     assert {path.name for path in GOLDEN.glob(f"{file.split('.')[0]}.*")} == set(traces)
     for name, trace in traces.items():
-        golden = document.unpack((GOLDEN / name).read_bytes(), name)
+        golden = unpacking.unpack((GOLDEN / name).read_bytes(), name)
         if golden != trace:
             verdict = compare(read_trace(golden, name), read_trace(trace, name))
             assert verdict.identical, f"{name}: {verdict.first}"
@@ -57,6 +57,6 @@ def test_every_golden_trace_is_of_a_sample() -> None:
 
 def test_every_golden_trace_is_whole_and_the_large_ones_are_gzipped() -> None:
     for path in GOLDEN.glob("*.trace.jsonl*"):
-        head = msgspec.json.decode(document.unpack(path.read_bytes(), path.name).split(b"\n", 1)[0])
+        head = msgspec.json.decode(unpacking.unpack(path.read_bytes(), path.name).split(b"\n", 1)[0])
         assert head["rows"] == "all"
         assert path.name.endswith(".gz") == (head["tensor_count"] > PLAIN)

@@ -7,7 +7,7 @@ import pytest
 from tests.build import chain
 from tests.plan.examples import chain_plan
 from tmmu_core.errors import TmmuError, UnreadableInput
-from tmmu_core.graph import document, native
+from tmmu_core.graph import native, unpacking
 from tmmu_core.graph.model import Graph
 from tmmu_core.plan.formats import files, trace
 from tmmu_core.plan.formats.checkpoint import checkpoint
@@ -27,7 +27,7 @@ KINDS: dict[str, tuple[Callable[[], bytes], type]] = {
     "plan as JSON": (lambda: files.to_json(chain_plan()), Plan),
     "plan as CBOR": (lambda: files.to_cbor(chain_plan()), Plan),
     "plan as parquet": (lambda: files.to_parquet(chain_plan()), Plan),
-    "plan gzipped": (lambda: document.pack(files.to_json(chain_plan())), Plan),
+    "plan gzipped": (lambda: unpacking.pack(files.to_json(chain_plan())), Plan),
     "checkpoint": (_checkpoint, Plan),
     "trace as lines": (lambda: trace.to_json_lines(chain_plan()), Trace),
     "trace as sequence": (lambda: trace.to_cbor_sequence(chain_plan()), Trace),

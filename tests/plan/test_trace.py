@@ -10,7 +10,7 @@ from hypothesis import given
 from tests.plan.examples import chain_plan, ledger_plan, solved, views_graph
 from tests.strategies import Case, plannable_cases
 from tmmu_core.errors import UnreadableInput
-from tmmu_core.graph import document
+from tmmu_core.graph import unpacking
 from tmmu_core.plan.formats.compare import same_plan
 from tmmu_core.plan.formats.trace import Trace, read_trace, to_cbor_sequence, to_json_lines
 from tmmu_core.plan.making.engine import plan_graph
@@ -84,7 +84,7 @@ def test_replans_are_kept_in_order() -> None:
 
 
 def test_a_gzipped_trace_is_read() -> None:
-    assert isinstance(read_trace(document.pack(to_json_lines(chain_plan()))), Trace)
+    assert isinstance(read_trace(unpacking.pack(to_json_lines(chain_plan()))), Trace)
 
 
 def test_views_name_their_base() -> None:

@@ -16,7 +16,7 @@ import cbor2
 import msgspec
 
 from tmmu_core.errors import InvalidIrShapes, UnreadableInput
-from tmmu_core.graph import document, dtypes
+from tmmu_core.graph import document, dtypes, unpacking
 from tmmu_core.graph.model import GRAPH_SCHEMA, Graph, Tensor
 
 WRITTEN_ORDER = (
@@ -46,7 +46,7 @@ def decode(data: bytes, name: str = "") -> Graph:
     Raises ``UnreadableInput`` for what is no JSON, no CBOR or of another schema, ``InvalidIrShapes`` for a wrong field
     (``path`` is the JSON path), a tensor without shape or dtype, or an unknown dtype.
     """
-    data = document.unpack(data, name)
+    data = unpacking.unpack(data, name)
     graph = document.decode(data, Graph, name)
     if graph.ir_schema not in ("", GRAPH_SCHEMA):
         raise UnreadableInput(
@@ -87,13 +87,13 @@ def encode_json(graph: Graph, *, gzip: bool = False) -> bytes:
         )
         parts.append(encode(field) + b": " + rows)
     data = b"{" + b",\n ".join(parts) + b"}\n"
-    return document.pack(data) if gzip else data
+    return unpacking.pack(data) if gzip else data
 
 
 def encode_cbor(graph: Graph, *, gzip: bool = False) -> bytes:
     """The graph as CBOR, keys sorted; but for shapes and dtypes defaults are omitted."""
     data: bytes = cbor2.dumps(_complete(graph), canonical=True)
-    return document.pack(data) if gzip else data
+    return unpacking.pack(data) if gzip else data
 
 
 def encode(graph: Graph, name: str) -> bytes:

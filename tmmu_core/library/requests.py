@@ -11,9 +11,9 @@ from typing import Any
 
 from tmmu_core.errors import UnreadableInput
 from tmmu_core.fit.capacity import Capacity
-from tmmu_core.graph.document import read_whole
 from tmmu_core.graph.model import Graph
 from tmmu_core.graph.quantities import parse_bytes
+from tmmu_core.graph.unpacking import read_whole
 from tmmu_core.judge.finished import finished as judged
 from tmmu_core.plan.analysis.gate import ALL, Limit, Measure
 from tmmu_core.plan.formats.reading import Opened, read_any, read_at, read_streamed

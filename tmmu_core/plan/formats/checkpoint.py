@@ -18,7 +18,7 @@ import msgspec
 
 from tmmu_core.cbor import H, cbor_canonical
 from tmmu_core.errors import UnreadableInput
-from tmmu_core.graph import document
+from tmmu_core.graph import document, unpacking
 from tmmu_core.judge.finished import refuse_invalid
 from tmmu_core.liveness.model import Liveness
 from tmmu_core.plan.canonical import execution_order_hash, logical_address_table, plan_digests
@@ -115,7 +115,7 @@ def restore(data: bytes, source: str = "", *, token: bytes | None = None) -> Pla
     Raises ``UnreadableInput`` when it is no checkpoint, when the plan hash recomputed from its rows is not the one
     stored, or when anything else in it was changed.
     """
-    data = document.unpack(data, source)
+    data = unpacking.unpack(data, source)
     whole = document.fields(data, source) if document.kind(data) == "cbor" else {}
     if whole.get("schema") != CHECKPOINT_SCHEMA:
         raise UnreadableInput(
@@ -225,5 +225,5 @@ def _build(given: Any, source: str) -> Plan:
 
 def rows_in_order(data: bytes) -> list[tuple[int, int, str]]:
     """``(position, output index, tensor id)`` of each row of a checkpoint, as stored."""
-    body = document.fields(document.unpack(data))["body"]
+    body = document.fields(unpacking.unpack(data))["body"]
     return [(row[0], row[1], row[2]) for row in body["rows"]]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tmmu_core.errors import UnreadableInput
-from tmmu_core.graph import document, sidecar
+from tmmu_core.graph import document, sidecar, unpacking
 from tmmu_core.graph.constants import Constants
 from tmmu_core.graph.importers import sniff
 from tmmu_core.graph.model import Graph
@@ -57,7 +57,7 @@ def constants_of(path: Path, graph: Graph) -> Constants:
     if graph.sidecar:
         return sidecar.constants(graph, path, path.name)
     if data[:2] == GZIPPED:
-        data, where = document.unpacked_file(path), None
+        data, where = unpacking.unpacked_file(path), None
     else:
         where = path
     return _finder(data)(data, graph, where, path.name)
@@ -67,7 +67,7 @@ def constants_in(data: bytes, graph: Graph, name: str = "") -> Constants:
     """The same for bytes at hand, gzipped or not; what lies in other files is refused then."""
     if graph.sidecar:
         return sidecar.constants(graph, None, name)
-    plain = document.unpack(data, name)
+    plain = unpacking.unpack(data, name)
     return _finder(plain)(plain, graph, None, name)
 
 

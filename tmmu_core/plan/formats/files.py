@@ -25,7 +25,7 @@ import numpy as np
 from tmmu_core import limits
 from tmmu_core.errors import U64_MAX, InvalidIrShapes, UnreadableInput
 from tmmu_core.extras import need
-from tmmu_core.graph import document
+from tmmu_core.graph import document, unpacking
 from tmmu_core.names import for_cell
 from tmmu_core.plan.analysis.uplift import cells, uplifts
 from tmmu_core.plan.figures.storages import arena_number, storages_of
@@ -161,7 +161,7 @@ def from_document(data: bytes, source: str = "") -> Plan:
 
     Raises ``UnreadableInput`` with the place (``$.tensors[4].birth``) when it is none.
     """
-    data = document.unpack(data, source)
+    data = unpacking.unpack(data, source)
     try:
         whole = document.decode(data, PlanDocument, source, noun="plan")
     except InvalidIrShapes as error:

@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from tmmu_core.errors import InvalidIrShapes, UnreadableInput
-from tmmu_core.graph import document, native
+from tmmu_core.graph import document, native, unpacking
 from tmmu_core.graph.importers import node_centric, sniff
 from tmmu_core.graph.model import Dim, Graph
 from tmmu_core.plan.formats import checkpoint, files, trace
@@ -172,7 +172,7 @@ def read_any(data: bytes, name: str = "", readers: Sequence[Reader] = READERS) -
     :class:`Trace`. Raises ``UnreadableInput`` naming every reader tried with its reason, and what the reader that
     takes the bytes raises (``InvalidIrShapes`` and its kin).
     """
-    plain = document.unpack(data, name)
+    plain = unpacking.unpack(data, name)
     if b"allocation_header" in plain or sniff_plans.not_torch_snapshot(plain):  # a snapshot is read without its values
         document.refuse_many_values(plain, name, 0 if plain is data else len(data))
         document.refuse_nested(plain, name)
@@ -205,7 +205,7 @@ def read_streamed(path: Path, name: str) -> Opened | None:
     try:
         if not path.is_file():
             return None
-        with document.of_one_moment(path) as (file, size):
+        with unpacking.of_one_moment(path) as (file, size):
             begins = file.read(_BEGINNING)
             reader = next((reader for reader in _STREAMED if not reader.refuses(begins)), None)
             if size is None or reader is None or reader.stream is None:
@@ -230,7 +230,7 @@ def read_within(data: bytes, envelopes: Mapping[str, Dim], name: str = "") -> Gr
     from the bounds. Raises as :func:`read_graph`, and ``InvalidIrShapes`` (reason ``unknown_dim``) for a name that the
     graph does not have.
     """
-    plain = document.unpack(data, name)
+    plain = unpacking.unpack(data, name)
     foreign = next((reader for reader in GRAPH_READERS if not reader.refuses(plain)), None)
     graph = foreign.within(plain, name, envelopes) if foreign and foreign.within else read_graph(data, name)
     unknown = next((dim for dim in envelopes if dim not in graph.dims), None)
@@ -261,7 +261,7 @@ def read_graph_file(path: str | Path) -> Graph:
     """The graph in the file at ``path``; errors as :func:`read_graph`, and ``UnreadableInput`` for a missing file."""
     path = Path(path)
     try:
-        data = document.read_whole(path)
+        data = unpacking.read_whole(path)
     except OSError as error:
         raise UnreadableInput(
             f"the file cannot be opened: {(error.strerror or str(error)).lower()}.",

@@ -27,7 +27,7 @@ import cbor2
 import msgspec
 
 from tmmu_core.errors import UnreadableInput
-from tmmu_core.graph import document
+from tmmu_core.graph import document, unpacking
 from tmmu_core.plan.figures.metrics import written_metrics
 from tmmu_core.plan.figures.storages import storages_of
 from tmmu_core.plan.formats.building import build, noted, unvouched
@@ -244,7 +244,7 @@ def read_trace(data: bytes, source: str = "") -> Trace:
     Raises ``UnreadableInput`` naming the record for anything else, a trace that is cut off included: its summary comes
     last.
     """
-    data = document.unpack(data, source)
+    data = unpacking.unpack(data, source)
     header: _HeaderRecord | None = None
     summary: _SummaryRecord | None = None
     first: Record = {}

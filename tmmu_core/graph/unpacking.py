@@ -1,0 +1,110 @@
+"""A file's bytes: of one moment, and unpacked within the limits where they are gzipped.
+
+What they say is decoded in :mod:`tmmu_core.graph.document`.
+"""
+
+from __future__ import annotations
+
+import gzip
+import mmap
+import os
+import stat
+import tempfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from tmmu_core import limits
+from tmmu_core.errors import UnreadableInput
+
+GZIP_MAGIC = b"\x1f\x8b"
+CHUNK = 1 << 16
+"""Packed bytes that are given to the unpacker at a time."""
+
+
+def read_whole(path: Path) -> bytes:
+    """A file's bytes, of one moment. Raises as :func:`of_one_moment`."""
+    with of_one_moment(path) as (file, size):
+        data = file.read()
+        if size is not None and len(data) != size:
+            raise _changed(path)
+    return data
+
+
+@contextmanager
+def of_one_moment(path: Path) -> Iterator[tuple[BinaryIO, int | None]]:
+    """A file to read, and its bytes' number (of a pipe none). Raises ``OSError``, ``UnreadableInput`` if it changed.
+
+    A file that is put in the place of another (as everything is written here) is no such change: what was opened stays
+    whole. One that is written over in its place could be read half old and half new.
+    """
+    with path.open("rb") as file:
+        before = os.fstat(file.fileno())
+        plain = stat.S_ISREG(before.st_mode)
+        yield file, before.st_size if plain else None
+        after = os.fstat(file.fileno())
+    if plain and (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
+        raise _changed(path)
+
+
+def _changed(path: Path) -> UnreadableInput:
+    return UnreadableInput(
+        "the file changed while it was read.", source=str(path), hint="Try again when it has been written."
+    )
+
+
+def unpack(data: bytes, source: str = "") -> bytes:
+    """Undo gzip where ``data`` is gzipped, else give it back. Raises ``UnreadableInput`` when it is damaged."""
+    if not data.startswith(GZIP_MAGIC):
+        return data
+    ceiling = limits.ceiling(limits.UNPACKED_BYTES)
+    out, at = bytearray(), 0
+    while data.startswith(GZIP_MAGIC, at):
+        member = zlib.decompressobj(wbits=31)
+        while not member.eof:
+            packed = member.unconsumed_tail or data[at : at + CHUNK]
+            if not packed:
+                raise UnreadableInput(
+                    "the gzip stream is cut off.", source=source, place=f"byte {len(data)}", hint="Copy the file again."
+                )
+            at += 0 if member.unconsumed_tail else len(packed)
+            try:
+                out += member.decompress(packed, max(1, min(1 << 24, ceiling + 1 - len(out))))
+            except zlib.error as error:
+                raise UnreadableInput(
+                    f"the gzip stream is damaged ({error}).", source=source, hint="Copy the file again."
+                ) from error
+            if len(out) > ceiling:
+                raise limits.past(limits.UNPACKED_BYTES, "the gzipped file", source)
+        at -= len(member.unused_data)
+    return bytes(out)
+
+
+def unpacked_file(path: Path) -> Any:
+    """The bytes of a gzipped file, on disk and not in memory, for as long as anybody holds them.
+
+    Raises ``UnreadableInput`` where it is damaged, or unpacks to more than the limit.
+    """
+    ceiling, size = limits.ceiling(limits.UNPACKED_BYTES), 0
+    try:
+        with gzip.open(path) as packed, tempfile.TemporaryFile() as plain:
+            while data := packed.read(1 << 20):
+                size += plain.write(data)
+                if size > ceiling:
+                    raise limits.past(limits.UNPACKED_BYTES, "the gzipped file", path.name)
+            plain.flush()
+            return mmap.mmap(plain.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
+    except (OSError, EOFError, zlib.error) as error:
+        raise UnreadableInput(
+            f"the gzip stream is cut off or damaged: {error}.", source=str(path), hint="Copy the file again."
+        ) from error
+
+
+def pack(data: bytes) -> bytes:
+    """Gzip with nothing in the header that depends on when or where: no time, no name, no system."""
+    deflate = zlib.compressobj(9, zlib.DEFLATED, -15)
+    body = deflate.compress(data) + deflate.flush()
+    header = GZIP_MAGIC + b"\x08\x00" + bytes(4) + b"\x02\xff"
+    return header + body + zlib.crc32(data).to_bytes(4, "little") + (len(data) & 0xFFFFFFFF).to_bytes(4, "little")
