@@ -139,7 +139,7 @@ def test_few_pairs_are_kept_where_many_would_be(monkeypatch: pytest.MonkeyPatch)
 def test_a_clique_grows_by_the_largest_that_conflicts_with_all_of_it(p: Problem, data: st.DataObject) -> None:
     """As said in a sentence, pair by pair; what is grown takes short ways."""
     cols = columns(p)
-    if not len(cols) or p.must_not_alias is None:
+    if not len(cols.births) or p.must_not_alias is None:
         return
     held = bounds._alive(cols, data.draw(st.integers(0, len(cols.births) - 1)))
     clique, near = list(held), {int(j) for pair in p.must_not_alias for j in pair if set(pair.tolist()) & set(held)}
