@@ -231,7 +231,7 @@ def by_r10(seed: int) -> Row:
     return {
         "regions": [[each.offset_bytes, each.size_bytes] for each in regions],
         "bytes": [plan.peak_bytes, plan.pool_bytes, plan.saved_bytes],
-        "pairs": [*map(list, plan.sharing_pairs)],
+        "pairs": [len(plan.sharing_pairs), *map(list, plan.sharing_pairs)],
         "valid": [plan.is_valid(lives), "".join("01"[each] for each in moved)],
         "alive together": ["".join(map(str, row)) for row in beside],
         "on common bytes": ["".join("01"[one.overlaps(other)] for other in regions) for one in regions],

@@ -27,6 +27,10 @@ _GUESS = "what is guessed is compared with what is said before it is taken"
 _GIVEN_BACK = "memory that is given back sooner or later, and an order that is worked out then or now"
 _THREADS = "how many threads the other program takes for it"
 
+_NONE_YET = "only its sign is asked for: none yet"
+_A_WALL = "a wall stands above an edge, and that is at 0 or above"
+_A_GAP = "a gap that takes a storage has a byte, so that none yet is less than any"
+
 SAME: tuple[Same, ...] = (
     Same(
         "tmmu_core/plan/figures/live.py",
@@ -144,6 +148,43 @@ SAME: tuple[Same, ...] = (
         *("keys * np.uint64(_ODD) + words[:, k]", "(keys * np.uint64(_ODD) - words[:, k])"),
         "another key for each, as good as the first",
     ),
+    Same("tmmu_core/planners/greedy.py", "offset = [-1] * len(cols)", "1", "(2)", _NONE_YET),
+    Same("tmmu_core/planners/greedy.py", "edge, best, smallest = 0, -1, -1", "1", "(2)", _NONE_YET),
+    Same("tmmu_core/planners/greedy.py", "wall = -1", "1", "(2)", _NONE_YET),
+    Same("tmmu_core/planners/greedy.py", "wall < 0", "wall < 0", "(wall <= 0)", _A_WALL),
+    Same("tmmu_core/planners/greedy.py", "smallest < 0", "smallest < 0", "(smallest <= 0)", _A_GAP),
+    Same("tmmu_core/planners/near.py", "best = smallest = -1", "1", "(2)", _NONE_YET),
+    Same("tmmu_core/planners/near.py", "nowhere = (-1, -1)", "1", "(2)", "what ends below 0 is in nobody's way"),
+    Same("tmmu_core/planners/near.py", "smallest < 0", "smallest < 0", "(smallest <= 0)", _A_GAP),
+    Same("tmmu_core/planners/near_kernel.py", "offset = np.full(n, -1", "1", "(2)", _NONE_YET),
+    Same("tmmu_core/planners/near_kernel.py", "best = -1", "1", "(2)", _NONE_YET),
+    Same("tmmu_core/planners/near_kernel.py", "smallest = -1", "1", "(2)", _NONE_YET),
+    Same("tmmu_core/planners/near_kernel.py", "smallest < 0", "smallest < 0", "(smallest <= 0)", _A_GAP),
+    Same("tmmu_core/planners/kernels.py", "offset = np.full(len(size), -1", "1", "(2)", _NONE_YET),
+    Same("tmmu_core/planners/kernels.py", "best = -1", "1", "(2)", _NONE_YET),
+    Same("tmmu_core/planners/kernels.py", "smallest = -1", "1", "(2)", _NONE_YET),
+    Same("tmmu_core/planners/kernels.py", "wall = -1", "1", "(2)", _NONE_YET),
+    Same("tmmu_core/planners/kernels.py", "wall, past = -1, 0", "1", "(2)", _NONE_YET),
+    Same("tmmu_core/planners/kernels.py", "wall, past = -1, 0", "0", "(1)", "read only where a wall was found"),
+    Same("tmmu_core/planners/kernels.py", "wall < 0", "wall < 0", "(wall <= 0)", _A_WALL),
+    Same("tmmu_core/planners/kernels.py", "smallest < 0", "smallest < 0", "(smallest <= 0)", _A_GAP),
+    Same("tmmu_core/planners/kernels.py", "np.empty(140", "140", "(141)", "room that nobody uses"),
+    Same("tmmu_core/planners/kernels.py", "np.empty(200 * most_parts", "200", "(201)", "room that nobody uses"),
+    Same("tmmu_core/planners/kernels.py", "lists = 4 * leaves", "4", "(5)", "lists of nodes that there are not"),
+    Same(
+        *("tmmu_core/planners/helia.py", "break", "break", "continue"),
+        "free blocks share no byte: only one of them holds what is taken",
+    ),
+    Same(
+        *("tmmu_core/planners/exact/apart.py", "group = list(range(n + k + 1))", "1", "(2)"),
+        "a group more, that nobody is in",
+    ),
+    Same(
+        *("tmmu_core/planners/exact/model.py", "if i < j and unit_of[i] != unit_of[j]", "i < j", "(i <= j)"),
+        "nobody is odd with itself",
+    ),
+    Same("tmmu_core/planners/exact/run.py", "ThreadPoolExecutor(1)", "1", "(2)", "a thread more, that has nothing to do"),
+    Same("tmmu_core/sweep/running.py", "self._submitted = 0", "0", "(1)", "what names are counted from"),
 )
 
 

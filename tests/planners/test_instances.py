@@ -155,3 +155,93 @@ def test_a_row_with_an_empty_cell_is_a_row() -> None:
 def test_text_behind_a_closing_quote_is_refused() -> None:
     with pytest.raises(UnreadableInput, match="CSV"):
         read_csv('id,lower,upper,size\n"a"b,0,3,4\n')
+
+
+HEAD = "id,lower,upper,size,alignment,gaps,offset\n"
+
+
+@pytest.mark.parametrize(
+    ("cells", "place"),
+    [
+        # The last that is read, and the first that is not.
+        (f"a,0,{2**62},8,,,", ""),
+        (f"a,0,{2**62 + 1},8,,,", "upper"),
+        (f"a,{2**62},{2**62},8,,,", "upper"),
+        (f"a,0,1,{2**64 - 1},,,", ""),
+        (f"a,0,1,{2**64},,,", "size"),
+        (f"a,0,1,8,{2**63},,", ""),
+        (f"a,0,1,8,{2**64},,", "alignment"),
+        ("a,0,1,8,0,,", "alignment"),
+        ("a,0,1,8,1,,", ""),
+        (f"a,0,1,8,,,{2**64 - 1}", ""),
+        (f"a,0,1,8,,,{2**64}", "offset"),
+        ("a,0,1,00000000000000000000000000000008,,,", ""),
+        ("a,0,1,²,,,", "size"),
+        (" ,0,1,8,,,", "id"),
+        ("a,1,1,8,,,", "upper"),
+        ("a,1,0,8,,,", "upper"),
+        # Gaps lie in the life, hold a step, meet nobody, and leave something.
+        ("a,2,9,8,,2-3,", ""),
+        ("a,2,9,8,,8-9,", ""),
+        ("a,2,9,8,,1-3,", "gaps"),
+        ("a,2,9,8,,8-10,", "gaps"),
+        ("a,2,9,8,,4-4,", "gaps"),
+        ("a,2,9,8,,3-5 5-6,", ""),
+        ("a,2,9,8,,5-6 3-5,", ""),
+        ("a,2,9,8,,3-5 4-6,", "gaps"),
+        ("a,2,9,8,,2-9,", "gaps"),
+        ("a,2,9,8,,2-5 5-9,", ""),
+        ("a,2,9,8,,3-5@0:4,", ""),
+        ("a,2,9,8,,3-5@0,", "gaps"),
+        ("a,2,9,8,,3-5@0:1:2,", "gaps"),
+        ("a,2,9,8,,3-5@,", "gaps"),
+        ("a,2,9,8,,35,", "gaps"),
+        ("a,2,9,8,,3-x,", "gaps"),
+        (f"a,2,9,8,,{'0' * 38}3-5,", ""),
+        (f"a,2,9,8,,{'0' * 39}3-5,", "gaps"),
+    ],
+)
+def test_the_last_that_is_read_and_the_first_that_is_not(cells: str, place: str) -> None:
+    if place:
+        assert refusal(HEAD + cells).place == f"line 2, column {place}"
+    else:
+        (name,) = read_csv(HEAD + cells).problem.ids
+        assert name == "a"
+
+
+def test_an_end_is_held_up_to_the_last_step_that_there_is() -> None:
+    read = read_csv(f"id,lower,end,size,gaps\na,3,3,8,\nb,0,{2**62},8,0-0 4-5\n").problem
+    assert read.death.tolist() == [2**62 + 1, 4]
+    assert read.gaps == (((0, 1), (4, 6)), ())
+    assert "end included" in refusal("id,lower,end,size\na,3,2,8\n").hint
+    assert "upper > lower" in refusal("id,lower,upper,size\na,3,3,8\n").hint
+    with pytest.raises(UnreadableInput, match="is the whole life"):
+        read_csv("id,lower,end,size,gaps\na,2,8,8,2-8\n")
+
+
+def test_a_fixed_offset_is_one_that_int64_holds_and_a_finished_ones_any() -> None:
+    some = f"id,lower,upper,size,offset\na,0,1,8,\nb,0,1,8,{2**63 - 1}\n"
+    assert read_csv(some).problem.fixed.tolist() == [-1, 2**63 - 1]  # type: ignore[union-attr]
+    assert refusal(some.replace(str(2**63 - 1), str(2**63))).place == "line 3, column offset"
+    every = read_csv(f"id,lower,upper,size,offset\na,0,1,8,0\nb,0,1,8,{2**63}\n")
+    assert (every.problem.fixed, every.offset is not None and every.offset.tolist()) == (None, [0, 2**63])
+
+
+def test_windows_are_counted_and_the_first_named() -> None:
+    text = "id,lower,upper,size,gaps\na,0,9,8,\nb,0,9,8,3-4@0:2 5-6\nc,0,9,8,1-2@0:9\n"
+    read = read_csv(text)
+    assert read.notes == ("2 buffers have a gap with a window of bytes ('b' first); it is read as no gap.",)
+    assert read.problem.gaps == ((), ((5, 6),), ())
+    assert read_csv("id,lower,upper,size,gaps\na,0,9,8,\n").problem.gaps is None
+
+
+def test_columns_that_say_nothing_are_not_written() -> None:
+    p = read_csv("id,lower,upper,size,alignment,gaps\na,0,9,8,1,\n").problem
+    assert write_csv(p) == "id,lower,upper,size\na,0,9,8\n"
+    assert write_csv(p, [5]) == "id,lower,upper,size,offset\na,0,9,8,5\n"
+    fixed = problem_with(p, fixed=np.array([-1]))
+    assert write_csv(fixed) == "id,lower,upper,size\na,0,9,8\n"
+    fixed = problem_with(p, fixed=np.array([0]), alignment=np.array([2], np.uint64), gaps=(((1, 2), (3, 4)),))
+    assert write_csv(fixed) == "id,lower,upper,size,alignment,gaps,offset\na,0,9,8,2,1-2 3-4,0\n"
+    two = read_csv("id,lower,upper,size,offset\na,0,9,8,4\nb,0,9,8,\n").problem
+    assert write_csv(two) == "id,lower,upper,size,offset\na,0,9,8,4\nb,0,9,8,\n"

@@ -10,10 +10,11 @@ import pytest
 from packings import faults, offsets, problem, problem_with
 
 from tmmu_core.errors import U64_MAX, AlignmentViolation, AllocationOverflow, InvalidIrShapes
-from tmmu_core.planners import PLANNERS, auto, greedy, kernels, near_kernel, portfolio, search
+from tmmu_core.planners import PLANNERS, auto, bounds, exact, greedy, kernels, near, near_kernel, portfolio, search
 from tmmu_core.planners.bounds import bound_of
 from tmmu_core.planners.columns import align_up, columns, count_option, extent_of, finished, flag_option, option
-from tmmu_core.planners.near import COMPILED_NEAR_UP_TO, NEAR_UP_TO
+from tmmu_core.planners.exact import across, hunt, run
+from tmmu_core.planners.near import COMPILED_NEAR_UP_TO, NEAR_UP_TO, neighbours
 from tmmu_core.planners.portfolio import RUNS, best_greedy
 from tmmu_core.planners.problem import Packing, Problem
 
@@ -317,3 +318,70 @@ def test_who_has_no_bytes_lies_at_0_or_where_it_is_given() -> None:
     for name in ("greedy", "exact", "ffd"):
         packing = PLANNERS[name].pack(p, {}, None)  # type: ignore[union-attr]
         assert offsets(packing) == [0, 24, 0], name
+
+
+def test_the_crown_is_placed_last_where_that_may_come_lower_and_nobody_has_enough() -> None:
+    """Of 9, 8 and 4 bytes on a grid of 4 the 9 first end at 24; last, at 21, which is the bound."""
+    cols = columns(problem((0, 1, 9), (0, 1, 8), (0, 1, 4), alignment=4))
+    best = best_greedy(cols, bound_of(cols))
+    assert (best.extent, best.crown, best.notes(cols)["last"], best.runs) == (21, 0, "t0", 1)
+    low = best_greedy(cols, bound_of(cols), goal=24)
+    assert (low.extent, low.crown, low.runs) == (24, -1, 1)
+
+
+def test_lists_of_neighbours_are_not_made_beyond_a_number_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three that meet each other are six rows."""
+    for most, made in ((6, True), (5, False)):
+        monkeypatch.setattr("tmmu_core.planners.near.PAIRS_UP_TO", most)
+        assert (neighbours(columns(crowd(3)), 9) is not None) is made
+    monkeypatch.setattr("tmmu_core.planners.near.PAIRS_UP_TO", 99)
+    assert neighbours(columns(crowd(3)), 2) is not None
+    assert neighbours(columns(crowd(3)), 1) is None
+
+
+def test_the_borders_that_only_large_problems_reach() -> None:
+    """Each is where one way was measured to be the better one: a change is one of speed, and is to be measured."""
+    assert (
+        *(3_000, 400, 20_000, 200_000),
+    ) == (auto.EXACT_UP_TO, auto.EXACT_ALONE_UP_TO, auto.SEARCH_UP_TO, auto.ALL_RUNS_UP_TO)
+    assert auto.QUICK_RUNS == (("size", "lowest"), ("size_length", "lowest"), ("length", "lowest"))
+    assert (near.NEAR_UP_TO, near.COMPILED_NEAR_UP_TO, near.PAIRS_UP_TO) == (64, 128, 2_000_000)
+    assert (bounds.WHERE_TRIED, bounds.CONFLICTS_KEPT) == (64, 2**26)
+    assert (search.FULL_SPEED, search.DEFAULT_ITERATIONS, search.MEMORY) == (2_000, 400, 12)
+    assert (hunt.FULL_SPEED, hunt.LARGEST, hunt.ALL_CHOICES, exact.DEFAULT_BUDGET) == (20_000, 20_000_000, 5, 600_000)
+    assert (across.FEW, across.LEAST, across.SHARE, run.MOST_EVENTS) == (8, 16, 12_000, 2**23)
+    assert {name: dict(PLANNERS[name].options) for name in ("greedy", "search", "exact", "auto", "slots")} == {
+        "greedy": {"order": "size", "fit": "lowest"},
+        "search": {"iterations": 400, "seed": 0},
+        "exact": {"budget": 600_000, "minimise": None},
+        "auto": {"minimise": None},
+        "slots": {},
+    }
+
+
+def test_a_problem_with_too_much_to_keep_is_left_to_greedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = hunt.models_of(columns(SIX))[0][0]
+    assert model.work == 6 * (6 + model.sections)
+    for most, why in ((model.work, None), (model.work - 1, "too many storages to search: greedy only")):
+        monkeypatch.setattr(hunt, "LARGEST", most)
+        found = exact.exact(SIX, {})
+        assert (found.notes.get("why"), found.optimal, found.stopped) == (why, why is None, False)
+    huge = exact.exact(problem((0, 2, 2**61), (1, 3, 2**61), (2, 4, 2**62), alignment=2**40), {})
+    assert huge.optimal or huge.notes["why"] == "sizes beyond 2^62: greedy only"
+
+
+def test_a_moment_that_is_looked_at_is_one_of_the_fullest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At step 0 are 11 bytes, at step 2 are 10, which take 13 on their grid."""
+    p = problem((0, 1, 11), (2, 3, 5), (2, 3, 5), alignment=[2, 8, 8])
+    extents = []
+    for tried in (1, 2):
+        monkeypatch.setattr(bounds, "WHERE_TRIED", tried)
+        extents.append(bound_of(columns(p)).bytes)
+    assert extents == [11, 13]
+
+
+def test_padding_of_large_grids_does_not_wrap() -> None:
+    """Two of a grid and a byte: the lower one takes two grids."""
+    grid = 2**16
+    p = problem((0, 1, 2**31 + 1), (0, 1, 2**31 + 1), alignment=grid)
+    assert bound_of(columns(p)).bytes == 2**31 + grid + 2**31 + 1

@@ -348,7 +348,6 @@ def _free_list(cols: Columns) -> list[int]:
             top = starts.pop()
             ends.pop()
         size, align = cols.size[i], cols.align[i]
-        at = -1
         for k, begin in enumerate(starts):
             at = align_up(begin, align)
             if at + size <= ends[k]:

@@ -1,0 +1,124 @@
+"""What a platform may say, what is refused of it, and the boards that come with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tmmu_core.errors import InvalidIrShapes
+from tmmu_core.planners.boards import BOARDS, options_of
+from tmmu_core.planners.helia import NEVER
+from tmmu_core.planners.platform import BASE_ALIGNMENT, Platform, read_platform
+
+RAM, ROM = {"name": "RAM"}, {"name": "ROM", "writable": False}
+
+
+def rules(*said: dict[str, Any]) -> dict[str, Any]:
+    return {"memories": [RAM, ROM, {"name": "TCM"}], "rules": list(said)}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"memories": None},
+        {"memories": [{"name": "A", "max_size": 1, "origin": 0, "arena_alignment": 1}], "min_alignment": 1},
+        {"memories": [{"name": "A", "arena_alignment": 4096}], "min_alignment": 64},
+        rules({"memory": "ROM", "role": "constant"}),
+        rules({"memory": "ROM", "role": "parameter"}),
+        rules({"memory": "ROM"}),
+        rules({"memory": "ROM", "constant_destination_memory": "RAM", "role": "constant"}),
+        rules({"memory": "ROM", "constant_destination_memory": "RAM"}),
+        rules({"memory": "RAM", "role": "scratch"}),
+        rules({"memory": "RAM", "min_size": 8, "max_size": 8}),
+        rules({"memory": "RAM", "name": "a"}, {"memory": "RAM", "name": "a"}),
+        rules({"memory": "RAM", "name": "a"}, {"memory": "TCM", "name": "a", "min_size": 1}),
+    ],
+)
+def test_what_can_be_meant_is_read(options: dict[str, Any]) -> None:
+    found = read_platform(options)
+    assert [memory.name for memory in found.memories] == [
+        m["name"] for m in options.get("memories") or [{"name": "SRAM"}]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"memories": []}, "memories need names of their own, at least one: []"),
+        ({"memories": [RAM, RAM]}, "memories need names of their own, at least one: ['RAM', 'RAM']"),
+        ({"memories": [{"name": "A", "max_size": 0}]}, "memory 'A' has a max_size of 0 B: nothing can lie in it"),
+        ({"memories": [{"name": "A", "origin": -1}]}, "memory 'A' begins at address -1"),
+        ({"memories": [{"name": "A", "arena_alignment": 3}]}, "an alignment of 3 B is no power of two"),
+        ({"memories": [{"name": "A", "arena_alignment": 0}]}, "an alignment of 0 B is no power of two"),
+        ({"min_alignment": 0}, "an alignment of 0 B is no power of two"),
+        ({"min_alignment": 24}, "an alignment of 24 B is no power of two"),
+        ({"memories": [{"name": "A", "size": 1}]}, "unknown field"),
+        (
+            rules({"memory": "ROM"}, {"memory": "X"}),
+            "rule 2 names memory 'X', which is not declared; declared are RAM,",
+        ),
+        (
+            rules({"memory": "RAM", "constant_destination_memory": "X"}),
+            "rule 1 names memory 'X', which is not declared; declared are RAM, ROM, TCM",
+        ),
+        (
+            rules({"memory": "RAM", "constant_destination_memory": "ROM"}),
+            "rule 1 copies constants into ROM, which cannot be written",
+        ),
+        (
+            rules({"memory": "RAM", "constant_destination_memory": "TCM", "role": "scratch"}),
+            "rule 1 says a constant_destination_memory for scratch, which is never a constant",
+        ),
+        (rules({"memory": "ROM", "role": "gradient"}), "rule 1 sends gradient to ROM, which cannot be written"),
+        (
+            rules({"memory": "RAM", "min_size": 9, "max_size": 8}),
+            "rule 1 matches nothing: its min_size of 9 B is over its max_size",
+        ),
+        (
+            rules({"memory": "RAM"}, {"memory": "RAM", "name": "a"}, {"memory": "TCM"}),
+            "rules 1 and 3 contradict each other: they match the same and name other memories",
+        ),
+        (
+            rules(
+                {"memory": "ROM", "role": "constant"},
+                {"memory": "ROM", "constant_destination_memory": "RAM", "role": "constant"},
+            ),
+            "rules 1 and 2 contradict each other",
+        ),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_by_its_place(options: dict[str, Any], why: str) -> None:
+    with pytest.raises(InvalidIrShapes) as caught:
+        read_platform(options)
+    assert why in str(caught.value)
+    assert caught.value.diagnostics["reason"] == "planner_option"
+
+
+def test_the_boards_are_as_their_makers_say_them() -> None:
+    """KiB and addresses, from the datasheets that each names."""
+    said = {
+        board: [(m.name, m.max_size, m.origin, m.writable) for m in read_platform(options_of(board)).memories]
+        for board in BOARDS
+    }
+    kib = 1 << 10
+    assert said == {
+        "STM32H743": [
+            ("DTCM", 128 * kib, 0x2000_0000, True),
+            ("AXI_SRAM", 512 * kib, 0x2400_0000, True),
+            ("FLASH", 2 * kib * kib, 0x0800_0000, False),
+        ],
+        "STM32F746": [
+            ("DTCM", 64 * kib, 0x2000_0000, True),
+            ("SRAM", 256 * kib, 0x2001_0000, True),
+            ("FLASH", kib * kib, 0x0800_0000, False),
+        ],
+        "nRF52840": [("RAM", 256 * kib, 0x2000_0000, True), ("FLASH", kib * kib, 0, False)],
+        "Raspberry Pi Pico": [("SRAM", 264 * kib, 0x2000_0000, True), ("FLASH", 2 * kib * kib, 0x1000_0000, False)],
+    }
+    assert [(rule.role, rule.memory) for rule in read_platform(options_of("nRF52840")).rules] == [("constant", "FLASH")]
+
+
+def test_floors_that_nobody_says() -> None:
+    assert (Platform().min_alignment, BASE_ALIGNMENT, NEVER) == (16, 16, 2**63 - 1)
