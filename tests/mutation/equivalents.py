@@ -183,7 +183,9 @@ SAME: tuple[Same, ...] = (
         *("tmmu_core/planners/exact/model.py", "if i < j and unit_of[i] != unit_of[j]", "i < j", "(i <= j)"),
         "nobody is odd with itself",
     ),
-    Same("tmmu_core/planners/exact/run.py", "ThreadPoolExecutor(1)", "1", "(2)", "a thread more, that has nothing to do"),
+    Same(
+        "tmmu_core/planners/exact/run.py", "ThreadPoolExecutor(1)", "1", "(2)", "a thread more, that has nothing to do"
+    ),
     Same("tmmu_core/sweep/running.py", "self._submitted = 0", "0", "(1)", "what names are counted from"),
 )
 

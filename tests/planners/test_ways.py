@@ -341,9 +341,12 @@ def test_lists_of_neighbours_are_not_made_beyond_a_number_of_rows(monkeypatch: p
 
 def test_the_borders_that_only_large_problems_reach() -> None:
     """Each is where one way was measured to be the better one: a change is one of speed, and is to be measured."""
-    assert (
-        *(3_000, 400, 20_000, 200_000),
-    ) == (auto.EXACT_UP_TO, auto.EXACT_ALONE_UP_TO, auto.SEARCH_UP_TO, auto.ALL_RUNS_UP_TO)
+    assert (*(3_000, 400, 20_000, 200_000),) == (
+        auto.EXACT_UP_TO,
+        auto.EXACT_ALONE_UP_TO,
+        auto.SEARCH_UP_TO,
+        auto.ALL_RUNS_UP_TO,
+    )
     assert auto.QUICK_RUNS == (("size", "lowest"), ("size_length", "lowest"), ("length", "lowest"))
     assert (near.NEAR_UP_TO, near.COMPILED_NEAR_UP_TO, near.PAIRS_UP_TO) == (64, 128, 2_000_000)
     assert (bounds.WHERE_TRIED, bounds.CONFLICTS_KEPT) == (64, 2**26)
