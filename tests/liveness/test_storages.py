@@ -3,8 +3,10 @@
 import pytest
 
 from tests.build import graph, node, tensor, view
+from tests.equivalence import disagreement
 from tmmu_core.errors import AlignmentViolation, ContractError, InvalidIrShapes, LivenessCycle
 from tmmu_core.graph.model import Graph, Tensor, View
+from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.plan.model import TensorRow
 
@@ -72,6 +74,21 @@ def in_place(*extra: Tensor, reads: str = "x", later: str = "", gives: str = "z"
         node("n2", f"b {later}".strip(), "z", inplace="none"),
     ]
     return graph([tensor("x", role="input"), tensor("a", **marks), tensor("b"), tensor("z"), *extra], nodes, "x", gives)
+
+
+def test_what_is_written_in_place_at_the_first_step_still_has_a_step_of_its_own() -> None:
+    """A view of a buffer is there before anything runs; no graph input gives it a step before that write."""
+    g = graph(
+        [tensor("b", role="buffer"), view("v", "b", 2, 8), tensor("w", 2), tensor("y")],
+        [node("n0", "v", "w", in_place_write=((0, 0),), inplace="none"), node("n1", "w", "y", inplace="none")],
+        "",
+        "y",
+    )
+    found = rows(g)
+    assert [(found[t].birth, found[t].death) for t in ("v", "w")] == [(0, 1), (0, 2)]
+    plan = plan_graph(g).plan
+    assert verify_plan(plan, g).ok
+    assert disagreement(g, "inference", "inference", range(1)) is None
 
 
 def test_an_in_place_write_stays_where_its_input_was() -> None:

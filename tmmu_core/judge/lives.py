@@ -259,7 +259,7 @@ def write_in_place(run: Run, groups: Groups, ranges: Ranges, offset: dict[str, i
                 if run.root[m] == y:
                     offset[m] = offset[x] + run.root_offset[m]
         if not a.persistent:
-            after[x] = step
+            after[x] = max(step, birth[x] + 1)  # never empty: what is there before step 0 may be overwritten at it
     return after
 
 

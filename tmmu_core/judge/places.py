@@ -124,8 +124,10 @@ def _unlinked(plan: Plan, rows: list[int]) -> Iterator[Finding]:
         if group is not None:
             groups.join(f"t:{name}", f"t:{first_of_group.setdefault(group, name)}")
         by_place.setdefault((int(plan.death[i]), int(plan.offset[i])), name)
-        if plan.roles[i] in PERSISTENT_ROLES:
-            resident.setdefault(int(plan.offset[i]), name)
+    lasting = {groups.leader(f"t:{plan.tensor_ids[i]}") for i in rows if plan.roles[i] in PERSISTENT_ROLES}
+    for i in rows:  # what persists, and what looks into it from the start
+        if plan.birth[i] == 0 and groups.leader(f"t:{plan.tensor_ids[i]}") in lasting:
+            resident.setdefault(int(plan.offset[i]), plan.tensor_ids[i])
     for i in rows:
         offset = int(plan.offset[i])
         for before in (by_place.get((int(plan.birth[i]), offset)), resident.get(offset)):

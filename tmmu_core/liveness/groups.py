@@ -82,7 +82,7 @@ def storage_groups(timeline: Timeline, ranges: Ranges) -> Groups:
             if index.base[y] < 0:
                 offset[y] = ranges.view_offset[x] + offset[ranges.roots[x]] if index.base[x] >= 0 else offset[x]
             if not index.is_persistent[x]:
-                death[x] = step
+                death[x] = max(step, int(ranges.birth[x]) + 1)  # of step 0 already: what was there before it
         _settle_views(timeline, ranges, offset)
     group = np.fromiter(map(find, range(len(tensors))), np.int64, len(tensors)) if _any_shared(parent) else parent
     shared = np.bincount(group[ranges.planned], minlength=len(tensors))[group] > 1
