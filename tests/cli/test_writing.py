@@ -19,7 +19,7 @@ import pytest
 
 from app.cli.main import run
 from tmmu_core.errors import UnreadableInput
-from tmmu_core.graph import document, unpacking
+from tmmu_core.graph import unpacking
 from tmmu_core.writing import replace_file
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_graphs"
@@ -183,7 +183,7 @@ def test_a_file_that_is_written_over_while_it_is_read_is_refused(
         asked.append(descriptor)
         return real(descriptor)
 
-    monkeypatch.setattr(document.os, "fstat", later)
+    monkeypatch.setattr(unpacking.os, "fstat", later)
     with pytest.raises(UnreadableInput, match="changed while it was read"):
         unpacking.read_whole(file)
 
@@ -200,7 +200,7 @@ def test_a_file_that_is_replaced_while_it_is_read_is_the_old_one_whole(
         (tmp_path / "beside").replace(file)
         return real(descriptor)
 
-    monkeypatch.setattr(document.os, "fstat", replacing)
+    monkeypatch.setattr(unpacking.os, "fstat", replacing)
     assert unpacking.read_whole(file) == b"given"
     monkeypatch.undo()
     assert unpacking.read_whole(file) == b"another"
