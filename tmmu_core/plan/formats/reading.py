@@ -175,7 +175,11 @@ def read_any(data: bytes, name: str = "", readers: Sequence[Reader] = READERS) -
     plain = unpacking.unpack(data, name)
     if b"allocation_header" in plain or sniff_plans.not_torch_snapshot(plain):  # a snapshot is read without its values
         document.refuse_many_values(plain, name, 0 if plain is data else len(data))
-        document.refuse_nested(plain, name)
+        try:
+            document.refuse_nested(plain, name)
+        except UnreadableInput as error:
+            error.tried = tuple((reader.name, "it is nested too deeply") for reader in readers)
+            raise
     tried: list[tuple[str, str]] = []
     for k, reader in enumerate(readers):
         reason = reader.refuses(plain)
