@@ -64,42 +64,52 @@ def greedy(problem: Problem, options: Mapping[str, Any], progress: Progress | No
 # ---------------------------------------------------------------------------------------------------------- orders
 
 
-def _sorted_by(keys: Sequence[Sequence[int]]) -> list[int]:
+def _sorted_by(keys: Sequence[Sequence[int] | I64]) -> list[int]:
     """Indices by the first key, largest first, then the next; the normative order breaks ties."""
     n = len(keys[0])
     columns_of_keys = []
     for key in keys:
-        if max(key, default=0) >= 2**63:
-            return sorted(range(n), key=lambda i: (*(-k[i] for k in keys), i))
+        if not isinstance(key, np.ndarray) and max(key, default=0) >= 2**63:
+            return sorted(range(n), key=lambda i: (*(-int(k[i]) for k in keys), i))
         columns_of_keys.append(-np.asarray(key, dtype=np.int64))
     order: list[int] = np.lexsort((np.arange(n), *reversed(columns_of_keys))).tolist()
     return order
 
 
-def _held(cols: Columns, lo: I64, hi: I64) -> list[int]:
+def _sizes(cols: Columns) -> Sequence[int] | I64:
+    return cols.sizes if cols.small else cols.size
+
+
+def _held(cols: Columns) -> I64:
     """Σ (hi − lo) over each storage's live parts."""
     held = np.zeros(len(cols), dtype=np.int64)
-    np.add.at(held, cols.storage_of_part, hi - lo)
-    steps: list[int] = held.tolist()
-    return steps
+    np.add.at(held, cols.storage_of_part, cols.part_hi - cols.part_lo)
+    return held
 
 
-def _steps(cols: Columns) -> list[int]:
+def _steps(cols: Columns) -> I64:
     """Steps each storage holds bytes for, its gaps taken off."""
-    life = (cols.problem.death - cols.problem.birth).tolist()
+    life: I64 = cols.problem.death - cols.problem.birth
     if cols.problem.gaps is None:
-        return [int(x) for x in life]
-    return [x - sum(stop - begin for begin, stop in gaps) for x, gaps in zip(life, cols.problem.gaps, strict=True)]
+        return life
+    return life - np.array([sum(stop - begin for begin, stop in gaps) for gaps in cols.problem.gaps], np.int64)
+
+
+def _times(cols: Columns, steps: I64) -> Sequence[int] | I64:
+    """Bytes × steps of each storage, which may pass 64 bits."""
+    if cols.small and int(cols.sizes.max(initial=0)) * int(np.abs(steps).max(initial=0)) < 2**63:
+        return cols.sizes * steps
+    return [a * b for a, b in zip(cols.size, steps.tolist(), strict=True)]
 
 
 def by_size(cols: Columns) -> list[int]:
     """Most bytes first, the longer life first among equals."""
-    return _sorted_by([cols.size, _held(cols, cols.part_lo, cols.part_hi)])
+    return _sorted_by([_sizes(cols), _held(cols)])
 
 
 def by_area(cols: Columns) -> list[int]:
     """Most bytes × steps first."""
-    return _sorted_by([[a * b for a, b in zip(cols.size, _steps(cols), strict=True)]])
+    return _sorted_by([_times(cols, _steps(cols))])
 
 
 def by_birth(cols: Columns) -> list[int]:
@@ -110,18 +120,17 @@ def by_birth(cols: Columns) -> list[int]:
 
 def by_length(cols: Columns) -> list[int]:
     """Longest life first, the larger first among equals."""
-    return _sorted_by([_held(cols, cols.part_lo, cols.part_hi), cols.size])
+    return _sorted_by([_held(cols), _sizes(cols)])
 
 
 def by_size_length(cols: Columns) -> list[int]:
     """Most bytes × births lived through first: like area, but idle stretches of the clock weigh nothing."""
-    held = _held(cols, cols.part_lo, cols.part_hi)
-    return _sorted_by([[a * b for a, b in zip(cols.size, held, strict=True)]])
+    return _sorted_by([_times(cols, _held(cols))])
 
 
 def by_breadth(cols: Columns) -> list[int]:
     """Those who live through the fullest moment first, the larger first among them (Pisarchyk & Lee 2020)."""
-    return _sorted_by([widest(cols), cols.size])
+    return _sorted_by([widest(cols), _sizes(cols)])
 
 
 def widest(cols: Columns) -> list[int]:
