@@ -46,7 +46,7 @@ JUDGED = 42
 """Plans that are broken."""
 EDITS = 26
 """Broken plans of each, beside those of every kind of fault."""
-PLANNERS = ("slots", "slots", "greedy", "naive", "ffd", "sparse")
+PLANNERS = ("slots", "helia", "greedy", "naive", "slots", "sparse", "ffd")
 
 
 # --- what is planned -----------------------------------------------------------------------------------------------
@@ -224,8 +224,8 @@ def a_handoff(plan: Plan, random: Random) -> Plan | None:
     how = random.randrange(6)
     if how == 0:
         taken[at] = not taken[at]
-    elif how == 1:
-        rows.append(rows[at])
+    elif how == 1:  # said twice, or what gives or takes does so a second time
+        rows.append(random.choice((rows[at], (step, x, random.choice(plan.tensor_ids)))))
         taken.append(taken[at])
     else:
         other = random.choice((*plan.tensor_ids, "nobody"))
@@ -315,7 +315,8 @@ def verdicts(which: int) -> list[str]:
         if k % 8 == 3:
             also.append(lint_verdict(plan, graph))
             also.append(finished(plan, complete=False).verdict)
-        if not {"columns", "row"} & counts.keys() and k % 2 == 0:
+        named = {name for _, *pair in plan.handoffs for name in pair} <= set(plan.tensor_ids)
+        if named and not {"columns", "row"} & counts.keys() and k % 2 == 0:
             also.append(list(referee_faults(plan)))
         lines.append(f"{how}: {_counted(counts)} · {digest(also)}")
     return lines

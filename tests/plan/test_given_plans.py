@@ -18,7 +18,7 @@ from tests.fuzz import flat_program as program
 from tests.importers.test_hostile import damaged
 from tmmu_core.errors import TmmuError, UnreadableInput
 from tmmu_core.judge.verifier import verify_plan
-from tmmu_core.plan.formats import executorch, xla_folder
+from tmmu_core.plan.formats import executorch, xla_folder, xla_report
 from tmmu_core.plan.formats.reading import READERS, read_any
 from tmmu_core.plan.making.make import make_plan
 from tmmu_core.plan.making.request import PlanRequest
@@ -294,3 +294,11 @@ def test_events_that_lie_one_behind_the_other_at_each_step_tell_no_places() -> N
     assert placed((0, 4, 0), (7, 1, 0), (8, 1, 0))
     assert placed((0, 4, 0), (4, 8, 0), (1, 2, 1))
     assert not placed()
+
+
+@pytest.mark.parametrize(
+    ("shape", "size"), [("u8[1075]", 1075), ("u8[1076]", 1024), ("u8[973]", 973), ("u8[972]", 1024)]
+)
+def test_a_size_of_a_report_is_that_of_a_shape_at_most_half_a_tenth_away(shape: str, size: int) -> None:
+    """1.0 KiB is 1024 bytes give or take 51.2; of shapes further away none was meant."""
+    assert xla_report._size("1.0", "KiB", shape) == (size, size != 1024)

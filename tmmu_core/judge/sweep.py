@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 
 Box = tuple[int, int, int, int]
 """(first step, step after the last, first byte, byte after the last), half-open."""
@@ -33,7 +34,7 @@ class Intervals:
         c = self._chunk_of(start)
         while c > 0 and not self._chunks[c]:
             c -= 1
-        at = bisect_left(self._chunks[c], (start, -1, -1)) - 1
+        at = bisect_left(self._chunks[c], start, key=itemgetter(0)) - 1
         if at < 0 and c > 0:
             c -= 1
             at = len(self._chunks[c]) - 1
@@ -54,7 +55,7 @@ class Intervals:
         """Take in an interval that meets none."""
         c = self._chunk_of(start)
         chunk = self._chunks[c]
-        chunk.insert(bisect_left(chunk, (start, -1, -1)), (start, end, number))
+        chunk.insert(bisect_left(chunk, start, key=itemgetter(0)), (start, end, number))
         if len(chunk) > 2 * CHUNK:
             self._chunks[c : c + 1] = [chunk[:CHUNK], chunk[CHUNK:]]
             self._firsts.insert(c + 1, chunk[CHUNK][0])
