@@ -56,9 +56,10 @@ fuzz: $(VENV)/.dev ## hostile files for every reader, SECONDS each (.fuzz/ keeps
 mutate: $(VENV)/.dev ## break the core in MUTANTS random places, and see that a test notices (.mutation/ keeps what was found)
 	$(BIN)/python -m tests.mutation.sample --mutants $(or $(MUTANTS),300) --seed $(or $(SEED),0)
 
-golden: $(VENV)/.dev ## write the golden traces, searches, refusals, verdicts, answers and what is made anew (review the difference like code)
+golden: $(VENV)/.dev ## write the golden traces, searches, fits, refusals, verdicts, answers and what is made anew (review the difference like code)
 	$(BIN)/python -m tests.golden
 	$(BIN)/python -m tests.searches
+	$(BIN)/python -m tests.fits
 	$(BIN)/python -m tests.planners_asked
 	$(BIN)/python -m tests.refusals
 	$(BIN)/python -m tests.verdicts

@@ -164,8 +164,6 @@ class _Fitting:
         kinds = self.allowed.kinds
         if kinds & {"recompute", "offload", "sizes", "alignment"}:
             return bound, 0
-        if "order" not in kinds:
-            return bound, 0
         if self.order is None:
             return bound, 0
         return with_order(bound, self.order.needs), self.order.total
@@ -206,7 +204,7 @@ class _Fitting:
         )
         if self.order is not None and self.order.move is not None:
             self.try_moves(self.start, (self.order.move,))
-            if self.best.moves[:1] != (self.order.move,):
+            if not self.has("order"):
                 self.try_moves(self.best, (self.order.move,))
             self.try_planner_on_top(self.order.move)
         if self.order is not None and not self.fits(self.best):
@@ -230,7 +228,7 @@ class _Fitting:
 
     def try_planner_on_top(self, move: Move) -> None:
         """The move with another planner, where each alone may bring nothing."""
-        if "planner" in self.allowed.kinds and not any(m.kind == "planner" for m in self.best.moves):
+        if "planner" in self.allowed.kinds and not self.has("planner"):
             ordered = replace(self.start.question, graph=applied(self.start.question, (move,)).graph)
             if ordered.planner != BEST_PLANNER:
                 self.try_moves(self.start, (move, planner_move(ordered)))
@@ -240,7 +238,7 @@ class _Fitting:
             return
         order = self.order.move if self.order is not None else None
         bases = [self.best]
-        if order is not None and order not in self.best.moves and not any(m.kind == "order" for m in self.best.moves):
+        if order is not None and not self.has("order"):
             bases.append(made_of(self.best, (order,)))
         for base in bases:
             everything = all_missing(base.question)
@@ -265,7 +263,7 @@ class _Fitting:
 
     def paid(self) -> None:
         base = self.best
-        kinds = [kind for kind in PAID if kind in self.allowed.kinds and PROPOSING[kind].there]
+        kinds = [kind for kind in PAID if kind in self.allowed.kinds]
         lowest: dict[Kind, Candidate] = {}
         # Whatever is moved away to come within the capacity is at least what today is over it.
         moving = FLOPS_PER_MOVED_BYTE * self.capacity.over(extents(base.plan))
@@ -346,6 +344,10 @@ class _Fitting:
             self.best = made
             if self.found is not None:
                 self.found(made)
+
+    def has(self, kind: Kind) -> bool:
+        """Whether the best so far rests on a move of this kind."""
+        return any(move.kind == kind for move in self.best.moves)
 
     def too_dear(self, cost: Cost) -> bool:
         limit = self.allowed.max_cost

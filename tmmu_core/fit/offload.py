@@ -30,6 +30,10 @@ from tmmu_core.planners.problem import Progress
 WHY = "the same bytes come back before they are read"
 LEAST = 4096
 """Bytes below which a copy is not worth its node."""
+TRIED = 40
+"""Storages tried one by one at a step, at most."""
+KEPT = 400
+"""Storages of which it is asked whether they may stay, at most."""
 Over = Callable[[Mapping[str, int]], int]
 
 
@@ -125,7 +129,7 @@ def _one_less(model: RecomputeModel, choice: Choice, found: Run, need: tuple[int
         if after.valid and after.live[arena].max() < found.live[arena].max():
             return several, after
         order = idle.tolist()
-    for s in order[:40]:
+    for s in order[:TRIED]:
         more = choice | _leaving(model, at, s)
         after = run(model, more)
         if after.valid and after.peaks[arena] <= found.peaks[arena] and _lower(after, found, arena):
@@ -143,7 +147,7 @@ def _leaner(model: RecomputeModel, begun: Choice, choice: Choice, over: Over) ->
     """What need not leave stays, largest first."""
     found = run(model, choice)
     gone = np.flatnonzero(choice.away & ~begun.away)
-    for s in gone[np.lexsort((gone, -model.size[gone]))][:400].tolist():
+    for s in gone[np.lexsort((gone, -model.size[gone]))][:KEPT].tolist():
         fewer = choice.copy()
         fewer.away[s] = False
         fewer.used[(model.in_idx == s) & ~begun.used] = False
@@ -174,8 +178,7 @@ def _dropped(choice: Choice, at: Boundary) -> np.ndarray[tuple[int], np.dtype[np
     gone = np.zeros(len(at.gap), np.bool_)
     used = np.flatnonzero(at.gap >= 0)
     gone[used] = choice.used[at.gap[used]]
-    born = at.before[at.gap[at.before] < 0]
-    born = born[(-1 - at.gap[born] < len(choice.born)) & (at.gap_start[born] >= 0)]
+    born = at.before[(at.gap[at.before] < 0) & (at.gap_start[at.before] >= 0)]
     gone[born] = choice.born[-1 - at.gap[born]]
     return gone
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.util import find_spec
 
 from tmmu_core.fit.asking import Question
 from tmmu_core.fit.capacity import Capacity
@@ -31,11 +30,6 @@ class Proposing:
     module: str
     single_name: str = "single_moves"
     lower_name: str = "lower"
-
-    @property
-    def there(self) -> bool:
-        """Whether the module is."""
-        return find_spec(self.module) is not None
 
     @property
     def single(self) -> Single:

@@ -86,7 +86,7 @@ def _offers(start: Candidate, kind: Kind, progress: Progress | None) -> Iterator
         for move in single_moves(question, solution):
             if gains.get(move.nodes[0], 0):
                 yield replace(move, bytes=gains[move.nodes[0]])
-    elif kind in PROPOSING and PROPOSING[kind].there:
+    elif kind in PROPOSING:
         yield from PROPOSING[kind].single(question, solution)
 
 

@@ -29,6 +29,8 @@ TIGHTER = tuple(
 """Millionths of what there is, tried one after the other where a planner needs more than what is alive."""
 
 
+ASKED_EVERY = 64
+"""Whoever watches is asked whether to go on once in so many choices."""
 ON_THE_WAY = 16
 """Where no list of moves fits, so many are offered at most, the lowest among them."""
 
@@ -229,6 +231,6 @@ def go_on_of(report: Progress | None, what: str) -> Callable[[], bool]:
     def go_on() -> bool:
         nonlocal done
         done += 1
-        return report is None or done % 64 > 0 or report(what, done, 0)
+        return report is None or done % ASKED_EVERY > 0 or report(what, done, 0)
 
     return go_on

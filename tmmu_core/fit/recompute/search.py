@@ -30,6 +30,12 @@ EXHAUSTED = 12
 TRIALS = 4000
 """Runs that one search may weigh, on a graph of ``TRIALS_OF`` steps; larger graphs get fewer, in proportion."""
 TRIALS_OF = 4000
+LEAST_TRIALS = 300
+"""And never fewer than so many."""
+DEAREST = 40
+"""Nodes run again that are exchanged for others, at most."""
+WORTH_TRYING = 60
+"""Nodes that are tried in the place of one, at most."""
 
 GoOn = Callable[[], bool]
 Over = Callable[[Mapping[str, int]], int]
@@ -77,7 +83,7 @@ class Search:
         """Position → bytes idle across the boundary that the node made."""
         idle = self.at.before[self.model.droppable[self.at.before] & self.at.needed[self.at.before]]
         np.add.at(self.idle_bytes, self.model.producer[idle], self.model.size[idle])
-        self.most = max(300, TRIALS * TRIALS_OF // max(TRIALS_OF, len(self.model.node_at)))
+        self.most = max(LEAST_TRIALS, TRIALS * TRIALS_OF // max(TRIALS_OF, len(self.model.node_at)))
 
     def weigh(self, choice: Choice) -> Point:
         """Run it."""
@@ -239,7 +245,7 @@ class Search:
         begun = self.weighed
         best = nodes, point
         members = np.flatnonzero(nodes)
-        dearest = members[np.lexsort((members, -model.made_of[members]))][:40]
+        dearest = members[np.lexsort((members, -model.made_of[members]))][:DEAREST]
         for n in dearest.tolist():
             if not best[0][n] or self._spent(begun):
                 continue
@@ -269,7 +275,7 @@ class Search:
         candidates = np.flatnonzero((freed > 0) & ~nodes)
         gain = np.minimum(freed[candidates], max(over, 1)).astype(np.float64)
         by_worth = np.lexsort((candidates, (model.made_of[candidates] + 1) / gain))
-        yield from candidates[by_worth][:60].tolist()
+        yield from candidates[by_worth][:WORTH_TRYING].tolist()
 
 
 def choice_of(model: RecomputeModel, at: Boundary, nodes: Mask) -> Choice:
