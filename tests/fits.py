@@ -489,9 +489,11 @@ def asked_what_if(seed: int) -> Row:
         after = fit(start, Capacity(0), Allowed(frozenset({"inplace"}))).best
         some = needed_of(start.question, after.solution)
         row["in place"] = brief([*_moves([everything]), *([] if some is None else _moves([some]))])
-    if seed % 3 == 0:
-        points = curve(start, points=2)
-        row["curve"] = brief(map(_candidate, points))
+    told: list[int] = []
+    points = curve(start, None, None, lambda known: told.append(len(known)), points=1 + seed % 2)
+    row["curve"] = brief([*map(_candidate, points), *told])
+    row["curve, free"] = brief(map(_candidate, curve(start, Allowed(frozenset({"planner", "order"})))))
+    row["curve, stopped"] = brief(map(_candidate, curve(start, None, Asked(seed % 9))))
     if "B" in str([tensor.shape for tensor in start.question.graph.tensors]):
         largest = largest_that_fits(start, "B", Capacity(start.extent_bytes * 9 // 10), Allowed())
         row["largest"] = brief([largest.size, largest.fitted.answer, largest.fitted.best.extent_bytes])
@@ -509,9 +511,9 @@ def stopped(seed: int) -> Row:
 
 ROOMS: dict[str, tuple[int, Callable[[int], Row]]] = {
     "order problem": (56, order_problem),
-    "orders tried": (40, orders_tried),
+    "orders tried": (36, orders_tried),
     "orders walked": (56, orders_walked),
-    "orders found": (40, orders_found),
+    "orders found": (36, orders_found),
     "recompute problem": (56, recompute_problem),
     "runs": (44, recompute_runs),
     "cuts": (32, recompute_cuts),

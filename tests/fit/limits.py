@@ -111,11 +111,11 @@ def all_limits() -> Row:
     return row
 
 
-SIDE = 40
+SIDE = 96
 
 
-def long_step(length: int, reads: int, outputs: int) -> RecomputeModel:
-    """A chain there and back; each node of it reads ``reads`` inputs more and makes ``outputs``; beside it ``SIDE``
+def long_step(length: int, reads: int, outputs: int, side: int = SIDE) -> RecomputeModel:
+    """A chain there and back; each node of it reads ``reads`` inputs more and makes ``outputs``; beside it ``side``
     nodes of one input, which are read at the end as well.
     """
     inputs = [f"x{k}" for k in range(reads + 1)]
@@ -126,7 +126,7 @@ def long_step(length: int, reads: int, outputs: int) -> RecomputeModel:
         tensors.extend(tensor(each) for each in makes)
         nodes.append(node(name, " ".join(what), " ".join(makes), instr="Add", inplace="none", phase=phase))
 
-    for k in range(SIDE):
+    for k in range(side):
         add(f"s{k}", inputs[:1], [f"s{k}"], "forward")
     for k in range(length):
         add(
@@ -135,10 +135,10 @@ def long_step(length: int, reads: int, outputs: int) -> RecomputeModel:
             [f"t{k}", *(f"u{k}.{o}" for o in range(1, outputs))],
             "forward",
         )
-    add("g", [f"t{length - 1}", *(f"s{k}" for k in range(SIDE))], ["g"], "forward")
+    add("g", [f"t{length - 1}", *(f"s{k}" for k in range(side))], ["g"], "forward")
     for k in reversed(range(length)):
         add(f"b{k}", [nodes[-1].outputs[0], f"t{k}"], [f"g{k}"], "backward")
-    for k in range(SIDE):
+    for k in range(side):
         add(f"z{k}", [nodes[-1].outputs[0], f"s{k}"], [f"z{k}"], "backward")
     return recompute_model(
         Question(
@@ -153,16 +153,16 @@ def long_runs() -> Row:
     """The longest runs that are not given up, by what there is too much of: steps, lives, operands, copies."""
     row: Row = {}
     for name, length, reads, outputs in (
-        ("steps", 40, 0, 1),
+        ("steps", 60, 0, 1),
         ("lives", 40, 0, 4),
-        ("operands", 30, 3, 1),
+        ("operands", 40, 3, 1),
         ("copies", 120, 20, 1),
     ):
         model = long_step(length, reads, outputs)
-        dropped = partial(_dropped, model, away=name == "copies")
-        chain = _most(partial(dropped, side=0), length)
-        side = _most(partial(dropped, chain), SIDE)
-        found = dropped(chain, side)
+        after = partial(dropped, model, away=name == "copies")
+        chain = _most(partial(after, side=0), length)
+        side = _most(partial(after, chain), SIDE)
+        found = after(chain, side)
         row[name] = [chain, side, found.extra_steps, len(found.lives.of), int(found.lives.read_ptr[-1]), found.total]
     return row
 
@@ -172,7 +172,7 @@ def _most(tried: Callable[[int], Run], most: int) -> int:
     return max(many for many in range(most + 1) if tried(many).valid)
 
 
-def _dropped(model: RecomputeModel, chain: int, side: int, *, away: bool) -> Run:
+def dropped(model: RecomputeModel, chain: int, side: int, *, away: bool = False) -> Run:
     """The first of the chain (or else of the inputs, which leave) and of those beside it are dropped after each use."""
     choice = Choice.nothing(model)
     wanted = {*(f"{'x' if away else 't'}{k}" for k in range(chain)), *(f"s{k}" for k in range(side))}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.fit.test_recompute import KIB, chain_step, needed, sound
+from tests.fit.test_recompute import KIB, F, T, chain_step, needed, sound, step
 from tests.golden import SAMPLES
 from tmmu_core.errors import InvalidIrShapes
 from tmmu_core.fit.applying import applied
@@ -13,6 +13,7 @@ from tmmu_core.fit.capacity import extents
 from tmmu_core.fit.moves import Move
 from tmmu_core.fit.offload import lower, single_moves
 from tmmu_core.fit.recompute import lower as lower_by_recomputing
+from tmmu_core.fit.recompute import single_moves as single_by_recomputing
 from tmmu_core.fit.recompute.moves import Bytes
 from tmmu_core.fit.recompute.simulate import run
 from tmmu_core.fit.recompute.unwrite import unwritten
@@ -61,6 +62,46 @@ def test_what_is_recomputed_and_what_leaves_go_together_in_any_order() -> None:
     assert one == other
     assert one.execution_order == ("fa", "fb", "a@copy_out", "fc", "a@back", "fb@remat", "bc", "bb", "ba")
     sound(question, one)
+
+
+def idle_twice() -> Question:
+    """h of 8 KiB is idle while a of 9 KiB is made and read, and again while b of 8 KiB is; all else is small."""
+    return step(
+        F("fh", "Relu", "x", "h"),
+        F("fa", "Relu", "x", "a"),
+        F("fy", "Frobnicate", "a", "y"),
+        F("fi", "Frobnicate", "y h", "i"),
+        F("fb", "Relu", "i", "b"),
+        F("fj", "Frobnicate", "b", "j"),
+        F("fk", "Frobnicate", "j h", "k"),
+        tensors=[T("x"), T("h", 8), T("a", 9), T("y"), T("i"), T("b", 8), T("j"), T("k")],
+        outputs=("k",),
+    )
+
+
+def test_what_has_left_once_leaves_in_another_gap_for_the_way_back_alone() -> None:
+    question = idle_twice()
+    first = Move("offload", "", details={"drops": [["h", "fh"]]})
+    after = applied(question, [first])
+    (move,) = single_moves(after, None)
+    assert move.tensors == ("h",)
+    assert move.what == "offload 'h', idle for 3 steps"
+    assert (move.cost.moved_bytes, move.cost.extra_steps) == (8 * KIB, 1)
+    assert move.details["drops"] == [["h", "fi"]]
+    both = applied(after, [move])
+    assert both.graph == applied(question, [first, move]).graph
+    sound(question, both.graph)
+    assert [drops for moves in lower(after, None, Bytes(12 * KIB)) for m in moves for drops in m.details["drops"]] == [
+        ["h", "fi"]
+    ]
+
+
+def test_what_leaves_is_not_made_again_in_another_gap() -> None:
+    question = idle_twice()
+    assert {move.tensors for move in single_by_recomputing(question, None)} == {("h",)}
+    after = applied(question, [Move("offload", "", details={"drops": [["h", "fh"]]})])
+    assert list(single_by_recomputing(after, None)) == []
+    assert list(lower_by_recomputing(after, None, Bytes(12 * KIB))) == []
 
 
 def test_resnet50_leaves_a_third_of_its_activations_elsewhere() -> None:

@@ -8,13 +8,14 @@ from heapq import heappop, heappush
 
 import pytest
 
+from tests.fit.limits import dropped, long_step
 from tests.fit.test_recompute import needed
 from tmmu_core.fit.answer import Allowed
 from tmmu_core.fit.applying import applied
 from tmmu_core.fit.asking import Candidate, Question, ask
 from tmmu_core.fit.capacity import Capacity, extents
 from tmmu_core.fit.fitting import fit
-from tmmu_core.fit.recompute import recompute_to
+from tmmu_core.fit.recompute import recompute_to, simulate
 from tmmu_core.fit.recompute.model import recompute_model
 from tmmu_core.fit.recompute.moves import Bytes
 from tmmu_core.fit.recompute.search import EXHAUSTED, Search
@@ -153,3 +154,15 @@ def test_over_all_orders_and_recomputations_no_answer_is_wrong(seed: int) -> Non
     for found in (below.best, at.best):
         assert sum(extents(found.plan).values()) >= least
         assert verify_plan(found.plan, found.question.graph).ok
+
+
+@pytest.mark.parametrize(("reads", "outputs", "length"), [(100, 1, 18), (100, 1, 24), (1, 100, 20), (1, 100, 24)])
+def test_nodes_of_many_operands_are_given_up_before_there_is_no_more_room(
+    reads: int, outputs: int, length: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As plain Python a write behind a column's end is an error, not somebody else's memory.
+    monkeypatch.setattr(simulate, "_run", getattr(simulate._run, "py_func", simulate._run))
+    model = long_step(length, reads, outputs, side=0)
+    runs = [dropped(model, chain, 0) for chain in range(8, length + 1)]
+    assert runs[0].valid
+    assert not runs[-1].valid

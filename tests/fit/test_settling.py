@@ -7,7 +7,7 @@ from hypothesis import assume, given, settings
 
 from tests.strategies import Case, plannable_cases
 from tmmu_core.errors import ContractError
-from tmmu_core.fit.settling import settled
+from tmmu_core.fit.settling import written_out
 from tmmu_core.graph.model import Graph, Tensor
 from tmmu_core.liveness.analyse import analyse
 from tmmu_core.liveness.model import Liveness
@@ -25,10 +25,11 @@ def lives(liveness: Liveness) -> dict[str, tuple[int, ...]]:
 @given(plannable_cases())
 def test_every_storage_has_the_range_that_it_has_as_asked(case: Case) -> None:
     try:
-        asked = analyse(build_timeline(case.graph, case.mode, case.preset, order=case.order, dims=case.dims))
+        timeline = build_timeline(case.graph, case.mode, case.preset, order=case.order, dims=case.dims)
+        asked = analyse(timeline)
     except ContractError:
         return
-    here = settled(case.graph, case.mode, case.preset, order=case.order, dims=case.dims)
+    here = written_out(timeline, case.dims)
     # Without a backward node nothing reads a mark any more: marks of a step that has none are let go.
     assume(case.mode != "backward" or default_mode(here) == "backward")
     assert lives(analyse(build_timeline(here, default_mode(here), default_preset(default_mode(here))))) == lives(asked)
@@ -36,4 +37,4 @@ def test_every_storage_has_the_range_that_it_has_as_asked(case: Case) -> None:
 
 def test_what_is_marked_and_made_by_nobody_is_no_output() -> None:
     tensors = (Tensor("w", (4,), role="parameter"), Tensor("t", (4,), saved_for_backward=True))
-    assert settled(Graph(tensors=tensors), "forward", "train_full").outputs == ()
+    assert written_out(build_timeline(Graph(tensors=tensors), "forward", "train_full")).outputs == ()

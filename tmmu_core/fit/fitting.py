@@ -268,7 +268,7 @@ class _Fitting:
         # Whatever is moved away to come within the capacity is at least what today is over it.
         moving = FLOPS_PER_MOVED_BYTE * self.capacity.over(extents(base.plan))
         for kind in kinds:
-            if kind == "offload" and self.fits(self.best) and self.best.cost.weight <= moving:
+            if self.fits(self.best) and self.best.cost.weight <= moving:
                 return
             lowest[kind] = self.lowered(base, kind)
             if self.watch.stopped:
@@ -297,7 +297,7 @@ class _Fitting:
                 lowest = candidate
             if self.fits(candidate):
                 return candidate
-        if not self.watch.stopped and len(base.question.graph.nodes) <= SINGLY_UP_TO:
+        if len(base.question.graph.nodes) <= SINGLY_UP_TO:
             alone = self.singly(base, kind)
             if alone.extent_bytes < lowest.extent_bytes:
                 lowest = alone

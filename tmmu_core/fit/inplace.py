@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import msgspec
-import numpy as np
 
 from tmmu_core.fit.asking import Question
 from tmmu_core.fit.moves import Move
@@ -18,6 +17,7 @@ from tmmu_core.graph.importers.onnx_operators import ELEMENTWISE as OF_ONNX
 from tmmu_core.graph.model import Node, Tensor
 from tmmu_core.graph.operators import bare_name
 from tmmu_core.liveness.model import Liveness
+from tmmu_core.plan.figures.live import live_bytes_of
 from tmmu_core.plan.making.engine import Solution
 
 ELEMENTWISE: frozenset[str] = frozenset(name.upper() for name in OF_ONNX) | frozenset(
@@ -69,45 +69,49 @@ def apply_inplace(question: Question, move: Move) -> Question:
 
 def all_missing(question: Question) -> Move | None:
     """One move with every permission that is missing; ``None`` where none is."""
-    tensors = {tensor.id: tensor for tensor in question.graph.tensors}
-    found = {node.node_id: pairs for node in question.graph.nodes if (pairs := missing_pairs(node, tensors))}
+    found = dict(_missing(question))
     return _move(question, found) if found else None
 
 
 def needed_of(question: Question, after: Solution) -> Move | None:
     """Of all that is missing, the permissions that the peak of ``after`` (planned with all of them) rests on."""
-    tensors = {tensor.id: tensor for tensor in question.graph.tensors}
-    missing = {node.node_id: pairs for node in question.graph.nodes if (pairs := missing_pairs(node, tensors))}
-    tight = set(_tight(after.liveness))
-    found = {node_id: pairs for node_id, pairs in missing.items() if node_id in tight}
+    tight = set(tight_handoffs(after.liveness))
+    found = {node_id: pairs for node_id, pairs in _missing(question) if node_id in tight}
     return _move(question, found) if found else None
 
 
-def _tight(liveness: Liveness) -> Iterator[str]:
+def _missing(question: Question) -> Iterator[tuple[str, tuple[tuple[int, int], ...]]]:
+    """Nodes and the permissions that are missing, where any are."""
+    tensors = {tensor.id: tensor for tensor in question.graph.tensors}
+    for node in question.graph.nodes:
+        if pairs := missing_pairs(node, tensors):
+            yield node.node_id, pairs
+
+
+def live_in(liveness: Liveness, arena: int) -> list[int]:
+    """Bytes alive in an arena at each step, as Python integers."""
+    storages = liveness.storages
+    mine = storages.arena == arena
+    columns = (storages.birth[mine], storages.death[mine], storages.size[mine])
+    curve: list[int] = live_bytes_of(*columns, liveness.timeline.steps).tolist()
+    return curve
+
+
+def tight_handoffs(liveness: Liveness) -> Iterator[str]:
     """Nodes whose hand-off, were it not granted, would raise their arena's peak."""
     storages, index = liveness.storages, liveness.timeline.index
-    size = storages.size.astype(object)
-    steps = liveness.timeline.steps
-    for arena in range(len(liveness.arenas)):
-        change = np.zeros(steps + 2, object)
-        mine = storages.arena == arena
-        np.add.at(change, storages.birth[mine], size[mine])
-        np.add.at(change, storages.death[mine], -size[mine])
-        live = np.cumsum(change)
-        peak = max(live)
-        for step, x, _ in liveness.handoffs.tolist():
-            s = int(liveness.storage_of[x])
-            if storages.arena[s] == arena and live[step] + size[s] > peak:
-                yield index.node_ids[int(liveness.timeline.node_at[step])]
+    live = [live_in(liveness, arena) for arena in range(len(liveness.arenas))]
+    for step, x, _ in liveness.handoffs.tolist():
+        s = int(liveness.storage_of[x])
+        curve = live[int(storages.arena[s])]
+        if curve[step] + int(storages.size[s]) > max(curve):
+            yield index.node_ids[int(liveness.timeline.node_at[step])]
 
 
 def single_moves(question: Question, solution: Solution) -> Iterator[Move]:
     """A move a node; those whose input dies there and lies at the peak bring anything."""
-    tensors = {tensor.id: tensor for tensor in question.graph.tensors}
-    for node in question.graph.nodes:
-        pairs = missing_pairs(node, tensors)
-        if pairs:
-            yield _move(question, {node.node_id: pairs})
+    for node_id, pairs in _missing(question):
+        yield _move(question, {node_id: pairs})
 
 
 def _move(question: Question, found: dict[str, tuple[tuple[int, int], ...]]) -> Move:

@@ -196,9 +196,8 @@ def _leaving(model: RecomputeModel, at: Boundary, storage: int) -> Choice:
 
 def _moves(model: RecomputeModel, begun: Choice, choice: Choice) -> tuple[Move, ...]:
     """From one choice to a larger one: a move for the storages of each operator."""
-    new = np.flatnonzero(choice.away & ~begun.away)
     groups: dict[str, list[int]] = {}
-    for s in new.tolist():
+    for s in _dropped_in(model, choice - begun):
         groups.setdefault(_maker(model, s), []).append(s)
     moves = []
     now, before = begun, run(model, begun)
@@ -214,6 +213,11 @@ def _moves(model: RecomputeModel, begun: Choice, choice: Choice) -> tuple[Move, 
     return tuple(moves)
 
 
+def _dropped_in(model: RecomputeModel, new: Choice) -> list[int]:
+    """Storages that leave in some gap, ascending: one that has left in another gap already leaves again."""
+    return sorted({*model.in_idx[new.used].tolist(), *model.out_idx[new.born].tolist()})
+
+
 def _maker(model: RecomputeModel, storage: int) -> str:
     at = int(model.producer[storage])
     return "@inputs" if at < 0 else model.timeline.graph.nodes[int(model.node_at[at])].instr
@@ -222,8 +226,7 @@ def _maker(model: RecomputeModel, storage: int) -> str:
 def _move(model: RecomputeModel, now: Choice, more: Choice, runs: tuple[Run, Run]) -> Move:
     before, after = runs
     new = more - now
-    storages = np.flatnonzero(new.away).tolist()
-    tensors = tuple(map(model.name_of, storages))
+    tensors = tuple(map(model.name_of, _dropped_in(model, new)))
     edges = np.flatnonzero(new.used)
     reader = np.repeat(np.arange(len(model.node_at)), np.diff(model.in_ptr))
     maker = np.repeat(np.arange(len(model.node_at)), np.diff(model.out_ptr))

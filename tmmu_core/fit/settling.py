@@ -7,28 +7,13 @@ flags.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import msgspec
 
-from tmmu_core.graph.model import Dim, Graph, Mode, Preset, Tensor
+from tmmu_core.graph.model import Dim, Graph, Tensor
 from tmmu_core.liveness.model import Timeline
-from tmmu_core.liveness.timeline import build_timeline, default_mode, default_preset
 from tmmu_core.liveness.views import view_roots
-
-
-def settled(
-    graph: Graph,
-    mode: Mode | None = None,
-    preset: Preset | None = None,
-    *,
-    order: Sequence[str] | None = None,
-    dims: Mapping[str, int] | None = None,
-) -> Graph:
-    """``graph`` with its timeline written out. Raises as :func:`build_timeline` does."""
-    mode = mode or default_mode(graph)
-    timeline = build_timeline(graph, mode, preset or default_preset(mode), order=order, dims=dims)
-    return written_out(timeline, dims)
 
 
 def written_out(timeline: Timeline, dims: Mapping[str, int] | None = None) -> Graph:

@@ -16,7 +16,7 @@ from tmmu_core.fit.answer import ALLOWED
 from tmmu_core.fit.applying import applied
 from tmmu_core.fit.asking import Candidate, extents_of
 from tmmu_core.fit.candidates import BEST_PLANNER, names_of, planner_move
-from tmmu_core.fit.inplace import single_moves
+from tmmu_core.fit.inplace import live_in, single_moves
 from tmmu_core.fit.moves import KINDS, Kind, Move
 from tmmu_core.fit.ordering import order_move
 from tmmu_core.fit.proposing import PROPOSING
@@ -97,18 +97,15 @@ def handed_at_the_peak(liveness: Liveness) -> dict[str, int]:
     for arena in np.unique(storages.arena).tolist():
         if liveness.arenas[arena] == OFFLOAD_ARENA:
             continue
-        mine = storages.arena == arena
-        change = np.zeros(liveness.timeline.steps + 2, object)
-        np.add.at(change, storages.birth[mine], storages.size[mine].astype(object))
-        np.add.at(change, storages.death[mine], -storages.size[mine].astype(object))
-        live = np.cumsum(change)[: liveness.timeline.steps]
-        if not len(live):
+        live = live_in(liveness, arena)
+        if not live:
             continue
-        step = int(np.argmax(live))
+        step = live.index(max(live))
         node = int(liveness.timeline.node_at[step])
-        rest = max([0, *live[:step].tolist(), *live[step + 1 :].tolist()])
+        rest = max([0, *live[:step], *live[step + 1 :]])
         if node >= 0 and live[step] > rest:
             reads = {int(liveness.storage_of[x]) for x in index.inputs_of(node)}
-            given = max((int(storages.size[s]) for s in reads if s >= 0 and storages.death[s] == step + 1), default=0)
-            found[index.node_ids[node]] = min(given, int(live[step] - rest))
+            here = {s for s in reads if s >= 0 and storages.arena[s] == arena}
+            given = max((int(storages.size[s]) for s in here if storages.death[s] == step + 1), default=0)
+            found[index.node_ids[node]] = min(given, live[step] - rest)
     return found

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tmmu_core.compiled import njit, njit_leaf
-from tmmu_core.fit.order.model import OrderModel
+from tmmu_core.fit.order.model import LARGEST, OrderModel
 
 I64 = NDArray[np.int64]
 B = NDArray[np.bool_]
@@ -269,6 +269,7 @@ def _lpmf(
     most = max(live, outputs)
     first_follower = np.full(count, count, np.int64)
     takes = np.zeros(count, np.int64)
+    leaves = np.zeros(count, np.int64)
     for unit in range(count):
         if waits[unit] == 0:
             ready[many] = unit
@@ -278,41 +279,26 @@ def _lpmf(
     order = np.empty(count, np.int64)
     for place in range(count):
         gap = most - live
-        smallest = 2**62
+        smallest = LARGEST
         for r in range(many):
             unit = ready[r]
             during, after = run_unit(
                 unit, unit_ptr, unit_nodes, touch_ptr, touch_idx, cand_ptr, cand_idx, out, size, held, left, born, live
             )
             undo_unit(unit, unit_ptr, unit_nodes, touch_ptr, touch_idx, initial, touched_by, left, born)
-            takes[unit] = during - live
+            takes[unit], leaves[unit] = during - live, after - live
             smallest = min(smallest, max(0, takes[unit]))
         by_follower = threshold > 0 and smallest > threshold
-        best, best_a, best_b = -1, 0, 0
-        for r in range(many):
-            unit = ready[r]
+        best = 0
+        for r in range(1, many):
+            one, other = ready[r], ready[best]
             if by_follower:
-                a, b = first_follower[unit], 0
+                sooner = (first_follower[one], one) < (first_follower[other], other)
             else:
-                during, after = run_unit(
-                    unit,
-                    unit_ptr,
-                    unit_nodes,
-                    touch_ptr,
-                    touch_idx,
-                    cand_ptr,
-                    cand_idx,
-                    out,
-                    size,
-                    held,
-                    left,
-                    born,
-                    live,
-                )
-                undo_unit(unit, unit_ptr, unit_nodes, touch_ptr, touch_idx, initial, touched_by, left, born)
-                a, b = takes[unit] if takes[unit] > gap else 0, after - live
-            if best < 0 or a < best_a or (a == best_a and (b < best_b or (b == best_b and unit < ready[best]))):
-                best, best_a, best_b = r, a, b
+                over, other_over = max(takes[one], gap), max(takes[other], gap)
+                sooner = (over, leaves[one], one) < (other_over, leaves[other], other)
+            if sooner:
+                best = r
         unit = ready[best]
         many -= 1
         ready[best] = ready[many]

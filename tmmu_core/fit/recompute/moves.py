@@ -66,9 +66,17 @@ def apply_recompute(question: Question, *moves: Move) -> Question:
     return replace(question, graph=written(model, with_drops(model, choice, drops)))
 
 
+def _problem(question: Question) -> tuple[RecomputeModel, Choice]:
+    """The question's numbers and what is dropped already. What leaves for another memory comes back from there in
+    every gap, so it cannot be made again in one of them.
+    """
+    model, begun = unwritten(question)
+    return replace(model, droppable=model.droppable & ~begun.away), begun
+
+
 def recompute_to(question: Question, capacity: int, report: Progress | None = None) -> tuple[Move, ...] | None:
     """The cheapest moves found after which the arenas' peaks together are within ``capacity`` bytes; ``None``: none."""
-    model, begun = unwritten(question)
+    model, begun = _problem(question)
     search = Search(model, Bytes(capacity).over, begun, go_on_of(report, "recompute"))
     found = search.climb()
     point = search.cheapest(found)
@@ -86,7 +94,7 @@ def lower(
     ``solution`` is not needed: what is alive follows from the question. Each list is complete and lower than the one
     before it.
     """
-    model, begun = unwritten(question)
+    model, begun = _problem(question)
     if not model.droppable.any():
         return
     least: Run | None = None
@@ -141,7 +149,7 @@ def single_moves(question: Question, solution: object) -> Iterator[Move]:
 
     ``bytes`` is what the live curve says; planning anew says it exactly.
     """
-    model, begun = unwritten(question)
+    model, begun = _problem(question)
     base = run(model, begun)
     at = boundary(model, peak_position(base, fullest_arena(model, base)))
     idle = at.before[model.droppable[at.before] & at.needed[at.before] & (at.gap_start[at.before] < at.position)]

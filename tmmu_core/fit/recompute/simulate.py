@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 from tmmu_core.compiled import njit
 from tmmu_core.fit.recompute.model import I64, RecomputeModel
 
-ROOM = 6
-"""How many times more steps and operands a run may have than the graph as given, before it is given up."""
+ROOM, SPARE = 6, 256
+"""How many times more steps, lives and operands a run may have than the graph as given, and how many beside that,
+before it is given up.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,9 +170,9 @@ def _run(  # type: ignore[no-untyped-def]  # numpy columns and two numbers
     loading,
 ):
     positions, storages = len(in_ptr) - 1, len(size)
-    most_steps = ROOM * positions + 256
-    most_lives = storages + ROOM * len(out_idx) + 256
-    most_reads = ROOM * len(in_idx) + 256
+    most_steps = ROOM * positions + SPARE
+    most_lives = storages + ROOM * len(out_idx) + SPARE
+    most_reads = ROOM * len(in_idx) + SPARE
     life = np.full(storages, -1, np.int64)  # the life a storage is in
     dropped = np.zeros(storages, np.bool_)
     ever = np.zeros(storages, np.bool_)  # dropped somewhere: no longer marked saved, unless still read late
@@ -184,14 +186,15 @@ def _run(  # type: ignore[no-untyped-def]  # numpy columns and two numbers
     read_ptr = np.zeros(most_steps + 1, np.int64)
     reads = np.zeros(most_reads, np.int64)
     first = np.zeros(positions, np.int64)
-    stack = np.zeros(storages + len(in_idx) + len(out_idx) + 8, np.int64)
+    stack = np.zeros(storages + len(in_idx) + len(out_idx), np.int64)  # each storage once, or what leaves at a step
     on_stack = np.zeros(storages, np.bool_)
-    pending = np.zeros(len(in_idx) + 8, np.int64)
+    pending = np.zeros(len(in_idx), np.int64)
     gone = np.zeros(storages, np.bool_)  # a copy lies in another memory
     lives = read_count = flops = moved = 0
     step = 0
     nothing = np.zeros((arenas, 1), np.int64)
     nobody = (of[:0], birth[:0], last[:0], step_node[:0], step_copy[:0], read_ptr[:1], reads)
+    given_up = (False, 0, 0, 0, nothing, at, first, nobody)
     if loading:
         for s in range(storages):
             if at_start[s]:
@@ -200,7 +203,6 @@ def _run(  # type: ignore[no-untyped-def]  # numpy columns and two numbers
                 first_life[lives] = True
                 lives += 1
         step = 1
-        read_ptr[1] = 0
 
     for k in range(positions):
         waiting = 0
@@ -217,8 +219,8 @@ def _run(  # type: ignore[no-untyped-def]  # numpy columns and two numbers
                     on_stack[s] = False
                     continue
                 if away[s]:
-                    if step + 2 >= most_steps or lives + 64 >= most_lives:
-                        return False, 0, 0, 0, nothing, at, first, nobody
+                    if step >= most_steps or lives >= most_lives:
+                        return given_up
                     at[step] = k
                     moved += size[s]
                     of[lives] = s
@@ -236,7 +238,7 @@ def _run(  # type: ignore[no-untyped-def]  # numpy columns and two numbers
                     z = in_idx[f]
                     if dropped[z]:
                         if on_stack[z]:
-                            return False, 0, 0, 0, nothing, at, first, nobody
+                            return given_up
                         stack[depth] = z
                         on_stack[z] = True
                         depth += 1
@@ -245,17 +247,16 @@ def _run(  # type: ignore[no-untyped-def]  # numpy columns and two numbers
                 if not ready:
                     continue
                 if expires[n] < k:
-                    return False, 0, 0, 0, nothing, at, first, nobody
-                if step + 2 >= most_steps or lives + 64 >= most_lives or read_count + 64 >= most_reads:
-                    return False, 0, 0, 0, nothing, at, first, nobody
+                    return given_up
+                lives_then, reads_then = lives + out_ptr[n + 1] - out_ptr[n], read_count + in_ptr[n + 1] - in_ptr[n]
+                if step >= most_steps or lives_then > most_lives or reads_then > most_reads:
+                    return given_up
                 step_node[step] = n
                 step_copy[step] = True
                 at[step] = k
                 flops += made_of[n]
                 for f in range(in_ptr[n], in_ptr[n + 1]):
                     z = in_idx[f]
-                    if life[z] < 0:
-                        return False, 0, 0, 0, nothing, at, first, nobody
                     last[life[z]] = step
                     reads[read_count] = life[z]
                     read_count += 1
@@ -273,8 +274,9 @@ def _run(  # type: ignore[no-untyped-def]  # numpy columns and two numbers
                     lives += 1
                 step += 1
                 read_ptr[step] = read_count
-        if step + 2 >= most_steps or lives + 64 >= most_lives or read_count + 64 >= most_reads:
-            return False, 0, 0, 0, nothing, at, first, nobody
+        lives_then, reads_then = lives + out_ptr[k + 1] - out_ptr[k], read_count + in_ptr[k + 1] - in_ptr[k]
+        if step >= most_steps or lives_then > most_lives or reads_then > most_reads:
+            return given_up
         step_node[step] = k
         at[step] = k
         first[k] = step
@@ -317,8 +319,8 @@ def _run(  # type: ignore[no-untyped-def]  # numpy columns and two numbers
         for w in range(leaving):
             s = stack[w]
             if away[s] and not gone[s]:
-                if step + 2 >= most_steps:
-                    return False, 0, 0, 0, nothing, at, first, nobody
+                if step >= most_steps:
+                    return given_up
                 gone[s] = True
                 moved += size[s]
                 last[life[s]] = step

@@ -1,0 +1,216 @@
+"""Where rooms of fitting end: nothing to do, names that say what is not so, sums that just reach; and some laws."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.build import chain, graph, node, tensor
+from tests.fit.test_fitting import started
+from tests.fit.test_recompute import chain_step
+from tests.fit.varied import asked
+from tests.fits import seeds
+from tmmu_core.fit.alignment import finer, finest, widest
+from tmmu_core.fit.answer import Allowed
+from tmmu_core.fit.applying import applied
+from tmmu_core.fit.asking import Question, ask
+from tmmu_core.fit.capacity import Capacity
+from tmmu_core.fit.fitting import fit
+from tmmu_core.fit.inplace import all_missing, tight_handoffs
+from tmmu_core.fit.order.model import order_model
+from tmmu_core.fit.order.searching import best_order
+from tmmu_core.fit.ordering import order_move
+from tmmu_core.fit.recompute.model import recompute_model
+from tmmu_core.fit.recompute.moves import _way_down
+from tmmu_core.fit.recompute.simulate import Choice
+from tmmu_core.fit.recompute.unwrite import unwritten
+from tmmu_core.fit.recompute.write import drops_of, with_drops, written
+from tmmu_core.fit.whatif import handed_at_the_peak
+from tmmu_core.graph.model import OFFLOAD_ARENA, Graph
+from tmmu_core.liveness.model import Liveness
+
+SEEDS = seeds()[:20]
+
+
+# -- nothing -----------------------------------------------------------------------------------------------------------
+
+
+def test_of_nothing_there_is_no_order_and_no_finer_grid() -> None:
+    nothing = Question(Graph())
+    solution = ask(nothing)
+    assert order_move(nothing, solution) is None
+    model = order_model(solution.liveness)
+    assert model is not None
+    found = best_order(model)
+    assert (found.order.tolist(), found.peak, found.bound, found.method, found.tried) == (
+        [],
+        0,
+        0,
+        "given",
+        {"given": 0},
+    )
+    assert list(finer(nothing, ())) == []
+    assert finest(nothing, ()) is None
+    assert widest(nothing) == 1
+
+
+@pytest.mark.parametrize(
+    ("dtypes", "least"), [(["int8"], 1), (["float16", "int8"], 2), (["float32"], 4), (["complex128"], 16)]
+)
+def test_no_grid_is_finer_than_the_widest_element(dtypes: list[str], least: int) -> None:
+    tensors = [tensor(f"x{k}", role="input", dtype=dtype) for k, dtype in enumerate(dtypes)]
+    question = started(graph(tensors, [], " ".join(each.id for each in tensors)), arenas=None).question
+    grids = [int(move.details["alignment"]) for move in finer(question, ("activations",))]
+    assert grids == [grid for grid in (64, 32, 16, 8, 4, 2, 1) if grid >= least]
+
+
+# -- what is read back -------------------------------------------------------------------------------------------------
+
+
+def test_only_a_further_run_of_a_node_that_is_there_is_taken_back() -> None:
+    question = chain_step()
+    model = recompute_model(question)
+    drops = (("a", "fb"),)
+    again = written(model, with_drops(model, Choice.nothing(model), drops))
+    copy = next(each for each in again.nodes if "recomputes" in each.params)
+    assert copy.node_id == "fa@remat"
+
+    def read(**changed: Any) -> tuple[int, tuple[Any, ...]]:
+        """Nodes that are left, and what was dropped, where the further run is changed so."""
+        nodes = tuple(msgspec.structs.replace(each, **changed) if each is copy else each for each in again.nodes)
+        names = {copy.node_id: changed.get("node_id", copy.node_id)}
+        order = tuple(names.get(name, name) for name in again.execution_order or ())
+        after, back = unwritten(Question(msgspec.structs.replace(again, nodes=nodes, execution_order=order)))
+        return len(after.node_at), drops_of(after, back)
+
+    assert read() == (len(again.nodes) - 1, drops)
+    kept = (len(again.nodes), ())
+    assert read(params={"recomputes": "nobody"}) == kept
+    assert read(params={"recomputes": 7}) == kept
+    assert read(params={}) == kept
+    assert read(node_id="fa.again") == kept
+    assert read(params={"recomputes": "fb"}) == kept
+
+
+def test_a_further_run_with_other_outputs_than_its_original_is_a_node_like_any_other() -> None:
+    question = chain_step()
+    more = msgspec.structs.replace(
+        question.graph,
+        tensors=(*question.graph.tensors, tensor("p"), tensor("q")),
+        nodes=(*question.graph.nodes, node("fa@remat", "x", "p q", instr="Relu", params={"recomputes": "fa"})),
+        execution_order=(*(question.graph.execution_order or ()), "fa@remat"),
+    )
+    after, back = unwritten(Question(more))
+    assert (len(after.node_at), drops_of(after, back)) == (len(more.nodes), ())
+
+
+def test_without_an_order_nothing_says_what_was_dropped() -> None:
+    question = chain_step()
+    model = recompute_model(question)
+    again = written(model, with_drops(model, Choice.nothing(model), [("a", "fb")]))
+    after, back = unwritten(Question(msgspec.structs.replace(again, execution_order=None)))
+    assert [each.node_id for each in after.timeline.graph.nodes] == [each.node_id for each in question.graph.nodes]
+    assert drops_of(after, back) == ()
+
+
+# -- just reached ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("over", "moved"), [(128, False), (127, True)])
+def test_nothing_is_moved_where_running_again_costs_no_more_than_any_move_could(over: int, moved: bool) -> None:
+    # h has 1,280,000 elements and costs as many operations; a byte that is moved counts as 10,000: 128 of them.
+    many = 1_280_000
+    ir = graph(
+        [tensor("x", 1, role="input"), tensor("h", many), tensor("i", many), tensor("j", 1), tensor("y", 1)],
+        [
+            node("f0", "x", "h", instr="Relu", inplace="none"),
+            node("f1", "x", "i", instr="Frobnicate", inplace="none"),
+            node("f2", "i", "j", instr="Frobnicate", inplace="none"),
+            node("f3", "h j", "y", instr="Frobnicate", inplace="none"),
+        ],
+        "x",
+        "y",
+    )
+    start = started(ir, planner="auto", arenas={"activations": {"alignment_bytes": 1}})
+    asked_for: list[str] = []
+
+    def watch(what: str, done: int, of: int) -> bool:
+        asked_for.append(what)
+        return True
+
+    found = fit(start, Capacity(start.extent_bytes - over), Allowed(frozenset({"recompute", "offload"})), watch)
+    assert found.answer == "fits"
+    assert found.best.cost.weight == many
+    assert ("offload" in asked_for) == moved
+
+
+def test_of_a_long_way_down_as_many_points_are_kept_as_are_offered_the_lowest_among_them() -> None:
+    def at(flops: int, total: int) -> Any:
+        run = SimpleNamespace(flops=flops, total=total, extra_steps=0)
+        return SimpleNamespace(run=run, key=(flops, total, 0))
+
+    def kept(points: list[Any], total: int) -> list[int]:
+        return [point.run.total for point in _way_down(points, total)]
+
+    assert kept([at(3, 70), at(1, 90), at(2, 90), at(4, 80), at(5, 60), at(0, 100)], 100) == [90, 70, 60]
+    assert kept([at(k, 99 - k) for k in range(16)], 100) == [99 - k for k in range(16)]
+    # Of 32 every second one, from the second on to the last; of 17 one is left out, the last but one of them.
+    assert kept([at(k, 99 - k) for k in range(32)], 100) == [99 - k for k in range(1, 32, 2)]
+    assert kept([at(k, 99 - k) for k in range(17)], 100) == [*(99 - k for k in range(15)), 83]
+
+
+# -- laws --------------------------------------------------------------------------------------------------------------
+
+
+def peaks(liveness: Liveness, changed: dict[int, int]) -> list[int]:
+    """The greatest bytes alive in each arena, summed step by step, with some storages dying at other steps."""
+    storages = liveness.storages
+    found = []
+    for arena in range(len(liveness.arenas)):
+        curve = [0] * (liveness.timeline.steps + 1)
+        for s in range(len(storages)):
+            if storages.arena[s] == arena:
+                for step in range(int(storages.birth[s]), changed.get(s, int(storages.death[s]))):
+                    curve[step] += int(storages.size[s])
+        found.append(max(curve))
+    return found
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_hand_off_is_tight_where_one_step_more_of_its_giver_would_raise_the_peak(seed: int) -> None:
+    start = asked(seed)
+    extra = all_missing(start.question)
+    after = ask(applied(start.question, (extra,) if extra is not None else ()))
+    liveness = after.liveness
+    today = peaks(liveness, {})
+    tight = set()
+    for step, x, _ in liveness.handoffs.tolist():
+        s = int(liveness.storage_of[x])
+        if peaks(liveness, {s: int(liveness.storages.death[s]) + 1}) != today:
+            tight.add(liveness.timeline.index.node_ids[int(liveness.timeline.node_at[step])])
+    assert set(tight_handoffs(liveness)) == tight
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_the_peak_falls_by_is_what_is_left_without_the_largest_that_ends_there(seed: int) -> None:
+    liveness = asked(seed).solution.liveness
+    index, storages, today = liveness.timeline.index, liveness.storages, peaks(liveness, {})
+    falls: dict[str, int] = {}
+    for arena, name in enumerate(liveness.arenas):
+        for node_number, step in enumerate(liveness.timeline.step_of.tolist()):
+            reads = {int(liveness.storage_of[x]) for x in index.inputs_of(node_number)} - {-1}
+            ending = {
+                s: step for s in reads if step >= 0 and storages.death[s] == step + 1 and storages.arena[s] == arena
+            }
+            fallen = max((today[arena] - peaks(liveness, {s: step})[arena] for s in ending), default=0)
+            if fallen > 0 and name != OFFLOAD_ARENA:
+                falls[index.node_ids[node_number]] = fallen
+    assert {name: fall for name, fall in handed_at_the_peak(liveness).items() if fall} == falls
+
+
+def test_a_chain_hands_on_at_every_step() -> None:
+    liveness = ask(started(chain(4, "any")).question).liveness
+    assert sorted(tight_handoffs(liveness)) == [f"n{k:03}" for k in range(4)]
