@@ -14,14 +14,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import cache, partial
 from hashlib import sha256
-from itertools import islice
+from itertools import islice, product
 from typing import Any
 
 import msgspec
 import numpy as np
 
-from tests.fit.limits import all_limits, close_limits, long_runs, work
-from tests.fit.varied import asked, family
+from tests.fit.limits import close_limits, limits_of, long_runs, rooms_with_limits, work
+from tests.fit.varied import asked, family, varied
 from tests.searches import SAMPLES
 from tmmu_core.errors import ContractError
 from tmmu_core.fit import offload, recompute
@@ -52,14 +52,17 @@ from tmmu_core.fit.recompute.search import Search
 from tmmu_core.fit.recompute.simulate import Choice, Run, run
 from tmmu_core.fit.recompute.unwrite import unwritten
 from tmmu_core.fit.recompute.write import drops_of, written
+from tmmu_core.fit.settling import written_out
 from tmmu_core.fit.whatif import what_if
+from tmmu_core.graph.model import MODES, PRESETS
 from tmmu_core.judge.canonical import ir_hash
 from tmmu_core.judge.verifier import verify_plan
+from tmmu_core.liveness.timeline import build_timeline
 from tmmu_core.writing import replace_file
 
 FITS = SAMPLES / "golden" / "fits.json"
 GRAPHS = 56
-LONG = 32
+LONG = 30
 Row = dict[str, Any]
 
 
@@ -105,6 +108,29 @@ class Asked:
         """One line."""
         counts = ", ".join(f"{what} {count}" for what, count in sorted(self.what.items()))
         return f"{counts} {self.figures.hexdigest()[:6]}"
+
+
+# -- the question ------------------------------------------------------------------------------------------------------
+
+
+def settled(seed: int) -> Row:
+    """The graph written out, in each mode and preset: its tensors with what is said of them, its nodes and outputs."""
+    row: Row = {}
+    ir = varied(seed)
+    for mode, preset in product(MODES, PRESETS):
+        point = {"B": 2} if seed % 2 else {}
+        try:
+            made = written_out(build_timeline(ir, mode, preset, dims=point), point)
+        except ContractError as refusal:
+            row[f"{mode}, {preset}"] = brief([refusal])
+            continue
+        tensors = [
+            f"{t.id}{'s' * t.saved_for_backward}{'r' * t.remat}{len(t.must_not_alias) or ''}" for t in made.tensors
+        ]
+        nodes = [f"{n.node_id}{n.phase[0]}" for n in made.nodes]
+        more = [*made.outputs, "|", made.dims["B"], *made.safepoints, *(made.execution_order or ())]
+        row[f"{mode}, {preset}"] = brief([*tensors, "|", *nodes, "|", *more])
+    return row
 
 
 # -- orders ------------------------------------------------------------------------------------------------------------
@@ -434,6 +460,9 @@ def fitted(seed: int) -> Row:
             sizes = extents(start.plan)
             capacity = Capacity(arenas={arena: size * (50 + share // 2) // 100 for arena, size in sizes.items()})
         row[f"{name}, {share} %"] = whole(start, capacity, Allowed(kinds, **more))
+    model = order_of(seed)
+    peak = best_order(model, proof=300).peak - model.pad * len(model.arenas)
+    row["order, just reached"] = whole(start, Capacity(peak), Allowed(frozenset({"order"})))
     return row
 
 
@@ -510,17 +539,18 @@ def stopped(seed: int) -> Row:
 
 
 ROOMS: dict[str, tuple[int, Callable[[int], Row]]] = {
-    "order problem": (56, order_problem),
-    "orders tried": (36, orders_tried),
-    "orders walked": (56, orders_walked),
-    "orders found": (36, orders_found),
-    "recompute problem": (56, recompute_problem),
-    "runs": (44, recompute_runs),
-    "cuts": (32, recompute_cuts),
-    "paid moves": (20, paid_moves),
-    "fit": (28, fitted),
-    "fit closely": (16, fitted_closely),
-    "what if": (24, asked_what_if),
+    "settled": (24, settled),
+    "order problem": (46, order_problem),
+    "orders tried": (28, orders_tried),
+    "orders walked": (46, orders_walked),
+    "orders found": (30, orders_found),
+    "recompute problem": (46, recompute_problem),
+    "runs": (36, recompute_runs),
+    "cuts": (26, recompute_cuts),
+    "paid moves": (16, paid_moves),
+    "fit": (22, fitted),
+    "fit closely": (12, fitted_closely),
+    "what if": (18, asked_what_if),
     "stopped": (8, stopped),
 }
 """Room → of how many of the family it is asked, and the question."""
@@ -528,9 +558,13 @@ ROOMS: dict[str, tuple[int, Callable[[int], Row]]] = {
 
 def questions() -> dict[str, Callable[[], Row]]:
     """A test's name → its question."""
-    alone: dict[str, Callable[[], Row]] = {"limits": all_limits, "long runs": long_runs}
     rooms = ROOMS.items()
-    return alone | {f"{room} of {seed}": partial(ask, seed) for room, (many, ask) in rooms for seed in seeds()[:many]}
+    limits = {f"limits of {room}": partial(limits_of, room) for room in rooms_with_limits()}
+    return (
+        limits
+        | {"long runs": long_runs}
+        | {f"{room} of {seed}": partial(ask, seed) for room, (many, ask) in rooms for seed in seeds()[:many]}
+    )
 
 
 def answer(question: Callable[[], Row]) -> Row:

@@ -11,6 +11,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from pkgutil import walk_packages
+from runpy import run_path
 from typing import Any
 from unittest.mock import patch
 
@@ -97,17 +98,23 @@ def close_limits() -> Iterator[None]:
         yield
 
 
-def all_limits() -> Row:
-    """Every number that stands above the functions of fitting, as it is."""
+def rooms_with_limits() -> list[str]:
+    """The modules of fitting above whose functions a number stands."""
+    names = [each.name.removeprefix("tmmu_core.fit.") for each in walk_packages(fit_package.__path__, "tmmu_core.fit.")]
+    return [name for name in names if limits_of(name)]
+
+
+def limits_of(room: str) -> Row:
+    """Every number that stands above the functions of a module, as it is when the module is run anew."""
+    file = find_spec(f"tmmu_core.fit.{room}").origin  # type: ignore[union-attr]
+    assert file is not None
+    source = Path(file).read_text()
     row: Row = {}
-    for each in walk_packages(fit_package.__path__, "tmmu_core.fit."):
-        source = Path(find_spec(each.name).origin).read_text()  # type: ignore[union-attr,arg-type]
-        for name, value in sorted(vars(import_module(each.name)).items()):
-            is_number = isinstance(value, int | np.integer) or (
-                isinstance(value, tuple) and not isinstance(value[0], str)
-            )
-            if name.isupper() and is_number and re.search(rf"^(?!from|import).*\b{name}\b.* = ", source, re.MULTILINE):
-                row[f"{each.name.removeprefix('tmmu_core.fit.')}.{name}"] = str(value)
+    for name, value in sorted(run_path(file).items()):
+        first = value[0] if isinstance(value, tuple) and value else value
+        is_number = isinstance(first, int | np.integer | tuple)
+        if name.isupper() and is_number and re.search(rf"^(?!from|import).*\b{name}\b.* = ", source, re.MULTILINE):
+            row[name] = str(value)
     return row
 
 

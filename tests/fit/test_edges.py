@@ -20,6 +20,7 @@ from tmmu_core.fit.asking import Question, ask
 from tmmu_core.fit.capacity import Capacity
 from tmmu_core.fit.fitting import fit
 from tmmu_core.fit.inplace import all_missing, tight_handoffs
+from tmmu_core.fit.moves import KINDS
 from tmmu_core.fit.order.model import order_model
 from tmmu_core.fit.order.searching import best_order
 from tmmu_core.fit.ordering import order_move
@@ -28,7 +29,7 @@ from tmmu_core.fit.recompute.moves import _way_down
 from tmmu_core.fit.recompute.simulate import Choice
 from tmmu_core.fit.recompute.unwrite import unwritten
 from tmmu_core.fit.recompute.write import drops_of, with_drops, written
-from tmmu_core.fit.whatif import handed_at_the_peak
+from tmmu_core.fit.whatif import handed_at_the_peak, what_if
 from tmmu_core.graph.model import OFFLOAD_ARENA, Graph
 from tmmu_core.liveness.model import Liveness
 
@@ -65,6 +66,33 @@ def test_no_grid_is_finer_than_the_widest_element(dtypes: list[str], least: int)
     question = started(graph(tensors, [], " ".join(each.id for each in tensors)), arenas=None).question
     grids = [int(move.details["alignment"]) for move in finer(question, ("activations",))]
     assert grids == [grid for grid in (64, 32, 16, 8, 4, 2, 1) if grid >= least]
+
+
+def test_of_nothing_there_is_no_what_if() -> None:
+    start = started(graph([tensor("x", role="input")], [], "x", "x"))
+    found = what_if(start, KINDS)
+    assert [move.kind for move in found.moves] == []
+    assert handed_at_the_peak(ask(Question(Graph())).liveness) == {}
+
+
+def test_what_is_limited_is_summed_step_by_step() -> None:
+    ir = graph(
+        [tensor("x", 32, role="input"), tensor("h", 64), tensor("g", 96, role="gradient"), tensor("y", 32)],
+        [
+            node("f", "x", "h", inplace="none"),
+            node("b", "h", "g", inplace="none"),
+            node("c", "g", "y", inplace="none"),
+        ],
+        "x",
+        "y",
+    )
+    plan = started(ir).plan
+    assert Capacity(1).live(plan).tolist() == [128, 128 + 256, 256 + 384, 384 + 128]
+    assert Capacity(arenas={"gradients": 1}).live(plan).tolist() == [0, 0, 384, 384]
+    assert Capacity().live(plan).tolist() == [0, 0, 0, 0]
+    assert Capacity().live(started(Graph()).plan).tolist() == [0]
+    assert Capacity(arenas={"gradients": 1}).taken(plan) == 384
+    assert Capacity(1).taken(plan) == 128 + 256 + 384
 
 
 # -- what is read back -------------------------------------------------------------------------------------------------
@@ -209,6 +237,29 @@ def test_what_the_peak_falls_by_is_what_is_left_without_the_largest_that_ends_th
             if fallen > 0 and name != OFFLOAD_ARENA:
                 falls[index.node_ids[node_number]] = fallen
     assert {name: fall for name, fall in handed_at_the_peak(liveness).items() if fall} == falls
+
+
+def test_the_first_storage_and_an_arena_behind_the_other_memory_are_given_too() -> None:
+    # x, the first storage, ends at f, where it lies beside y: without it there are 256 bytes less at f, and 128 before.
+    ir = graph(
+        [tensor("x", 64, role="input"), tensor("y", 64), tensor("z", 1)],
+        [node("f", "x", "y", inplace="none"), node("g", "y", "z", inplace="none")],
+        "x",
+        "z",
+    )
+    assert handed_at_the_peak(started(ir).solution.liveness) == {"f": 512 - 4 - 256}
+    elsewhere = graph(
+        [
+            *(tensor("x", 64, role="input", arena="sram"), tensor("y", 64, arena="sram")),
+            *(tensor("o", 64, arena=OFFLOAD_ARENA), tensor("z", 1, arena="sram")),
+        ],
+        [node("f", "x", "y", inplace="none"), node("h", "y", "o z", inplace="none")],
+        "x",
+        "z",
+    )
+    assert handed_at_the_peak(started(elsewhere, arenas={"sram": {}, OFFLOAD_ARENA: {}}).solution.liveness) == {
+        "f": 512 - 4 - 256
+    }
 
 
 def test_a_chain_hands_on_at_every_step() -> None:

@@ -167,6 +167,10 @@ def _backward(made: _Made, forward: list[Node], weights: list[str]) -> None:
         reads = [gradient, *rng.sample(again, min(len(again), rng.choice((1, 1, 2))))]
         gradient = made.tensor(f"g{k}", rng.choice(("gradient", "gradient", "activation")))
         made.node(rng.choice(("Mul", "ReluBack", "MatMul", "Frobnicate")), reads, [gradient], phase="backward")
+        if rng.random() < 0.12:  # a window of a window, of which one may be read
+            made.tensors[f"q{k}"] = _view(made, f"q{k}", gradient)
+            made.tensors[f"qq{k}"] = _view(made, f"qq{k}", f"q{k}")
+            gradient = rng.choice((gradient, f"q{k}", f"qq{k}"))
     for k, name in enumerate(weights):
         if made.tensors[name].role == "parameter" and name not in made.written_over and rng.random() < 0.6:
             after = made.tensor(f"new{k}", "parameter", name)
@@ -176,7 +180,8 @@ def _backward(made: _Made, forward: list[Node], weights: list[str]) -> None:
 def _apart(made: _Made) -> None:
     """Now and then two in one group, or two that may not lie in one place."""
     rng = made.rng
-    plain = [name for name, tensor in made.tensors.items() if tensor.role == "activation" and tensor.view is None]
+    plain = [name for name, tensor in made.tensors.items() if not tensor.persistent and tensor.view is None]
+    plain = [name for name in plain if made.tensors[name].role != "input"]
     if len(plain) < 2:
         return
     for chance, change in ((0.12, "group"), (0.15, "apart")):

@@ -305,7 +305,7 @@ class _Fitting:
 
     def singly(self, base: Candidate, kind: Kind) -> Candidate:
         """Single moves one after the other, the most bytes for their cost first, until it fits or none is left."""
-        question, lowest = base.question, base
+        question = base.question
         moves: tuple[Move, ...] = ()
         for number in range(MOST_SINGLY):
             if not self.watch(f"{kind}, one by one", number, MOST_SINGLY):
@@ -317,11 +317,7 @@ class _Fitting:
             question, moves = applied(question, (best,)), (*moves, best)
             if not self.capacity.over(extents_of(question)):
                 break
-        if moves:
-            candidate = self.candidate(base, moves)
-            if candidate is not None and candidate.extent_bytes < lowest.extent_bytes:
-                lowest = candidate
-        return lowest
+        return (self.candidate(base, moves) if moves else None) or base
 
     # -- candidates ----------------------------------------------------------------------------------------------
 

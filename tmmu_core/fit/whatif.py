@@ -94,12 +94,12 @@ def handed_at_the_peak(liveness: Liveness) -> dict[str, int]:
     """Node that alone runs at its arena's fullest step → what that peak falls by where it takes an input's place."""
     index, storages = liveness.timeline.index, liveness.storages
     found: dict[str, int] = {}
+    if not liveness.timeline.steps:
+        return found
     for arena in np.unique(storages.arena).tolist():
         if liveness.arenas[arena] == OFFLOAD_ARENA:
             continue
         live = live_in(liveness, arena)
-        if not live:
-            continue
         step = live.index(max(live))
         node = int(liveness.timeline.node_at[step])
         rest = max([0, *live[:step], *live[step + 1 :]])

@@ -109,6 +109,11 @@ def _drops_in(
     root_in = {tensor.id: tensor for tensor in graph.tensors}
     maker = {name: node.node_id for node in graph.nodes for name in node.outputs}
 
+    def storages(names: tuple[str, ...]) -> list[tuple[str, int]]:
+        """Tensors as written and their storages, a generator's state left out."""
+        originals = [(name, index.tensor_of.get(back.get(name, name))) for name in names]
+        return [(name, int(storage_of[i])) for name, i in originals if i is not None]
+
     def life(name: str) -> str:
         if name not in copy_of:
             at = name
@@ -125,19 +130,13 @@ def _drops_in(
         if node_id in moving:
             continue
         used = f"{copies[node_id].node_id}{MARK}" if node_id in copies else node_id
-        for name in node.inputs:
-            if back.get(name, name) not in index.tensor_of:  # a generator's state
-                continue
-            s = int(storage_of[index.tensor_of[back.get(name, name)]])
+        for name, s in storages(node.inputs):
             now = life(name)
             before = last.get(s)
             if before is not None and before[0] != now and (model.droppable[s] or model.movable[s]):
                 found[model.name_of(s), before[1]] = None
             last[s] = (now, used)
         if node_id not in copies:
-            for name in node.outputs:
-                if name not in index.tensor_of:
-                    continue
-                s = int(storage_of[index.tensor_of[name]])
+            for name, s in storages(node.outputs):
                 last.setdefault(s, (life(name), node_id))
     return list(found)
