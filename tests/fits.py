@@ -518,9 +518,9 @@ def asked_what_if(seed: int) -> Row:
         after = fit(start, Capacity(0), Allowed(frozenset({"inplace"}))).best
         some = needed_of(start.question, after.solution)
         row["in place"] = brief([*_moves([everything]), *([] if some is None else _moves([some]))])
-    told: list[int] = []
-    points = curve(start, None, None, lambda known: told.append(len(known)), points=1 + seed % 2)
-    row["curve"] = brief([*map(_candidate, points), *told])
+    counts: list[int] = []
+    points = curve(start, None, None, lambda known: counts.append(len(known)), points=1 + seed % 2)
+    row["curve"] = brief([*map(_candidate, points), *counts])
     row["curve, free"] = brief(map(_candidate, curve(start, Allowed(frozenset({"planner", "order"})))))
     row["curve, stopped"] = brief(map(_candidate, curve(start, None, Asked(seed % 9))))
     if "B" in str([tensor.shape for tensor in start.question.graph.tensors]):
