@@ -188,6 +188,27 @@ def test_a_file_that_is_written_over_while_it_is_read_is_refused(
         unpacking.read_whole(file)
 
 
+def test_a_file_that_is_written_over_in_its_size_and_given_its_old_time_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "graph.json"
+    file.write_bytes(b"given")
+    os.utime(file, (1, 1))
+    time.sleep(0.05)  # more than a tick of the clock by which a file's times are told
+    real, asked = os.fstat, []
+
+    def later(descriptor: int) -> os.stat_result:
+        if asked:
+            file.write_bytes(b"anew!")
+            os.utime(file, (1, 1))
+        asked.append(descriptor)
+        return real(descriptor)
+
+    monkeypatch.setattr(unpacking.os, "fstat", later)
+    with pytest.raises(UnreadableInput, match="changed while it was read"):
+        unpacking.read_whole(file)
+
+
 def test_a_file_that_is_replaced_while_it_is_read_is_the_old_one_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

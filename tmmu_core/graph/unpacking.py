@@ -38,14 +38,20 @@ def of_one_moment(path: Path) -> Iterator[tuple[BinaryIO, int | None]]:
     """A file to read, and its bytes' number (of a pipe none). Raises ``OSError``, ``UnreadableInput`` if it changed.
 
     A file that is put in the place of another (as everything is written here) is no such change: what was opened stays
-    whole. One that is written over in its place could be read half old and half new.
+    whole. One that is written over in its place could be read half old and half new. That is seen by its size and its
+    times: that of its content can be put back by whoever writes, that of its entry cannot. What is written in the same
+    size within one tick of the system's clock is not seen; what is planned and hashed is then what was read, all the
+    same, for a file is read once.
     """
     with path.open("rb") as file:
         before = os.fstat(file.fileno())
         plain = stat.S_ISREG(before.st_mode)
         yield file, before.st_size if plain else None
         after = os.fstat(file.fileno())
-    if plain and (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
+    changed = (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns)
+    if before.st_nlink == after.st_nlink:  # a file that was replaced meanwhile has another entry's time, and its content
+        changed |= before.st_ctime_ns != after.st_ctime_ns
+    if plain and changed:
         raise _changed(path)
 
 
