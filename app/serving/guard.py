@@ -130,16 +130,21 @@ class Guard:
             await PlainTextResponse(why + "\n", 403, headers=HEADERS)(scope, receive, send)
         elif token and scope["type"] == "http" and scope["method"] == "GET":
             rest = urlencode([(key, value) for key, value in query if key != "token"])
-            answer = RedirectResponse(scope["path"] + ("?" + rest if rest else ""), 303, headers=HEADERS)
+            answer = RedirectResponse(_here(scope["path"]) + ("?" + rest if rest else ""), 303, headers=HEADERS)
             answer.set_cookie(COOKIE, held.cookie, httponly=True, samesite="lax", max_age=30 * 86400)
             await answer(scope, receive, send)
         elif scope["type"] == "http" and scope["path"].endswith(f"/{FIRST}"):
             # The first page has no name in an address; who writes one is not told that it does not exist.
             rest = scope.get("query_string", b"").decode("latin-1")
-            home = scope["path"].removesuffix(FIRST) + ("?" + rest if rest else "")
+            home = _here(scope["path"]).removesuffix(FIRST) + ("?" + rest if rest else "")
             await RedirectResponse(home, 307, headers=HEADERS)(scope, receive, send)
         else:
             await self.app(scope, receive, _with_policy(send))
+
+
+def _here(path: str) -> str:
+    """A path as an address on this server: two slashes in front would name another one."""
+    return "/" + path.lstrip("/\\")
 
 
 def _with_policy(send: Send) -> Send:

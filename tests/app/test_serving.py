@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 import signal
 import urllib.request
 from collections.abc import Iterator
@@ -174,3 +176,30 @@ def test_bound_to_every_address_it_answers_who_brings_the_token(tmp_path: Path) 
         server.process.send_signal(signal.SIGTERM)
         assert server.process.wait(60) in (0, -signal.SIGTERM)
         assert until(lambda: not any(Path(f"/proc/{one}").exists() for one in below))
+
+
+@pytest.mark.parametrize("path", ["//evil.example/", "///evil.example/", "/\\evil.example/", "//evil.example\r\nx: y/"])
+@pytest.mark.parametrize("token", ["", "s3cret"])
+def test_no_address_leads_to_another_server(path: str, token: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the way to the first page nor the one that takes the token out of the address."""
+    monkeypatch.setattr(guard, "rules", lambda: Rules("localhost", token))
+    sent: list[dict[str, object]] = []
+
+    async def send(message: dict[str, object]) -> None:
+        sent.append(message)
+
+    async def nobody(*_: object) -> None:
+        raise AssertionError("this is answered by the guard")
+
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": path + guard.FIRST,
+        "query_string": f"token={token}".encode() if token else b"",
+        "headers": [(b"host", b"localhost")],
+    }
+    asyncio.run(guard.Guard(nobody)(scope, nobody, send))  # type: ignore[arg-type]
+    headers = dict(sent[0]["headers"])  # type: ignore[call-overload]
+    assert sent[0]["status"] in (303, 307)
+    assert re.match(rb"/[^/\\]", headers[b"location"])
+    assert not any(b"\n" in value for value in headers.values())
