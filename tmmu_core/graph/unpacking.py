@@ -49,7 +49,9 @@ def of_one_moment(path: Path) -> Iterator[tuple[BinaryIO, int | None]]:
         yield file, before.st_size if plain else None
         after = os.fstat(file.fileno())
     changed = (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns)
-    if before.st_nlink == after.st_nlink:  # a file that was replaced meanwhile has another entry's time, and its content
+    if (
+        before.st_nlink == after.st_nlink
+    ):  # a file that was replaced meanwhile has another entry's time, and its content
         changed |= before.st_ctime_ns != after.st_ctime_ns
     if plain and changed:
         raise _changed(path)
