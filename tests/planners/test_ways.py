@@ -369,8 +369,6 @@ def test_a_problem_with_too_much_to_keep_is_left_to_greedy(monkeypatch: pytest.M
         monkeypatch.setattr(hunt, "LARGEST", most)
         found = exact.exact(SIX, {})
         assert (found.notes.get("why"), found.optimal, found.stopped) == (why, why is None, False)
-    huge = exact.exact(problem((0, 2, 2**61), (1, 3, 2**61), (2, 4, 2**62), alignment=2**40), {})
-    assert huge.optimal or huge.notes["why"] == "sizes beyond 2^62: greedy only"
 
 
 def test_a_moment_that_is_looked_at_is_one_of_the_fullest(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -388,3 +386,13 @@ def test_padding_of_large_grids_does_not_wrap() -> None:
     grid = 2**16
     p = problem((0, 1, 2**31 + 1), (0, 1, 2**31 + 1), alignment=grid)
     assert bound_of(columns(p)).bytes == 2**31 + grid + 2**31 + 1
+
+
+def test_what_passes_int64_is_left_to_greedy_and_said_so_where_that_is_not_enough() -> None:
+    """The six above, of 2^60 times the bytes: 11 against 9."""
+    p = problem_with(SIX, size=SIX.size * np.uint64(2**60))
+    found = exact.exact(p, {})
+    assert faults(p, offsets(found)) == []
+    assert (found.notes["why"], found.optimal, found.lower_bound) == ("sizes beyond 2^62: greedy only", False, 9 << 60)
+    assert "why" not in exact.exact(problem_with(p, capacity=11 << 60), {}).notes
+    assert "why" in exact.exact(problem_with(p, capacity=(11 << 60) - 1), {}).notes
