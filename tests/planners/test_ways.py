@@ -396,3 +396,11 @@ def test_what_passes_int64_is_left_to_greedy_and_said_so_where_that_is_not_enoug
     assert (found.notes["why"], found.optimal, found.lower_bound) == ("sizes beyond 2^62: greedy only", False, 9 << 60)
     assert "why" not in exact.exact(problem_with(p, capacity=11 << 60), {}).notes
     assert "why" in exact.exact(problem_with(p, capacity=(11 << 60) - 1), {}).notes
+
+
+def test_an_option_that_a_planner_does_not_have_is_refused_with_those_it_has() -> None:
+    for name, has in (("naive", "none"), ("exact", "budget, minimise"), ("search", "iterations, seed")):
+        with pytest.raises(InvalidIrShapes, match=f"planner '{name}' has no option 'a'") as caught:
+            PLANNERS[name].checked_options({"z": 1, "a": 2})
+        assert caught.value.hint == f"Its options: {has}."
+    assert PLANNERS["search"].checked_options({"seed": 3}) == {"iterations": 400, "seed": 3}
