@@ -5,8 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-int64_t tmmu_place_near(const void *), tmmu_place(const void *), tmmu_search(const void *), tmmu_neighbours(const void *);
-static int64_t (*const calls[])(const void *) = {tmmu_place_near, tmmu_place, tmmu_search, tmmu_neighbours};
+int64_t tmmu_place_near(const void *), tmmu_place(const void *), tmmu_search(const void *), tmmu_neighbours(const void *),
+    tmmu_rebuild(const void *);
+static int64_t (*const calls[])(const void *) = {tmmu_place_near, tmmu_place, tmmu_search, tmmu_neighbours,
+    tmmu_rebuild};
 
 static int64_t word(void)
 {

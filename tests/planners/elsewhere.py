@@ -15,12 +15,16 @@ from alike import wild
 from tmmu_core.loops import library as loading
 from tmmu_core.loops.library import FOLDER, file_name
 from tmmu_core.planners import kernels
+from tmmu_core.planners.bounds import lower_bound
 from tmmu_core.planners.columns import columns
 from tmmu_core.planners.exact import exact
+from tmmu_core.planners.exact.model import build, chains
+from tmmu_core.planners.exact.rebuild import rebuild_of
+from tmmu_core.planners.exact.tables import shape_of
 from tmmu_core.planners.greedy import by_size, place
 from tmmu_core.planners.problem import Problem
 
-CALLS = ("tmmu_place_near", "tmmu_place", "tmmu_search", "tmmu_neighbours")
+CALLS = ("tmmu_place_near", "tmmu_place", "tmmu_search", "tmmu_neighbours", "tmmu_rebuild")
 PROGRAM = Path(__file__).with_name("elsewhere.c")
 
 
@@ -58,7 +62,7 @@ def recorded(problems: Iterable[Problem], monkeypatch: Any) -> Recorder:
     own = loading.library()
     assert own is not None
     recorder = Recorder(own)
-    for module in ("greedy", "near_kernel", "kernels", "exact.tables", "exact.run"):
+    for module in ("greedy", "near_kernel", "kernels", "exact.tables", "exact.run", "exact.rebuild"):
         monkeypatch.setattr(f"tmmu_core.planners.{module}.library", lambda: recorder)
     for problem in problems:
         cols = columns(problem)
@@ -66,6 +70,8 @@ def recorded(problems: Iterable[Problem], monkeypatch: Any) -> Recorder:
             place(cols, by_size(cols), "tightest" if tightest else "lowest", compiled=True)
             kernels.place(cols, by_size(cols), tightest)
         exact(problem, {"budget": 200})
+        model = build(cols, chains(cols, ()) or ())
+        rebuild_of(model, shape_of(model), 1).run(max(lower_bound(problem).bytes, 1), 40)
     return recorder
 
 

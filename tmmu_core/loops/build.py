@@ -19,7 +19,7 @@ from typing import Any
 from tmmu_core.loops.library import FOLDER, MACHINES, MANIFEST, file_name, manifest
 from tmmu_core.writing import replace_file
 
-SOURCES = ("loops.h", "greedy.c", "exact.c")
+SOURCES = ("loops.h", "greedy.c", "exact.c", "rebuild.c")
 FLAGS = (
     *("-std=c11", "-O2", "-Wall", "-Wextra", "-Wconversion", "-Werror", "-shared", "-fPIC", "-fvisibility=hidden"),
     # No library stands behind it: nothing is called that is not written here.

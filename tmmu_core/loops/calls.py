@@ -76,6 +76,12 @@ class Meeting(_Call):
     _fields_ = _fields("n room entry_of entry first by_section begin seen table")
 
 
+class Site(_Call):
+    """``struct site``."""
+
+    _fields_ = _fields("n capacity turns ruin unit heat loss meets work now stop")
+
+
 DONE = 0
 MEETINGS = 64
 """Neighbours of a unit, on average, for whom there is room at first."""
@@ -163,3 +169,14 @@ def search(loops: ctypes.CDLL, levels: int, **fields: Any) -> int:
     kept = np.empty(most * levels // 2 + 1, np.uint8)
     call = Search(most=most, asked=asked, at=at, second=second, marks=marks, kept=kept, **fields)
     return int(loops.tmmu_search(ctypes.byref(call)))
+
+
+def rebuild(loops: ctypes.CDLL, n: int, **fields: Any) -> bool:
+    """As :func:`tmmu_core.planners.exact.rebuilding.rebuild`, the interpreter's lock not held meanwhile."""
+    unit, meets, work, now = (fields[name] for name in ("unit", "meets", "work", "now"))
+    assert unit.shape == (n, 10)
+    assert meets.shape == (n, n)
+    assert work.shape == (8, n + 1)
+    assert len(now) == 6
+    assert len(fields["heat"]) == len(fields["loss"]) + 1 == 1025
+    return bool(loops.tmmu_rebuild(ctypes.byref(Site(n=n, **fields))))

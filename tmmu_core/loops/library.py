@@ -62,7 +62,7 @@ def load(path: Path) -> ctypes.CDLL | None:
 
 def prepared(found: ctypes.CDLL) -> ctypes.CDLL:
     """A library that says what its functions take and give."""
-    for name in ("tmmu_place_near", "tmmu_place", "tmmu_search", "tmmu_neighbours"):
+    for name in ("tmmu_place_near", "tmmu_place", "tmmu_search", "tmmu_neighbours", "tmmu_rebuild"):
         function = getattr(found, name)
         function.argtypes, function.restype = [ctypes.c_void_p], ctypes.c_int64
     found.tmmu_settle.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64]

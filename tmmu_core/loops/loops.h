@@ -45,6 +45,16 @@ struct search {
     uint8_t *kept;                  /* of level k what it hangs on: k answers, from k * (k - 1) / 2 on */
 };
 
+/* n units and the packing at hand, see Site in planners/exact/rebuilding.py; `now` may be read, and `stop` set, meanwhile. */
+struct site {
+    I n, capacity, turns, ruin;
+    const I *unit, *heat, *loss;
+    const uint8_t *meets;
+    I *work;
+    volatile I *now;
+    const volatile I *stop;
+};
+
 /* Who shares a section with whom; n units. As many rows as there is room for are written, all are counted. */
 struct meeting {
     I n, room;

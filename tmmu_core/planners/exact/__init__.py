@@ -9,7 +9,8 @@ Budgeted by nodes, never by the clock; draws are raw Philox numbers: the same bu
 A node costs O(entries) in the worst case, some ten microseconds on the six MiniMalloc instances.
 
 What never meets is packed apart (:mod:`.apart`), so that one part's luck is not the other's, each on a way down of its
-own (:mod:`.hunt`); where few cross a moment, its two sides are also tried one after the other (:mod:`.across`).
+own (:mod:`.hunt`); where few cross a moment, its two sides are also tried one after the other (:mod:`.across`). What is
+near its bound when the nodes are spent is torn down and put up again (:mod:`.rebuild`).
 
 Hand-offs: each may be taken (both storages are one unit) or not (the two conflict). All that can be are taken first;
 up to :data:`.hunt.ALL_CHOICES` of them every choice is searched; beyond, a relaxation in which those pairs are free to

@@ -138,6 +138,13 @@ class Hunt:
     is_open: bool = True
     """Whether there is something left to ask."""
 
+    def take(self, variant: _Variant, offset: list[int], extent: int) -> None:
+        """A lower packing: the offset of each unit."""
+        self.extent = extent
+        for unit, at in zip(variant.model.members, offset, strict=True):
+            for i in unit:
+                self.offset[i] = at
+
     def proven(self) -> int:
         """The bound where it is one."""
         return self.bound if self.bound > self.floor else 0
@@ -215,17 +222,51 @@ def search(hunt: Hunt, asked: Asked) -> None:
             if variant is relaxed:
                 hunt.overlap = min(hunt.overlap, extent)
             elif extent < hunt.extent:
-                hunt.extent = extent
-                for unit, at in zip(variant.model.members, offset, strict=True):
-                    for i in unit:
-                        hunt.offset[i] = at
+                hunt.take(variant, offset, extent)
     proven = max(min(variant.bound for variant in variants), relaxed.bound if relaxed is not None else 0)
     hunt.bound = max(hunt.bound, min(hunt.extent, proven))
+    if spent >= allowed and hunt.extent > max(hunt.bound, goal) and hunt.bound <= hunt.cols.problem.capacity:
+        _rebuilt(hunt, asked, before + spent, allowed)
     if min(variant.bound for variant in variants) > hunt.cols.problem.capacity:
         hunt.bound = max(hunt.bound, hunt.cols.problem.capacity + 1)
     course.tell(before + spent, hunt.extent, hunt.bound)
     notes.update(nodes=before + spent, attempts=notes["attempts"] + attempt)
     hunt.is_open = spent > 0 and max(hunt.bound, goal) < hunt.extent
+
+
+def _rebuilt(hunt: Hunt, asked: Asked, before: int, allowed: int) -> None:
+    """Where the nodes are spent and the bound, or the goal, is near: its first model, torn down and put up again."""
+    from tmmu_core.planners.exact.rebuild import Aims, is_for, rebuild_of, turns_for
+
+    variant, notes = hunt.variants[0], asked.notes
+    grain = variant.model.grain
+    low = max(hunt.bound, variant.bound, asked.goal // grain * grain)
+    if not hunt.cols.small or not is_for(variant.model, hunt.extent, low):
+        return
+    aims, runs, taken, fewest = Aims(low, grain, turns_for(variant.model, allowed)), 0, 0, -1
+    while hunt.extent > max(low, asked.goal) and not notes.get("told_to_stop"):
+        capacity, turns = aims.next(hunt.extent, fewest)
+        if not turns:
+            break
+        runs += 1
+        site = rebuild_of(variant.model, variant.searcher.shape, runs)
+        watch = None
+        if asked.progress is not None:
+            # As many nodes again are told as the budget has, whatever runs there will be.
+            share = (before + min(taken * allowed // aims.most, allowed), allowed, aims.most)
+            watch = _watch_turns(asked.progress, share)
+        offset = site.run(capacity, turns, watch)
+        fewest, taken = site.fewest, taken + site.turns
+        if site.stop[0]:
+            notes["told_to_stop"] = True
+        if offset is not None:
+            hunt.take(variant, offset, max(at + high for at, high in zip(offset, variant.searcher.tall, strict=True)))
+    notes["turns"] = notes.get("turns", 0) + taken
+
+
+def _watch_turns(progress: Progress, share: tuple[int, int, int]) -> Callable[[int], bool]:
+    begun, nodes, most = share
+    return lambda turns: progress("exact", min(begun + turns * nodes // most, begun + nodes), begun + nodes)
 
 
 def _watch(progress: Progress, before: int, allowed: int) -> Callable[[int], bool]:

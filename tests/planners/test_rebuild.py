@@ -1,0 +1,249 @@
+"""exact's last share: a packing torn down and put up again, below a capacity, by whole numbers alone."""
+
+from __future__ import annotations
+
+import math
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from brute_force import made
+from packings import extent, faults, offsets, problem, problem_with, smallest_extent
+
+from benchmarks.variants import mirrored, perfect, problem_of, read
+from tmmu_core.loops.library import library
+from tmmu_core.planners.bounds import lower_bound
+from tmmu_core.planners.columns import columns
+from tmmu_core.planners.exact import COURSE, exact
+from tmmu_core.planners.exact import rebuild as rebuilding_of
+from tmmu_core.planners.exact.model import Model, build, chains
+from tmmu_core.planners.exact.rebuild import CLOSE, RUIN, Aims, cooling, is_for, losses, rebuild_of, turns_for
+from tmmu_core.planners.exact.rebuilding import (
+    COST,
+    DRAWN,
+    LEFT,
+    OFFSET,
+    OUT,
+    ROW,
+    ROWS,
+    Site,
+    _draw,
+    _least_in_front,
+    rebuild,
+)
+from tmmu_core.planners.exact.tables import shape_of
+from tmmu_core.planners.instances import read_csv
+from tmmu_core.planners.problem import Problem
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def model_of(p: Problem) -> Model:
+    cols = columns(p)
+    return build(cols, chains(cols, ()) or ())
+
+
+def plainly(site: Site, capacity: int, turns: int) -> bool:
+    """The loop in Python, compiled or not."""
+    return bool(rebuild(site, capacity, turns, RUIN, np.zeros(1, np.int64)))
+
+
+def test_nobody_left_out_is_a_packing_below_the_capacity() -> None:
+    found = 0
+    for seed in range(80):
+        p = problem_with(made(seed, 6), handoff_from=None)
+        least = smallest_extent(p)
+        model = model_of(p)
+        lies = rebuild_of(model, shape_of(model), 1).run(least, 3_000)
+        if lies is not None:
+            found += 1
+            assert faults(p, lies) == []
+            assert max(at + int(size) for at, size in zip(lies, p.size, strict=True)) <= least
+        assert rebuild_of(model, shape_of(model), 1).run(least - 1, 300) is None
+    assert found > 70
+
+
+def test_who_is_left_out_is_told_and_who_lies_never_overlaps() -> None:
+    p = problem_of(perfect(60, 5))
+    model = model_of(p)
+    again = rebuild_of(model, shape_of(model), 1)
+    assert again.run(1 << 19, 400) is None  # half of what there is to be packed
+    site = again.site
+    lying, out = site.work[ROW, : site.now[ROWS]].tolist(), site.work[LEFT, : site.now[OUT]].tolist()
+    assert sorted(lying + out) == list(range(60))
+    assert [u for u in range(60) if site.work[OFFSET, u] < 0] == sorted(out)
+    assert 0 < again.fewest <= len(out)
+    at = site.work[OFFSET].tolist()
+    assert [(at[u], u) for u in lying] == sorted((at[u], u) for u in lying)
+    for k, u in enumerate(lying):
+        assert at[u] + int(p.size[u]) <= 1 << 19
+        for v in lying[:k]:
+            assert not site.meets[u, v] or at[v] + int(p.size[v]) <= at[u] or at[u] + int(p.size[u]) <= at[v]
+
+
+def test_given_offsets_stay() -> None:
+    p = problem_with(problem((0, 4, 8), (0, 4, 8), (2, 6, 16)), fixed=np.array([8, -1, -1]))
+    model = model_of(p)
+    assert rebuild_of(model, shape_of(model), 1).run(32, 500) == [8, 0, 16]
+
+
+@pytest.mark.skipif(library() is None, reason="no library for this machine")
+def test_the_library_takes_the_same_turns() -> None:
+    for seed in range(40):
+        p = problem_with(made(seed, 14), handoff_from=None) if seed % 4 else problem_of(perfect(40, seed))
+        model = model_of(p)
+        capacity = lower_bound(p).bytes if seed % 4 else 1 << 20
+        one, two = (rebuild_of(model, shape_of(model), seed) for _ in range(2))
+        if capacity < 1 or (one.given > capacity).any():
+            continue
+        assert (one.run(capacity, 60) is not None) == plainly(two.site, capacity, 60)
+        assert one.site.now.tolist() == two.site.now.tolist()
+        assert one.site.work[: ROW + 1].tolist() == two.site.work[: ROW + 1].tolist()
+
+
+def test_a_run_is_the_same_again_and_another_number_is_another_run() -> None:
+    model = model_of(problem_of(perfect(60, 5)))
+    runs = [rebuild_of(model, shape_of(model), number) for number in (1, 1, 2)]
+    for run in runs:
+        run.run(1 << 19, 50)
+    assert runs[0].site.work.tolist() == runs[1].site.work.tolist()
+    assert runs[0].site.now[DRAWN] != runs[2].site.now[DRAWN]
+
+
+def test_who_was_left_out_for_long_weighs_more() -> None:
+    p = problem(*[(0, 9, 8)] * 4)
+    model = model_of(p)
+    again = rebuild_of(model, shape_of(model), 1)
+    assert again.site.now[COST] == 4 * 1024
+    assert again.run(24, 1_000) is None
+    assert again.fewest == again.site.now[OUT] == 1
+    assert again.site.now[COST] > 1024
+
+
+def test_a_run_ends_when_it_is_told_to() -> None:
+    model = model_of(problem_of(perfect(60, 5)))
+    again = rebuild_of(model, shape_of(model), 1)
+    asked: list[int] = []
+    assert again.run(1 << 19, 10**9, lambda turns: bool(asked.append(turns))) is None
+    assert len(asked) == 1
+    assert again.stop[0] == 1
+    assert again.turns < 10**9
+    assert threading.active_count() >= 1
+
+    def broken(turns: int) -> bool:
+        raise KeyboardInterrupt
+
+    again = rebuild_of(model, shape_of(model), 1)
+    with pytest.raises(KeyboardInterrupt):
+        again.run(1 << 19, 10**9, broken)
+    assert again.stop[0] == 1
+
+
+def test_heat_falls_by_equal_factors_and_losses_are_logarithms() -> None:
+    heat = cooling(300, 20)
+    assert (heat[0], heat[512], heat[1024]) == (300 << 10, int(1024 * math.sqrt(6000)), 20 << 10)
+    for k in range(1025):
+        assert abs(int(heat[k]) - 1024 * 300 * (20 / 300) ** (k / 1024)) <= 2
+    for k, loss in enumerate(losses().tolist()):
+        assert abs(-math.log((k + 0.5) / 1024) * 1024 - loss) < 1.5
+
+
+def test_draws_are_those_of_the_published_generator() -> None:
+    # PCG-RXS-M-XS-32 (O'Neill 2014), by its definition.
+    state, mine = 42, 42
+    for _ in range(100):
+        word = ((state >> ((state >> 28) + 4)) ^ state) * 277803737 % 2**32
+        state = (state * 747796405 + 2891336453) % 2**32
+        mine, drawn = _draw(mine)
+        assert (mine, drawn) == (state, word >> 22 ^ word)
+
+
+def test_the_least_keys_stand_in_front() -> None:
+    rng = np.random.default_rng(7)
+    for _ in range(300):
+        count = int(rng.integers(1, 40))
+        many = int(rng.integers(1, count + 1))
+        key = rng.permutation(count + 5).astype(np.int64)
+        least = sorted(key[:count].tolist())[:many]
+        beyond = key[count:].tolist()
+        _least_in_front(key, count, many)
+        assert sorted(key[:many].tolist()) == least
+        assert key[count:].tolist() == beyond
+
+
+def test_what_is_asked_for_after_what() -> None:
+    aims = Aims(low=1000, grain=10, turns=800)
+    assert aims.next(1800, -1) == (1400, 800)  # half of what is between
+    assert aims.next(1400, 0) == (1200, 800)  # found: lower
+    assert aims.next(1200, 0) == (1100, 800)
+
+
+def test_a_near_miss_is_asked_for_again_and_then_given_up() -> None:
+    aims = Aims(low=1000, grain=10, turns=800)
+    assert aims.next(1400, -1) == (1200, 800)
+    assert aims.next(1400, CLOSE) == (1200, 1600)  # nearly: twice as long
+    assert aims.next(1400, CLOSE) == (1300, 800)  # given up: above it
+    assert aims.next(1300, 0) == (1250, 800)  # found: between what was given up and what was found
+    assert aims.next(1250, CLOSE + 1)[1] == 0  # the second that is given up
+
+
+def test_the_bound_itself_is_asked_for_last() -> None:
+    aims = Aims(low=1000, grain=10, turns=800)
+    assert aims.next(1030, -1) == (1010, 800)
+    assert aims.next(1010, 0) == (1000, 800)
+    assert aims.next(1010, CLOSE + 1)[1] == 0  # nothing is between 1,000 and 1,010
+
+
+def test_it_is_for_what_is_near_and_neither_small_nor_huge() -> None:
+    model = model_of(problem_of(perfect(60, 5)))
+    assert is_for(model, 1016, 1000)
+    assert not is_for(model, 1000, 1000)
+    assert is_for(model, 1125, 1000)
+    assert not is_for(model, 1126, 1000)
+    assert not is_for(model_of(problem(*[(0, 2, 8)] * 31)), 1016, 1000)
+    assert is_for(model_of(problem(*[(0, 2, 8)] * 32)), 1016, 1000)
+    assert turns_for(model, 10) == 10 * rebuilding_of.TURNS
+    wide = model_of(problem(*[(k, k + 1, 8) for k in range(512)]))
+    assert turns_for(wide, 10) == 5 * rebuilding_of.TURNS
+
+
+def test_exact_asks_for_it_when_the_nodes_are_spent_near_the_bound() -> None:
+    p = problem_of(mirrored(read("D.1048576")))
+    packing = exact(p, {"budget": 20_000})
+    assert packing.notes["turns"] > 0
+    assert faults(p, offsets(packing)) == []
+    searched, rebuilt = (row[1] for row in packing.notes[COURSE][-2:])
+    assert extent(p, offsets(packing)) == rebuilt < searched
+
+
+def test_exact_stops_in_the_middle_of_it() -> None:
+    p = problem_of(mirrored(read("D.1048576")))
+    heard: list[tuple[int, int]] = []
+
+    def progress(stage: str, done: int, of: int) -> bool:
+        heard.append((done, of))
+        return done <= 3_000
+
+    packing = exact(p, {"budget": 3_000}, progress)
+    assert packing.stopped
+    assert heard[-1][0] > 3_000
+    assert all(done <= of for done, of in heard)
+    assert faults(p, offsets(packing)) == []
+
+
+def test_a_packing_of_d_meets_its_bound() -> None:
+    """The instance D of MiniMalloc in 986,112 bytes, of which no packing can take fewer: they are alive at once."""
+    given = read_csv((ROOT / "sample_graphs" / "instances" / "D.1048576.csv").read_bytes()).problem
+    found = read_csv((ROOT / "benchmarks" / "found" / "D.986112.csv").read_bytes())
+    p = found.problem
+    assert (p.ids, p.birth.tolist(), p.death.tolist(), p.size.tolist()) == (
+        given.ids,
+        given.birth.tolist(),
+        given.death.tolist(),
+        given.size.tolist(),
+    )
+    assert found.offset is not None
+    lies = found.offset.tolist()
+    assert faults(given, lies) == []
+    assert extent(given, lies) == lower_bound(given).max_live == 986_112

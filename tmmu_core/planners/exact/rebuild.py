@@ -1,0 +1,210 @@
+"""What the search leaves open, torn down and put up again: the last share of a budget, where the bound is near.
+
+A search goes from the bottom up, and what it does wrong low down it finds out at the top. :mod:`.rebuilding` begins
+with nothing in its place, keeps to the capacity asked for all the time, and leaves units out; what is wrong it mends
+where it is. It proves nothing. At capacities closely above the bound it finds packings of hundreds of storages that no
+order leads the search to (decision 113).
+
+Budgeted by turns, never by the clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from functools import cache
+from math import isqrt
+
+import numpy as np
+
+from tmmu_core.loops import calls
+from tmmu_core.loops.library import library
+from tmmu_core.planners.exact.model import Model, logarithm
+from tmmu_core.planners.exact.rebuilding import (
+    BEYOND,
+    FEWEST,
+    LEFT,
+    OFFSET,
+    ROW,
+    STAGES,
+    TURN,
+    UNITS,
+    WEIGHT,
+    Site,
+    rebuild,
+)
+from tmmu_core.planners.exact.run import LOOK, Watch
+from tmmu_core.planners.exact.tables import FIXED, GRID, NEIGHBOURS, OTHER, TALL, Shape
+from tmmu_core.planners.problem import I64
+
+TURNS = 6
+"""Turns of a run for each node of a budget, for models of up to :data:`MANY` units; of twice the units half of them."""
+CLOSE = 1
+"""A run that came to leave out no more units than so many has another of twice the turns follow it."""
+FAILURES = 2
+"""So many capacities are given up, and it ends."""
+FEW, MANY, MOST = 32, 256, 2_048
+"""Units below which the search needs no help; see :data:`TURNS`; beyond which the table of who meets whom is large."""
+NEAR = 8
+"""An extent above the bound by more than this part of it is not near."""
+RUIN = 8
+"""Units torn down in a turn, on average."""
+WARM, COLD = 300, 20
+"""How much more may be left out, in 1/1024ths of an average unit: at first, and in the end."""
+ONE = 1024
+"""What a unit left out weighs on average."""
+TRAIT = 1 << 20
+"""The greatest value of a trait by which units are put back."""
+SEED = 747_796_405
+"""What the first run draws from; times its number, what another one does."""
+
+
+@dataclass
+class Rebuild:
+    """The units of a model, and the packing at hand: at first with none of them but those whose offset is given."""
+
+    site: Site
+    given: I64
+    """Ends of those whose offset is given."""
+    stop: I64
+    """Set its cell, from any thread, and the run under way ends."""
+
+    def run(self, capacity: int, turns: int, watch: Watch | None = None) -> list[int] | None:
+        """The offset per unit if all are below a capacity after at most so many turns, else ``None``.
+
+        ``watch(turns)`` is asked every :data:`LOOK` seconds whether to go on.
+        """
+        site = self.site
+        if capacity < 1 or (self.given > capacity).any():
+            return None
+        loop = _loop(site, capacity, turns, self.stop)
+        if watch is None:
+            found = loop()
+        else:
+            with ThreadPoolExecutor(1) as pool:
+                running = pool.submit(loop)
+                try:
+                    while running not in wait((running,), LOOK).done:
+                        if not watch(int(site.now[TURN])):
+                            self.stop[0] = 1
+                            break
+                except BaseException:
+                    self.stop[0] = 1
+                    raise
+                found = running.result()
+        return site.work[OFFSET, :-1].tolist() if found else None
+
+    @property
+    def turns(self) -> int:
+        """How many were taken."""
+        return int(self.site.now[TURN])
+
+    @property
+    def fewest(self) -> int:
+        """How many units were left out when the fewest were."""
+        return int(self.site.now[FEWEST])
+
+
+def rebuild_of(model: Model, shape: Shape, number: int) -> Rebuild:
+    """Nobody but the fixed units in their places, before a run of a number (from 1)."""
+    n = len(model)
+    tall, fixed = shape.unit[:-1, TALL], shape.unit[:-1, FIXED]
+    born = model.section[model.entry_of[:-1]] * UNITS // model.sections
+    dies = (model.section[model.entry_of[1:] - 1] + 1) * UNITS // model.sections
+    life = np.diff(model.entry_of)
+    # Plain integers: bytes × sections may pass 64 bits.
+    area = [high * long for high, long in zip(tall.tolist(), life.tolist(), strict=True)]
+    roots = [isqrt(value) for value in area]
+    weight = [max(1, root * n * ONE // max(sum(roots), 1)) for root in roots]
+    traits = (area, tall.tolist(), life.tolist(), (UNITS - born).tolist(), dies.tolist())
+    scaled = [[value * TRAIT // max(*trait, 1) for value in trait] for trait in traits]
+    unit = np.column_stack([*scaled, born, dies, tall, shape.unit[:-1, GRID], fixed]).astype(np.int64)
+    meets = np.zeros((n, n), dtype=np.uint8)
+    meets[np.repeat(np.arange(n), np.diff(shape.unit[:, NEIGHBOURS])), shape.neighbour[:, OTHER]] = 1
+    lying = sorted(np.flatnonzero(fixed >= 0).tolist(), key=lambda u: (int(fixed[u]), u))
+    out = np.flatnonzero(fixed < 0)
+    work = np.zeros((8, n + 1), dtype=np.int64)
+    work[OFFSET, :n], work[WEIGHT, :n] = fixed, weight
+    work[ROW, : len(lying)], work[LEFT, : len(out)] = lying, out
+    cost = int(sum(weight[u] for u in out.tolist()))
+    now = np.array([SEED * number % 2**32, len(lying), len(out), cost, len(out), 0], dtype=np.int64)
+    site = Site(unit, meets, cooling(WARM, COLD), losses(), work, now)
+    return Rebuild(site, (fixed + tall)[fixed >= 0], np.zeros(1, dtype=np.int64))
+
+
+def _loop(site: Site, capacity: int, turns: int, stop: I64) -> Callable[[], bool]:
+    """The library's loop, or :func:`.rebuilding.rebuild` where there is none."""
+    loops = library()
+    if loops is None:
+        return lambda: bool(rebuild(site, capacity, turns, RUIN, stop))
+    asked = {"capacity": capacity, "turns": turns, "ruin": RUIN, "stop": stop}
+    return lambda: calls.rebuild(loops, len(site.unit), **site._asdict(), **asked)
+
+
+@cache
+def cooling(warm: int, cold: int) -> I64:
+    """(STAGES + 1,): from ``warm`` to ``cold`` by equal factors, times 2^10; by square roots of whole numbers alone."""
+    heat = [warm << 20] * (STAGES + 1)
+    heat[STAGES] = cold << 20
+    step = STAGES
+    while step > 1:
+        for k in range(0, STAGES, step):
+            heat[k + step // 2] = isqrt(heat[k] * heat[k + step])
+        step //= 2
+    return np.array([value >> 10 for value in heat], dtype=np.int64)
+
+
+@cache
+def losses() -> I64:
+    """(1024,): −ln((k + ½) / 1024) × 1024, to one or two."""
+    eleven = 11 << 12  # log₂ of 2,048, as of :func:`.model.logarithm`
+    return np.array([(eleven - logarithm(2 * k + 1)) * 45_426 >> 18 for k in range(1024)], dtype=np.int64)
+
+
+def is_for(model: Model, extent: int, bound: int) -> bool:
+    """Whether a model is of a size, and an extent as near its bound, as this is for."""
+    return FEW <= len(model) <= MOST and 0 < (extent - bound) * NEAR <= bound and extent < BEYOND
+
+
+def turns_for(model: Model, nodes: int) -> int:
+    """How many turns go with so many nodes."""
+    return TURNS * nodes * MANY // max(len(model), MANY)
+
+
+@dataclass
+class Aims:
+    """What to ask for, run after run, between a bound (or a goal) and the extent so far."""
+
+    low: int
+    grain: int
+    turns: int
+    """Of a run."""
+    given_up: int = -1
+    """The highest capacity that was."""
+    longer: int = 1
+    failures: int = 0
+
+    def next(self, extent: int, fewest: int) -> tuple[int, int]:
+        """Capacity and turns of the next run, after one that left out so many (−1: there was none); turns 0: no more.
+
+        Half the way from the low end, or from what was given up, to the extent; the low end when nothing is between.
+        """
+        base = max(self.low, self.given_up)
+        if fewest > 0:
+            if fewest <= CLOSE and self.longer == 1:
+                self.longer = 2
+                return self._between(base, extent), 2 * self.turns
+            self.given_up = base = self._between(base, extent)
+            self.failures += 1
+        self.longer = 1
+        at = self._between(base, extent)
+        return at, self.turns if self.given_up < at < extent and self.failures < FAILURES else 0
+
+    @property
+    def most(self) -> int:
+        """Turns of a few runs: by so many, how far it has come is told."""
+        return 8 * self.turns
+
+    def _between(self, base: int, extent: int) -> int:
+        return max((base + extent) // 2 // self.grain * self.grain, self.low)
