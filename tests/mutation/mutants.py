@@ -130,7 +130,13 @@ LIVENESS = _in(
         (FOUND, HANDOFFS, STORAGES, LAW),
     ),
     ("handoffs.py", "§1 both lie in one arena", "arena_of[x] != arena_of[y],", "arena_of[x] < -9,", (HANDOFFS, LAW)),
-    ("handoffs.py", "§1 no must_not_alias between them", "    if len(forbidden):\n", "    if False:\n", (HANDOFFS, LAW)),
+    (
+        "handoffs.py",
+        "§1 no must_not_alias between them",
+        "    if len(forbidden):\n",
+        "    if False:\n",
+        (HANDOFFS, LAW),
+    ),
     (
         "handoffs.py",
         "§1 one giver for a taker",
