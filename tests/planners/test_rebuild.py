@@ -13,9 +13,9 @@ from packings import extent, faults, offsets, problem, problem_with, smallest_ex
 
 from benchmarks.variants import mirrored, perfect, problem_of, read
 from tmmu_core.loops.library import library
-from tmmu_core.planners.bounds import lower_bound
+from tmmu_core.planners.bounds import bound_of, lower_bound
 from tmmu_core.planners.columns import columns
-from tmmu_core.planners.exact import COURSE, exact
+from tmmu_core.planners.exact import COURSE, exact, searched
 from tmmu_core.planners.exact import rebuild as rebuilding_of
 from tmmu_core.planners.exact.model import Model, build, chains
 from tmmu_core.planners.exact.rebuild import CLOSE, RUIN, Aims, cooling, is_for, losses, rebuild_of, turns_for
@@ -34,6 +34,7 @@ from tmmu_core.planners.exact.rebuilding import (
 )
 from tmmu_core.planners.exact.tables import shape_of
 from tmmu_core.planners.instances import read_csv
+from tmmu_core.planners.portfolio import best_greedy
 from tmmu_core.planners.problem import Problem
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -215,6 +216,15 @@ def test_exact_asks_for_it_when_the_nodes_are_spent_near_the_bound() -> None:
     assert faults(p, offsets(packing)) == []
     searched, rebuilt = (row[1] for row in packing.notes[COURSE][-2:])
     assert extent(p, offsets(packing)) == rebuilt < searched
+
+
+def test_auto_asks_for_no_more_than_the_nodes() -> None:
+    p = problem_of(mirrored(read("D.1048576")))
+    cols = columns(p)
+    bound = bound_of(cols)
+    packing = searched(cols, bound, best_greedy(cols, bound), {"budget": 3_000}, None)
+    assert packing.notes["nodes"] >= 3_000
+    assert "turns" not in packing.notes
 
 
 def test_exact_stops_in_the_middle_of_it() -> None:

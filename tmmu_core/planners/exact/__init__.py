@@ -52,7 +52,11 @@ def exact(problem: Problem, options: Mapping[str, Any], progress: Progress | Non
 def searched(
     cols: Columns, bound: Bound, start: Best | None, options: Mapping[str, Any], progress: Progress | None
 ) -> Packing:
-    """The same, of a problem squeezed, with its bound and perhaps the best of all greedy runs, where they are known."""
+    """The same, of a problem squeezed, with its bound and perhaps the best of all greedy runs, where they are known.
+
+    With these runs given, it is a planner's who asks for no more than the nodes: nothing is put up again after them.
+    """
+    rebuilds = start is None
     problem = cols.problem
     budget = count_option(options, "budget", DEFAULT_BUDGET)
     minimise = flag_option(options, "minimise", problem.capacity == UNLIMITED)
@@ -66,7 +70,7 @@ def searched(
     if start.extent > max(lower, goal) and not cols.small:
         notes["why"] = "sizes beyond 2^62: greedy only"
     elif start.extent > max(lower, goal) and budget:
-        lower, stopped = _in_parts(cols, bound, offset, Asked(goal, budget, progress, notes, course))
+        lower, stopped = _in_parts(cols, bound, offset, Asked(goal, budget, progress, notes, course, rebuilds))
         notes[COURSE] = course.moments
     _refuse_if_proven(problem, lower, bound.max_live)
     return Packing(

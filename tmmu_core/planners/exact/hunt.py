@@ -58,6 +58,8 @@ class Asked:
     progress: Progress | None
     notes: dict[str, Any]
     course: Course = field(repr=False)
+    rebuilds: bool = True
+    """Whether what the nodes leave open is gone on with, which may take minutes (:mod:`.rebuild`)."""
 
 
 Answer = tuple[int, int, list[int] | None, bool]
@@ -225,7 +227,12 @@ def search(hunt: Hunt, asked: Asked) -> None:
                 hunt.take(variant, offset, extent)
     proven = max(min(variant.bound for variant in variants), relaxed.bound if relaxed is not None else 0)
     hunt.bound = max(hunt.bound, min(hunt.extent, proven))
-    if spent >= allowed and hunt.extent > max(hunt.bound, goal) and hunt.bound <= hunt.cols.problem.capacity:
+    if (
+        asked.rebuilds
+        and spent >= allowed
+        and hunt.extent > max(hunt.bound, goal)
+        and hunt.bound <= hunt.cols.problem.capacity
+    ):
         _rebuilt(hunt, asked, before + spent, allowed)
     if min(variant.bound for variant in variants) > hunt.cols.problem.capacity:
         hunt.bound = max(hunt.bound, hunt.cols.problem.capacity + 1)
