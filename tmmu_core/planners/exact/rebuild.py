@@ -11,7 +11,6 @@ Budgeted by turns, never by the clock.
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import cache
 from math import isqrt
@@ -34,7 +33,7 @@ from tmmu_core.planners.exact.rebuilding import (
     Site,
     rebuild,
 )
-from tmmu_core.planners.exact.run import LOOK, Watch
+from tmmu_core.planners.exact.run import Watch, watched
 from tmmu_core.planners.exact.tables import FIXED, GRID, NEIGHBOURS, OTHER, TALL, Shape
 from tmmu_core.planners.problem import I64
 
@@ -73,26 +72,13 @@ class Rebuild:
     def run(self, capacity: int, turns: int, watch: Watch | None = None) -> list[int] | None:
         """The offset per unit if all are below a capacity after at most so many turns, else ``None``.
 
-        ``watch(turns)`` is asked every :data:`LOOK` seconds whether to go on.
+        ``watch(turns)`` is asked now and then (:func:`.run.watched`) whether to go on.
         """
         site = self.site
         if capacity < 1 or (self.given > capacity).any():
             return None
         loop = _loop(site, capacity, turns, self.stop)
-        if watch is None:
-            found = loop()
-        else:
-            with ThreadPoolExecutor(1) as pool:
-                running = pool.submit(loop)
-                try:
-                    while running not in wait((running,), LOOK).done:
-                        if not watch(int(site.now[TURN])):
-                            self.stop[0] = 1
-                            break
-                except BaseException:
-                    self.stop[0] = 1
-                    raise
-                found = running.result()
+        found = loop() if watch is None else watched(loop, self.stop, lambda: watch(int(site.now[TURN])))
         return site.work[OFFSET, :-1].tolist() if found else None
 
     @property

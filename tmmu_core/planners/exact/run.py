@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -80,18 +80,27 @@ class Searcher:
         find = search_by(ask)
         if watch is None:
             return int(find(self.shape, state, ask, nodes, self.stop))
-        # The loop lets go of the interpreter's lock. Looking at the clock decides only when ``watch`` is asked.
-        with ThreadPoolExecutor(1) as pool:
-            running = pool.submit(find, self.shape, state, ask, nodes, self.stop)
-            try:
-                while running not in wait((running,), LOOK).done:
-                    if not watch(int(nodes[0])):
-                        self.stop[0] = 1
-                        break
-            except BaseException:
-                self.stop[0] = 1
-                raise
-            return int(running.result())
+        return int(
+            watched(lambda: find(self.shape, state, ask, nodes, self.stop), self.stop, lambda: watch(int(nodes[0])))
+        )
+
+
+def watched(loop: Callable[[], Any], stop: I64, goes_on: Callable[[], bool]) -> Any:
+    """What ``loop`` gives. Every :data:`LOOK` seconds it is asked whether to go on; if not, ``stop[0]`` is set.
+
+    The loop lets go of the interpreter's lock. Looking at the clock decides only when ``goes_on`` is asked.
+    """
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(loop)
+        try:
+            while running not in wait((running,), LOOK).done:
+                if not goes_on():
+                    stop[0] = 1
+                    break
+        except BaseException:
+            stop[0] = 1
+            raise
+        return running.result()
 
 
 def search_by(ask: Ask) -> Callable[[Shape, State, Ask, I64, I64], int]:
