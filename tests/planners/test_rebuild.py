@@ -13,15 +13,17 @@ from packings import extent, faults, offsets, problem, problem_with, smallest_ex
 
 from benchmarks.variants import mirrored, perfect, problem_of, read
 from tmmu_core.loops.library import library
-from tmmu_core.planners.bounds import bound_of, lower_bound
-from tmmu_core.planners.columns import columns
+from tmmu_core.planners.auto import auto
+from tmmu_core.planners.bounds import Bound, bound_of, lower_bound
+from tmmu_core.planners.columns import Columns, columns
 from tmmu_core.planners.exact import COURSE, exact, searched
 from tmmu_core.planners.exact import rebuild as rebuilding_of
 from tmmu_core.planners.exact.model import Model, build, chains
-from tmmu_core.planners.exact.rebuild import CLOSE, RUIN, Aims, cooling, is_for, losses, rebuild_of, turns_for
+from tmmu_core.planners.exact.rebuild import CLOSE, RUIN, Aims, Rebuild, cooling, is_for, losses, rebuild_of, turns_for
 from tmmu_core.planners.exact.rebuilding import (
     COST,
     DRAWN,
+    FEWEST,
     LEFT,
     OFFSET,
     OUT,
@@ -34,8 +36,8 @@ from tmmu_core.planners.exact.rebuilding import (
 )
 from tmmu_core.planners.exact.tables import shape_of
 from tmmu_core.planners.instances import read_csv
-from tmmu_core.planners.portfolio import best_greedy
-from tmmu_core.planners.problem import Problem
+from tmmu_core.planners.portfolio import Best, best_greedy
+from tmmu_core.planners.problem import Packing, Problem
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -218,13 +220,39 @@ def test_exact_asks_for_it_when_the_nodes_are_spent_near_the_bound() -> None:
     assert extent(p, offsets(packing)) == rebuilt < searched
 
 
-def test_auto_asks_for_no_more_than_the_nodes() -> None:
+def test_who_asks_for_no_more_than_the_nodes_gets_no_more() -> None:
     p = problem_of(mirrored(read("D.1048576")))
     cols = columns(p)
     bound = bound_of(cols)
-    packing = searched(cols, bound, best_greedy(cols, bound), {"budget": 3_000}, None)
+    asked = {"budget": 3_000, "rebuilds": False}
+    packing = searched(cols, bound, best_greedy(cols, bound), asked, None)
     assert packing.notes["nodes"] >= 3_000
     assert "turns" not in packing.notes
+
+
+def test_auto_asks_for_no_more_than_the_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dict[str, object]] = []
+
+    def seen(cols: Columns, bound: Bound, start: Best, options: dict[str, object], progress: None) -> Packing:
+        asked.append(options)
+        return searched(cols, bound, start, {**options, "budget": 10}, progress)
+
+    monkeypatch.setattr("tmmu_core.planners.auto.searched", seen)
+    assert "turns" not in auto(problem_of(mirrored(read("D.1048576"))), {}).notes
+    assert [options["rebuilds"] for options in asked] == [False]
+
+
+def test_a_capacity_is_asked_for_itself_and_nothing_above_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    p = problem_with(problem_of(mirrored(read("D.1048576"))), capacity=1_000_000)
+    asked: list[int] = []
+
+    def seen(site: Rebuild, capacity: int, turns: int, watch: None) -> None:
+        asked.append(capacity)
+        site.site.now[FEWEST] = CLOSE
+
+    monkeypatch.setattr(Rebuild, "run", seen)
+    exact(p, {"budget": 20_000})
+    assert asked == [1_000_000 // 1024 * 1024] * 2
 
 
 def test_exact_stops_in_the_middle_of_it() -> None:

@@ -54,7 +54,7 @@ def auto(problem: Problem, options: Mapping[str, Any], progress: Progress | None
     if not cols.small:
         return _greedy(cols, bound, best, "sizes beyond 2^62 are packed greedily")
     if count <= EXACT_UP_TO:
-        packing = searched(cols, bound, best, {"minimise": minimise}, progress)
+        packing = searched(cols, bound, best, {"minimise": minimise, "rebuilds": False}, progress)
         why = f"{above}, and {count} storages can be searched exactly"
         fits = _extent(cols, packing) <= goal
         if fits or packing.optimal or packing.notes.get("told_to_stop") or count <= EXACT_ALONE_UP_TO:

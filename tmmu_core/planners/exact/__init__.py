@@ -54,9 +54,8 @@ def searched(
 ) -> Packing:
     """The same, of a problem squeezed, with its bound and perhaps the best of all greedy runs, where they are known.
 
-    With these runs given, it is a planner's who asks for no more than the nodes: nothing is put up again after them.
+    One option more, of planners alone: ``rebuilds`` (:class:`.hunt.Asked`).
     """
-    rebuilds = start is None
     problem = cols.problem
     budget = count_option(options, "budget", DEFAULT_BUDGET)
     minimise = flag_option(options, "minimise", problem.capacity == UNLIMITED)
@@ -70,7 +69,9 @@ def searched(
     if start.extent > max(lower, goal) and not cols.small:
         notes["why"] = "sizes beyond 2^62: greedy only"
     elif start.extent > max(lower, goal) and budget:
-        lower, stopped = _in_parts(cols, bound, offset, Asked(goal, budget, progress, notes, course, rebuilds))
+        lower, stopped = _in_parts(
+            cols, bound, offset, Asked(goal, budget, progress, notes, course, flag_option(options, "rebuilds", True))
+        )
         notes[COURSE] = course.moments
     _refuse_if_proven(problem, lower, bound.max_live)
     return Packing(

@@ -248,11 +248,12 @@ def _rebuilt(hunt: Hunt, asked: Asked, before: int, allowed: int) -> None:
     variant, notes = hunt.variants[0], asked.notes
     grain = variant.model.grain
     low = max(hunt.bound, variant.bound, asked.goal // grain * grain)
-    if not hunt.cols.small or not is_for(variant.model, hunt.extent, low):
+    # With a goal nothing above it is an answer, however far the extent is.
+    if not hunt.cols.small or not is_for(variant.model, low + grain if asked.goal else hunt.extent, low):
         return
     aims, runs, taken, fewest = Aims(low, grain, turns_for(variant.model, allowed)), 0, 0, -1
     while hunt.extent > max(low, asked.goal) and not notes.get("told_to_stop"):
-        capacity, turns = aims.next(hunt.extent, fewest)
+        capacity, turns = aims.next(low + grain if asked.goal else hunt.extent, fewest)
         if not turns:
             break
         runs += 1
