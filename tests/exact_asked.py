@@ -23,7 +23,7 @@ from tmmu_core.planners.exact.across import Across, cuts
 from tmmu_core.planners.exact.hunt import models_of
 from tmmu_core.planners.exact.model import Model, build, chains, handoffs, ranker, take_all
 from tmmu_core.planners.exact.propagate import ALL
-from tmmu_core.planners.exact.run import LOWEST, Rule, Searcher
+from tmmu_core.planners.exact.run import Searcher
 from tmmu_core.planners.exact.steering import OPENINGS, ORDERS, WAYS, Steering, luby, static_rank, traits
 from tmmu_core.planners.exact.tables import fresh, shape_of
 from tmmu_core.planners.problem import without_empty
@@ -87,22 +87,20 @@ def model_of(name: str) -> tuple[Columns, Model]:
 NODES = 40
 
 
-def asked_of(searcher: Searcher, capacity: int, rank: Any, rule: Rule = LOWEST) -> list[Any]:
+def asked_of(searcher: Searcher, capacity: int, rank: Any) -> list[Any]:
     """Verdict and nodes, where the units lie, how often each section failed, the room it took."""
-    verdict, nodes, found = searcher.ask(capacity, rank, NODES, rule)
+    verdict, nodes, found = searcher.ask(capacity, rank, NODES)
     lies = "" if found is None else digest(np.array(found, dtype=np.uint64))[:6]
     return [verdict, nodes, lies, _digest(searcher.fails)[-4:], *searcher.room]
 
 
 def searched(name: str, above: int) -> Row:
-    """A capacity asked for by every rule, and with each pruning left out, or used alone."""
+    """A capacity asked for with each pruning left out, or used alone."""
     cols, model = model_of(name)
     capacity = bound_of(cols).bytes + above
     rank = ranker(model)((1, 1, 1, 1), None)
     row: Row = {"capacity": capacity}
-    for focus in range(3):
-        rule = Rule(focus, 7 * np.arange(model.sections, dtype=np.int64) % 5)
-        row[f"rule {focus}"] = asked_of(Searcher(model), capacity, rank, rule)
+    row["with all"] = asked_of(Searcher(model), capacity, rank)
     for bit in range(6):
         row[f"without {1 << bit}"] = asked_of(Searcher(model, ALL ^ (1 << bit)), capacity, rank)
     row["without any"] = asked_of(Searcher(model, 0), capacity, rank)

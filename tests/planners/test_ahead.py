@@ -165,10 +165,8 @@ def test_a_place_in_the_order_that_there_is_not_is_refused() -> None:
 @here
 def test_numbers_beyond_2_62_are_left_to_python() -> None:
     nothing = np.zeros(1, np.int64)
-    for capacity, weight in ((2**62, nothing), (8, nothing - 1)):
-        assert search_by(Ask(capacity, nothing, weight, 0, 0, 1)) is kernel.search
-    for focus in range(3):  # the library looks before its tables by the two other rules
-        assert (search_by(Ask(8, nothing, nothing, focus, 0, 1)) is kernel.search) == (focus != kernel.LOWEST_FIRST)
+    for capacity, beyond in ((2**62, True), (2**62 - 1, False), (1 - 2**62, False), (-(2**62), True)):
+        assert (search_by(Ask(capacity, nothing, 0, 1)) is kernel.search) == beyond
 
 
 def test_the_problems_compared_have_everything_in_them() -> None:

@@ -66,7 +66,7 @@ class Search(_Call):
     _fields_ = _fields(
         "n m events most shape entry first neighbour mate wall "
         "unit section order event changed dirty holes placed met blame tally "
-        "capacity rank weight focus switches budget nodes stop asked at second marks kept"
+        "capacity rank switches budget nodes stop asked at second marks kept"
     )
 
 

@@ -17,7 +17,6 @@ enum { EVENTS, PUT, CHANGED, DIRTY, HOLES, MET, CONFLICT, FIRST_OF_IT, SECOND_OF
 
 /* Answers (kernel.py), reasons, failures and switches (propagate.py). */
 enum { FOUND = 1, INFEASIBLE = 0, SPENT = -1, CRAMPED = -2 };
-enum { LOWEST_FIRST, TIGHTEST_FIRST, WORST_FIRST };
 enum { BY_UNIT, BY_HOLE, BY_FIRST, BY_TWIN };
 enum { TOO_HIGH, TOO_FULL, UNMET, UPON, STUCK, NO_ROOM };
 enum { SECTIONS = 1, FIRSTS = 2, DOMINANCE = 4, TWINS = 8, SWAPS = 16, JUMPS = 32 };
@@ -475,32 +474,6 @@ static I lowest_of(S s)
     return best;
 }
 
-static I pressing(S s)
-{
-    I chosen = -1, least = FAR;
-    for (I k = 0; k < s->m; k++) {
-        if (SECT(k, LEFT) == 0)
-            continue;
-        I spare = s->capacity - UNIT(SECT(k, LOWEST), LOW) - SECT(k, REST);
-        if (s->focus == WORST_FIRST)
-            spare = (greater(spare, 0) + 1024) * 1024 / (s->weight[k] + 1);
-        if (spare < least) {
-            least = spare;
-            chosen = k;
-        }
-    }
-    if (chosen < 0)
-        return -1;
-    I best = -1;
-    for (I row = s->first[chosen]; row < s->first[chosen] + SECT(chosen, LEFT); row++) {
-        const I u = ENTRY(ORDER(row, 0), OWNER);
-        if (best < 0 || UNIT(u, LOW) < UNIT(best, LOW) ||
-            (UNIT(u, LOW) == UNIT(best, LOW) && s->rank[u] < s->rank[best]))
-            best = u;
-    }
-    return best;
-}
-
 static I under(S s, I u, I dominance)
 {
     for (;;) {
@@ -572,7 +545,7 @@ SHARED I tmmu_search(const struct search *s)
         if (levels >= s->most)
             return CRAMPED;
         *s->nodes += 1;
-        I u = s->focus == LOWEST_FIRST ? lowest_of(s) : pressing(s);
+        I u = lowest_of(s);
         if (u >= 0)
             u = under(s, u, s->switches & DOMINANCE);
         I good = 1, level = -1;

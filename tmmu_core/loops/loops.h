@@ -37,8 +37,8 @@ struct search {
     const I *shape, *entry, *first, *neighbour, *mate, *wall;
     I *unit, *section, *order, *event, *changed, *dirty, *holes, *placed, *met, *blame, *tally;
     I capacity;
-    const I *rank, *weight;
-    I focus, switches, budget;
+    const I *rank;
+    I switches, budget;
     volatile I *nodes;
     const volatile I *stop;
     I *asked, *at, *second, *marks; /* a row for each level */

@@ -7,7 +7,7 @@ is a *level*; what follows from it is :mod:`.propagate`.
 
 Where a failure does not hang on a level (:mod:`.reasons`) the search jumps back over it, both answers unasked. So what
 happens in one part of time never makes the search redo another, and no order of placing has to be right over all of
-the model: the next unit is taken where it is most pressing, by one of three rules (``Ask.focus``).
+the model: the next unit is the one that can start lowest.
 
 Canonical bottom-up packings and the section bound are those of MiniMalloc (Moffitt, ASPLOS '23); backjumping with
 explained bounds comes from constraint programming (Prosser 1993; Ohrimenko, Stuckey and Codish 2009).
@@ -48,18 +48,14 @@ from tmmu_core.planners.exact.tables import (
     FIRST_OF_IT,
     FIXED,
     HOLE,
-    LEFT,
     LOW,
-    LOWEST,
     MATES,
     MET,
     NEIGHBOURS,
     OTHER,
     OVER,
-    OWNER,
     PLACED,
     PUT,
-    REST,
     SECOND_OF_IT,
     STALE,
     TALL,
@@ -72,10 +68,6 @@ from tmmu_core.planners.problem import I64
 
 FOUND, INFEASIBLE, SPENT, CRAMPED = 1, 0, -1, -2
 
-LOWEST_FIRST, TIGHTEST_FIRST, WORST_FIRST = range(3)
-"""Which unit is next: the one that can start lowest; one of the section with the fewest bytes to spare; one of the
-section with the fewest bytes to spare for its weight."""
-
 
 class Ask(NamedTuple):
     """One question."""
@@ -83,9 +75,6 @@ class Ask(NamedTuple):
     capacity: int
     rank: I64
     """(n,): 0 goes first among units that can start equally low."""
-    weight: I64
-    """(m,): how pressing a section is, for ``WORST_FIRST``."""
-    focus: int
     switches: int
     """Sum of what is used to prune, see :mod:`.propagate`."""
     budget: int
@@ -104,32 +93,6 @@ def _lowest(shape: Shape, state: State, rank: I64) -> int:
         if unit[u, PLACED] or unit[u, HOLE] >= 0:
             continue
         if best < 0 or unit[u, LOW] < unit[best, LOW] or (unit[u, LOW] == unit[best, LOW] and rank[u] < rank[best]):
-            best = u
-    return best
-
-
-@njit_leaf
-def _pressing(shape: Shape, state: State, ask: Ask) -> int:
-    """A unit of the section that presses most, or what has to come below it."""
-    section, unit = state.section, state.unit
-    chosen, least = -1, FAR
-    for s in range(len(section)):
-        if section[s, LEFT] == 0:
-            continue
-        lowest = section[s, LOWEST]  # nobody, where all were placed when it was last looked at
-        spare = ask.capacity - (unit[lowest, LOW] if lowest >= 0 else 0) - section[s, REST]
-        if ask.focus == WORST_FIRST:
-            spare = (max(spare, 0) + 1024) * 1024 // (ask.weight[s] + 1)
-        if spare < least:
-            least, chosen = spare, s
-    best = -1
-    for row in range(shape.first[chosen], shape.first[chosen] + section[chosen, LEFT]):
-        u = shape.entry[state.order[row, 0], OWNER]
-        if (
-            best < 0
-            or unit[u, LOW] < unit[best, LOW]
-            or (unit[u, LOW] == unit[best, LOW] and ask.rank[u] < ask.rank[best])
-        ):
             best = u
     return best
 
@@ -216,7 +179,7 @@ def search(shape: Shape, state: State, ask: Ask, nodes: I64, stop: I64) -> int:
         if levels >= most:
             return CRAMPED
         nodes[0] += 1
-        u = _lowest(shape, state, ask.rank) if ask.focus == LOWEST_FIRST else _pressing(shape, state, ask)
+        u = _lowest(shape, state, ask.rank)
         if u >= 0:
             u = _under(shape, state, ask.rank, u, ask.switches & DOMINANCE > 0)
         good, level = True, -1

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from tmmu_core.loops import calls
 from tmmu_core.loops.calls import LARGEST
 from tmmu_core.loops.library import library
-from tmmu_core.planners.exact.kernel import CRAMPED, FOUND, LOWEST_FIRST, SPENT, Ask, search
+from tmmu_core.planners.exact.kernel import CRAMPED, FOUND, SPENT, Ask, search
 from tmmu_core.planners.exact.model import Model
 from tmmu_core.planners.exact.propagate import ALL
 from tmmu_core.planners.exact.tables import FAILS, LOW, TALL, Shape, State, fresh, shape_of
@@ -22,16 +22,6 @@ LOOK = 0.1
 """Seconds."""
 MOST_EVENTS = 1 << 23
 """Tables of more rows (48 bytes each) are given no more room."""
-
-
-class Rule(NamedTuple):
-    """Which unit is taken next: one of the kernel's three rules, and how pressing each section is (0 by default)."""
-
-    focus: int = LOWEST_FIRST
-    weight: I64 | None = None
-
-
-LOWEST = Rule()
 
 
 class Searcher:
@@ -54,7 +44,6 @@ class Searcher:
         capacity: int,
         rank: I64,
         budget: int,
-        rule: Rule = LOWEST,
         watch: Watch | None = None,
     ) -> tuple[int, int, list[int] | None]:
         """FOUND, INFEASIBLE or SPENT; the nodes it took; the offset per unit if found.
@@ -62,8 +51,7 @@ class Searcher:
         ``watch(nodes)`` is asked every :data:`LOOK` seconds whether to go on; where it says no or raises, the search
         ends within as much again.
         """
-        weight = np.zeros(self.model.sections, dtype=np.int64) if rule.weight is None else rule.weight
-        ask = Ask(capacity, rank, weight, rule.focus, self.switches, budget)
+        ask = Ask(capacity, rank, self.switches, budget)
         verdict = CRAMPED
         while verdict == CRAMPED:  # how often a unit is raised cannot be told beforehand: where many meet, very often
             state = fresh(self.model, self.shape, self.room)
@@ -104,13 +92,9 @@ def watched(loop: Callable[[], Any], stop: I64, goes_on: Callable[[], bool]) -> 
 
 
 def search_by(ask: Ask) -> Callable[[Shape, State, Ask, I64, I64], int]:
-    """The library's loop where it can be handed the question; else :func:`.kernel.search`.
-
-    The library's two other rules read before their table where a section has nobody lowest; no planner asks for them.
-    """
+    """The library's loop where it can be handed the question; else :func:`.kernel.search`."""
     loops = library()
-    beyond = abs(ask.capacity) >= LARGEST or bool((ask.weight < 0).any())
-    if loops is None or beyond or ask.focus != LOWEST_FIRST:
+    if loops is None or abs(ask.capacity) >= LARGEST:
         return search
 
     def ahead(shape: Shape, state: State, ask: Ask, nodes: I64, stop: I64) -> int:
