@@ -40,8 +40,10 @@ from tmmu_core.limits import WORKER_BYTES, ceiling
 from tmmu_core.planners.problem import Progress
 
 ROOT = Path(__file__).resolve().parents[2]
-NICENESS = 15
-"""How far workers stand back behind the server, which draws everybody's pages."""
+NICENESS, LAST = 10, 19
+"""How far workers stand back behind the server, which draws everybody's pages; how far after :data:`SOON`."""
+SOON = 1.0
+"""Seconds after which work stands back behind what others began later: a search behind their first pictures."""
 TICK = 0.05
 """Seconds between two looks at the other end."""
 UNHEARD = 20.0
@@ -286,11 +288,16 @@ def work(line: _Line) -> None:
 def start(control: socket.socket) -> None:
     """Fork a worker per order, kill those that are to be killed; when the server is gone, kill all and end."""
     living: dict[int, int] = {}
+    young: dict[int, float] = {}
     while True:
-        ready = select.select([control], [], [], 1.0)[0]
+        ready = select.select([control], [], [], SOON / 2)[0]
         for number, process in tuple(living.items()):
             if os.waitpid(process, os.WNOHANG)[0]:
                 del living[number]
+                young.pop(number, None)
+            elif time.monotonic() > young.get(number, float("inf")) + SOON:
+                del young[number]
+                _have_stand_back(process)
         if not ready:
             continue
         record, handed, _, _ = socket.recv_fds(control, _RECORD, 1)
@@ -305,9 +312,17 @@ def start(control: socket.socket) -> None:
         process = os.fork()
         if not process:
             _as_worker(control, handed[0])
-        living[number] = process
+        living[number], young[number] = process, time.monotonic()
         os.close(handed[0])
     os.killpg(0, signal.SIGKILL)
+
+
+def _have_stand_back(process: int) -> None:
+    """Have a worker of ours come last from now on, with all threads it has and will have: each has its own niceness."""
+    with suppress(OSError):
+        tasks = Path(f"/proc/{process}/task")
+        for thread in [int(task.name) for task in tasks.iterdir()] if tasks.exists() else [process]:
+            os.setpriority(os.PRIO_PROCESS, thread, LAST)
 
 
 def _as_worker(control: socket.socket, descriptor: int) -> None:
@@ -339,6 +354,8 @@ def main() -> None:
     from app.session import tasks
 
     assert tasks  # what follows finds it there
+    with suppress(OSError):  # Linux shares out by sessions first: niceness alone orders those of this one
+        Path("/proc/self/autogroup").write_text(str(NICENESS))
     gc.freeze()  # what is there now is shared with every worker
     start(socket.socket(fileno=int(sys.argv[1])))
 

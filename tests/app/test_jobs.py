@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -209,6 +210,31 @@ def _lives(process: int) -> bool:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+def test_work_stands_back_behind_the_server_and_soon_behind_what_begins_later() -> None:
+    before = processes()
+    first = searching(Desk())
+    assert until(lambda: first.done > 0)
+    (old,) = processes() - before
+    assert until(lambda: nicest(old) == nicest(old, most=False) == 19)
+    second = endless(Desk())
+    assert until(lambda: second.done > 0)
+    (young,) = processes() - before - {old}
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    assert nicest(young) in (min(own + 10, 19), 19)
+    group = Path(f"/proc/{young}/autogroup")
+    if group.exists():
+        assert group.read_text().endswith(" nice 10\n")
+    for job in (first, second):
+        job.abandon()
+        assert job.wait(60)
+
+
+def nicest(process: int, most: bool = True) -> int:
+    """The niceness of the thread that has most of it, or least."""
+    threads = [int(task.name) for task in Path(f"/proc/{process}/task").iterdir()]
+    return (max if most else min)(os.getpriority(os.PRIO_PROCESS, thread) for thread in threads)
 
 
 def test_an_error_of_the_work_comes_back_as_it_was_raised() -> None:
