@@ -318,6 +318,7 @@ def test_a_value_is_named_by_what_it_is() -> None:
 WRITES: dict[str, set[str]] = {
     "app/cli/streams.py": {"os.open", "open"},  # the null device, in the place of a stream that is closed
     "app/report/pdf.py": {"write_bytes"},  # a page in a folder that is gone with the browser that prints it
+    "app/session/workers.py": {"write_text"},  # the kernel's share for a session
     "tmmu_core/plan/formats/c_project.py": {"open"},  # a member of an archive that is made in memory
     "tmmu_core/runtime/measure_child.py": {"write_text"},  # the kernel's counter of memory
     "tmmu_core/writing.py": {"write_bytes", "open", "os.open"},
