@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.cli.console import Column, say, table
-from app.say import details, totals, words
+from app.say import claims, totals, words
 from tmmu_core.plan.figures.storages import peak
 from tmmu_core.plan.model import ArenaSummary, Plan
 
@@ -35,7 +35,7 @@ def plan_in_words(plan: Plan, assumed: str = "") -> None:
     peaks = {} if plan.steps > 1 << 28 else {a.name: peak(plan, a.name).step for a in plan.arenas}
     table(ARENA_COLUMNS, [_arena(plan, arena, peaks.get(arena.name)) for arena in plan.arenas])
     say("", *(f"{name:<20}  {value}" for name, value in totals.rows(plan)))
-    remarks = {arena.name: details.planner_tells(plan, arena.name) for arena in plan.arenas}
+    remarks = {arena.name: claims.planner_tells(plan, arena.name) for arena in plan.arenas}
     say(*(f"{name}: {remark}" for name, remark in remarks.items() if remark))
     if plan.places == "sparse":
         say("addresses  hashed (blake3_sparse): offsets are no layout, extents are those of the slots end to end")

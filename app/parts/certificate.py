@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from app.parts import focus
-from app.say import details
+from app.say import claims
 from app.session import state
 from app.session.planning import Shown
 from tmmu_core.plan.model import Plan
@@ -20,7 +20,7 @@ def panel(shown: Shown) -> None:
     if not name:
         return
     summary = shown.plan.arena_of[name]
-    st.html(details.certificate(shown.plan, name))
+    st.html(claims.certificate(shown.plan, name))
     if not summary.witness:
         return
     on = state.choice().marked == WITNESS
@@ -58,5 +58,5 @@ def marked(plan: Plan, arena: str | None) -> list[int] | None:
     """The rows to mark, where marking is on: the witness of ``arena``, or of every arena."""
     if state.choice().marked != WITNESS:
         return None
-    rows = [row for a in plan.arenas if arena in (None, a.name) for row in details.witness_rows(plan, a)]
+    rows = [row for a in plan.arenas if arena in (None, a.name) for row in claims.witness_rows(plan, a)]
     return sorted(rows)

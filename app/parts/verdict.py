@@ -6,7 +6,7 @@ import pandas as pd
 import streamlit as st
 
 from app.parts import focus, replay
-from app.say import details, glossary, markup, totals, words
+from app.say import claims, glossary, markup, totals, words
 from app.session import planning
 from app.session.jobs import Job
 from app.session.judging import Judgement
@@ -33,8 +33,8 @@ def chips(shown: Shown) -> list[str]:
 
 def _planner(shown: Shown) -> str:
     arena = focus.arena(shown)
-    summary = details.planner_tells(shown.plan, arena)
-    return f'<abbr title="{markup.esc(summary)}">by {markup.esc(details.planner_of(shown.plan, arena))}</abbr>'
+    summary = claims.planner_tells(shown.plan, arena)
+    return f'<abbr title="{markup.esc(summary)}">by {markup.esc(claims.planner_of(shown.plan, arena))}</abbr>'
 
 
 def _verdict(shown: Shown) -> list[str]:

@@ -8,7 +8,7 @@ from app.charts.compare import Run, field
 from app.charts.course import falling
 from app.parts import focus, frame, pictures
 from app.parts.plan_canvas import Listeners, Picture, plan_canvas, plan_store
-from app.say import details, markup, totals, words
+from app.say import claims, markup, totals, words
 from app.session import placed, planning, state
 from app.session.jobs import desk
 from app.session.planning import Shown
@@ -111,10 +111,10 @@ def _table(runs: list[Run], answers: dict[str, Shown], arena: str, remarked: dic
     for run in sorted(runs, key=lambda run: (run.extent, run.nanoseconds, run.planner)):
         plan = answers[run.planner].plan
         summary = PLANNERS[run.planner].summary if run.planner in PLANNERS else "offsets that came with the file"
-        about = details.planner_tells(plan, arena) or summary
+        about = claims.planner_tells(plan, arena) or summary
         rows.append(
             [
-                f'<abbr title="{markup.esc(about)}">{markup.esc(details.planner_of(plan, arena))}</abbr>',
+                f'<abbr title="{markup.esc(about)}">{markup.esc(claims.planner_of(plan, arena))}</abbr>',
                 f'<span title="{words.exact_bytes(run.extent)}">{words.short_bytes(run.extent)}</span>',
                 markup.esc(words.short_bytes(run.extent - run.bound)),
                 markup.esc(words.gap(run.extent, run.bound)),

@@ -11,7 +11,7 @@ import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from app.parts import platform
-from app.say import details
+from app.say import claims, details
 from app.session import opening, planning
 from app.session.choice import Choice, from_query, to_query
 from tests.app.test_pages import claim, html, opened
@@ -123,7 +123,7 @@ def test_the_witness_holds_the_lower_bound_where_time_is_the_reason(sample: str)
     witnessed = [arena for arena in plan.arenas if arena.witness_step >= 0]
     assert witnessed
     for arena in witnessed:
-        rows = details.witness_rows(plan, arena)
+        rows = claims.witness_rows(plan, arena)
         heads = {int(plan.storage[row]): row for row in rows if plan.base_tensor_uids[row] is None}.values()
         least = sum(int(plan.size[row]) for row in heads)
         most = sum(align_up(int(plan.size[row]), int(plan.alignment[row])) for row in heads)
@@ -140,7 +140,7 @@ def test_the_witness_holds_the_lower_bound_where_time_is_the_reason(sample: str)
 )
 def test_a_status_is_said_in_one_sentence(status: str, said: str) -> None:
     summary = planning.make_plan(Choice()).plan.arena_of["activations"]
-    assert said in details.claimed(replace(summary, status=status))
+    assert said in claims.claimed(replace(summary, status=status))
 
 
 def test_the_report_page_offers_what_the_command_reads_and_every_format() -> None:

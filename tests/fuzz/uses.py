@@ -7,7 +7,7 @@ from typing import Any
 
 from app.canvas.pack import pack_plan
 from app.report import summary
-from app.say import details
+from app.say import claims, details
 from tmmu_core.errors import TmmuError
 from tmmu_core.graph import native
 from tmmu_core.graph.model import Graph
@@ -92,9 +92,9 @@ def tell(plan: Plan, verdict: Verdict) -> None:
     gate(plan, (Limit("extent", Fraction(1)),))
     for arena in plan.arenas:
         course(plan, arena.name)
-        details.planner_of(plan, arena.name)
-        details.planner_tells(plan, arena.name)
-        details.certificate(plan, arena.name)
+        claims.planner_of(plan, arena.name)
+        claims.planner_tells(plan, arena.name)
+        claims.certificate(plan, arena.name)
     for name in plan.tensor_ids[:3]:
         details.details(plan, None, name)
     if verdict.ok and plan.arenas and all("memory" in plan.notes.get(arena.name, {}) for arena in plan.arenas):
