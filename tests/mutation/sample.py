@@ -101,9 +101,10 @@ class Trial(Chosen):
         super().__init__(tests)
         self.tests, self.killer_file = tests, killer_file
 
-    def pytest_runtestloop(self) -> bool:
-        """Instead of pytest's own."""
-        self.killer_file.write_text(self.first_failure(self.tests))
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Instead of pytest's own, which would have ended where a file of tests cannot be imported."""
+        unread = "no test could be collected" if session.testsfailed else ""
+        self.killer_file.write_text(unread or self.first_failure(self.tests))
         os._exit(0)
 
 

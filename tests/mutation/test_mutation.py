@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 from random import Random
+
+import pytest
 
 from tests.mutation.covering import ROOT
 from tests.mutation.equivalents import SAME
@@ -47,6 +51,19 @@ def test_a_running_function_is_exchanged(tmp_path: Path) -> None:
     assert patch(swapped["2", "(3)"], path, TEXT, running())
     assert box.wide == 3
     assert not patch(swapped["7", "(8)"], path, TEXT, running()), "a default was taken when the module was run"
+
+
+@pytest.mark.parametrize(("line", "killed_by"), [("1 & 'a'", "no test could be collected"), ("1 & 2", "")])
+def test_a_mutant_that_no_test_can_import_is_killed(tmp_path: Path, line: str, killed_by: str) -> None:
+    file, killer = tmp_path / "test_it.py", tmp_path / "killer"
+    file.write_text(f"{line}\ndef test_it(): pass\n")
+    trial = f"Trial(['test_it.py::test_it'], Path({str(killer)!r}))"
+    code = (
+        "import pytest; from pathlib import Path; from tests.mutation.sample import OPTIONS, Trial; "
+        f"pytest.main([*OPTIONS, '--rootdir={tmp_path}', {str(file)!r}], plugins=[{trial}])"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True)
+    assert (ran.returncode, killer.read_text()) == (0, killed_by)
 
 
 def test_a_function_that_another_one_made_is_exchanged_where_it_lives(tmp_path: Path) -> None:
