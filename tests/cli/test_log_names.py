@@ -18,7 +18,7 @@ from tests.hostile import hostile_graph
 from tmmu_core.graph import native
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.verifier import verify_plan
-from tmmu_core.names import for_log
+from tmmu_core.names import for_log, natural
 from tmmu_core.plan.formats.files import to_json
 from tmmu_core.plan.making.engine import plan_graph
 
@@ -154,3 +154,9 @@ def test_a_download_is_called_what_every_file_system_takes(name: str) -> None:
     stem = file_stem(name)
     assert 0 < len(os.fsencode(f"{stem}.{stem}.report.html")) < 255
     assert not stem.startswith("-")
+
+
+def test_names_are_sorted_as_people_count() -> None:
+    """Of two that begin alike the shorter one comes first; letters before digits; equal but for zeros, by the text."""
+    names = ["r10", "r2", "r", "r2b", "r02", "10", "9", "rs", "", "r2.1"]
+    assert sorted(names, key=natural) == ["", "r", "r02", "r2", "r2.1", "r2b", "r10", "rs", "9", "10"]

@@ -66,9 +66,16 @@ def test_a_file_that_is_replaced_keeps_its_rights_and_its_link(tmp_path: Path) -
     assert stat.S_IMODE((tmp_path / "old").stat().st_mode) == 0o640
 
 
-def test_a_device_is_written_as_it_is() -> None:
-    replace_file(Path("/dev/null"), b"gone")
-    assert not Path("/dev/null").is_file()
+def test_what_is_no_plain_file_is_written_as_it_is(tmp_path: Path) -> None:
+    """A pipe of the test's own: a device of the machine would be lost to a writer that is wrong."""
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        replace_file(tmp_path / "pipe", b"gone")
+        assert os.read(reader, 99) == b"gone"
+        assert (tmp_path / "pipe").is_fifo()
+    finally:
+        os.close(reader)
 
 
 def test_a_plan_is_written_over_an_older_one(tmp_path: Path) -> None:
@@ -97,10 +104,16 @@ def test_a_writer_killed_at_any_moment_leaves_the_old_file_or_the_new_one(tmp_pa
 def test_what_a_killed_writer_left_is_swept_up(tmp_path: Path) -> None:
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
+    here = subprocess.Popen(["sleep", "60"])
     (tmp_path / f".tmmu-{gone.pid}.part").write_text("half")
-    (tmp_path / f".tmmu-{os.getppid()}.part").write_text("being written")
+    (tmp_path / f".tmmu-{here.pid}.part").write_text("being written")
+    (tmp_path / ".tmmu-notes.part").write_text("of no writer")
     replace_file(tmp_path / "plan.json", b"new")
-    assert sorted(path.name for path in tmp_path.iterdir()) == [f".tmmu-{os.getppid()}.part", "plan.json"]
+    assert here.poll() is None
+    here.kill()
+    here.wait()
+    left = sorted(path.name for path in tmp_path.iterdir())
+    assert left == [f".tmmu-{here.pid}.part", ".tmmu-notes.part", "plan.json"]
 
 
 def test_an_unbuffered_full_standard_output_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,3 +247,18 @@ def test_a_pipe_is_read_to_its_end(tmp_path: Path) -> None:
     writer.start()
     assert unpacking.read_whole(pipe) == b"x" * 200_000
     writer.join()
+
+
+@pytest.mark.parametrize("closed", ["file", "folder"])
+def test_neither_a_closed_file_nor_one_in_a_closed_folder_is_written(
+    closed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the one alone is closed; asked of the system by its own question, which root may not."""
+    file = (tmp_path / "plan.json").resolve()
+    file.write_text("precious")
+    shut = file if closed == "file" else file.parent
+    monkeypatch.setattr(os, "access", lambda path, _: path != shut)
+    with pytest.raises(PermissionError):
+        replace_file(file, b"new")
+    assert file.read_text() == "precious"
+    replace_file(tmp_path / "another.json", b"new")  # of what is not there yet nothing is asked
