@@ -40,7 +40,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "fit": {"errors", "compiled", "graph", "liveness", "planners", "plan", "library.callable"},
     "sweep": {"errors", "extras", "graph", "plan", "planners.problem", "fit", "judge.finished"},
     # What is kept are plans and figures; who made them, and how, it need not know.
-    "store": {"errors", "names", "extras", "plan.figures", "plan.model", "plan.formats"},
+    "store": {"errors", "limits", "names", "extras", "plan.figures", "plan.model", "plan.formats"},
     "library": {"errors", "names", "extras", "writing", "door"}
     | {"graph", "planners.problem", "plan", "judge.finding", "judge.finished", "judge.verifier", "fit"},
 }

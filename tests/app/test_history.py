@@ -8,7 +8,7 @@ import pytest
 
 from app.session import history, opening
 from tests.app.test_pages import claim, html, opened
-from tests.store.plans import NEW_YEAR, label, plan_of
+from tests.store.plans import NEW_YEAR, label, plan_of, swept
 from tmmu_core.store import sweeps
 from tmmu_core.store.run import Run
 from tmmu_core.store.store import Store
@@ -68,9 +68,8 @@ def test_a_plan_that_the_store_does_not_hold_is_refused(store: Store) -> None:
 
 
 def test_a_sweep_shows_how_far_it_is_and_what_failed(store: Store, runs: tuple[Run, ...]) -> None:
-    row = {"planner": "slots", "mode": None, "alignment": 48, "lower_bound_bytes": None, "extent_bytes": None}
     sweeps.begin(store, "5weeb", NEW_YEAR, {"sources": ["net.onnx"]}, 4)
-    bad = {**row, "error": {"code_id": "ALIGNMENT_VIOLATION", "message": "48 is no power of two"}}
+    bad = {**swept("48 is no power of two"), "alignment": 48}
     sweeps.add(store, "5weeb", [sweeps.Kept(0, (bad,), sweeps.REFUSED)])
     at = opened("history")
     (bar,) = [element.proto.text for element in at.get("progress")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from tests.build import graph, node, tensor
 from tmmu_core.graph.model import Graph
@@ -35,3 +36,9 @@ def plan_of(lines: dict[str, int], *, planner: str = "slots", name: str = "net")
     plan = plan_graph(made, planner=planner).plan
     assert verify_plan(plan, made).ok
     return plan
+
+
+def swept(message: str = "") -> dict[str, Any]:
+    """A row of a sweep's point that has no plan, as it is kept."""
+    row = dict.fromkeys(("mode", "preset", "alignment", "lower_bound_bytes", "extent_bytes"))
+    return {"planner": "slots", **row, "error": {"code_id": "ALIGNMENT_VIOLATION", "message": message}}

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 from sqlalchemy import func, select, text, update
 
-from tests.store.plans import label, plan_of
+from tests.store.plans import label, plan_of, swept
 from tmmu_core.errors import StoreFault
 from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.plan.figures.metrics import totals
@@ -239,20 +239,20 @@ def test_a_file_that_is_let_go_takes_no_other_with_it(store: Store) -> None:
 def test_every_sweep_is_listed_with_its_own_points_the_latest_first(store: Store) -> None:
     for day, (name, points) in enumerate({"early": 3, "late": 2, "empty": 5}.items(), 1):
         sweeps.begin(store, name, datetime(2026, 1, day, tzinfo=UTC), {"of": name}, points)
-    sweeps.add(store, "early", [sweeps.Kept(k, ({"k": k},), failed) for k, failed in enumerate((0, 1, 2))])
-    sweeps.add(store, "late", [sweeps.Kept(7, ({"k": 7},))])
+    sweeps.add(store, "early", [sweeps.Kept(k, (swept(str(k)),), failed) for k, failed in enumerate((0, 1, 2))])
+    sweeps.add(store, "late", [sweeps.Kept(7, (swept("7"),))])
     listed = [(one.name, one.points, one.done, one.failed, one.asked["of"]) for one in sweeps.sweeps(store)]
     assert listed == [("empty", 5, 0, 0, "empty"), ("late", 2, 1, 0, "late"), ("early", 3, 3, 2, "early")]
     assert [kept.number for kept in sweeps.points(store, "early", last=2)] == [1, 2]
-    assert [kept.rows for kept in sweeps.points(store, "late")] == [({"k": 7},)]
+    assert [kept.rows for kept in sweeps.points(store, "late")] == [(swept("7"),)]
 
 
 def test_a_point_that_had_died_may_be_kept_anew_and_no_other(store: Store) -> None:
     sweeps.begin(store, "s", datetime(2026, 1, 1, tzinfo=UTC), {}, 3)
-    first = [sweeps.Kept(0, ({"v": 1},), sweeps.DIED), sweeps.Kept(1, ({"v": 1},), sweeps.REFUSED)]
-    sweeps.add(store, "s", [*first, sweeps.Kept(2, ({"v": 1},))])
-    sweeps.add(store, "s", [sweeps.Kept(k, ({"v": 2},)) for k in range(3)])
-    assert [kept.rows[0]["v"] for kept in sweeps.points(store, "s")] == [2, 1, 1]
+    first = [sweeps.Kept(0, (swept("1"),), sweeps.DIED), sweeps.Kept(1, (swept("1"),), sweeps.REFUSED)]
+    sweeps.add(store, "s", [*first, sweeps.Kept(2, (swept("1"),))])
+    sweeps.add(store, "s", [sweeps.Kept(k, (swept("2"),)) for k in range(3)])
+    assert [kept.rows[0]["error"]["message"] for kept in sweeps.points(store, "s")] == ["2", "1", "1"]
 
 
 @pytest.mark.parametrize(

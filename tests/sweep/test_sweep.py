@@ -234,13 +234,13 @@ def _kept(url: str) -> int:
 
 def test_what_died_is_tried_again_and_what_failed_is_not(tmp_path: Path) -> None:
     store = Store.at(f"sqlite:///{tmp_path / 'store.db'}", create=True)
-    from tests.store.plans import NEW_YEAR
+    from tests.store.plans import NEW_YEAR, swept
 
     sweeps.begin(store, "s", NEW_YEAR, {"sources": ["net"]}, 3)
     for failed in (sweeps.DIED, sweeps.FINE, sweeps.REFUSED):
-        sweeps.add(store, "s", [sweeps.Kept(0, ({"error": failed},), failed)])
+        sweeps.add(store, "s", [sweeps.Kept(0, (swept(str(failed)),), failed)])
     (kept,) = sweeps.points(store, "s")
-    assert (kept.failed, kept.rows) == (sweeps.FINE, ({"error": 0},))
+    assert (kept.failed, kept.rows) == (sweeps.FINE, (swept("0"),))
     (listed,) = sweeps.sweeps(store)
     assert (listed.points, listed.done, listed.failed) == (3, 1, 0)
 

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-import zlib
 from datetime import datetime
 
 from sqlalchemy import select
 
 from tmmu_core.errors import StoreFault
+from tmmu_core.limits import UNPACKED_BYTES, ceiling, past
 from tmmu_core.names import visible
+from tmmu_core.store import rows
 from tmmu_core.store.opening import faults_of, writing
 from tmmu_core.store.run import instant
 from tmmu_core.store.schema import FILES
+from tmmu_core.store.sqlite_file import LONGEST
 from tmmu_core.store.store import Store, packed
 
 
 def keep(store: Store, key: str, file: tuple[str, bytes], at: datetime) -> None:
     """Keep ``(name, bytes)`` under ``key``; what is there under it stays."""
     name, data = file
+    if len(data) > _most():
+        raise past(UNPACKED_BYTES, visible(name), store.name, _most())
     row = {"digest": key, "name": visible(name), "at": instant(at), "bytes": len(data), "packed": packed(data)}
     with faults_of(store.name), writing(store.engine) as connection:
         connection.execute(store.unless_there(FILES), row)
@@ -30,16 +34,21 @@ def file(store: Store, key: str) -> tuple[str, bytes] | None:
         row = found.first()
     if row is None:
         return None
-    try:
-        data = zlib.decompressobj().decompress(row.packed, row.bytes + 1)
-    except zlib.error:
-        data = b""
-    if len(data) != row.bytes:
-        raise StoreFault(f"the file {row.name} is damaged.", store=store.name, hint="Open it again.")
-    return row.name, data
+    name, size, packs = rows.typed(rows.FileRow, row, store.name)
+    if size > _most():
+        raise past(UNPACKED_BYTES, visible(name), store.name, _most())
+    data = rows.unpacked(packs, size)
+    if data is None:
+        raise StoreFault(f"the file {visible(name)} is damaged.", store=store.name, hint="Open it again.")
+    return visible(name), data
 
 
 def drop(store: Store, key: str) -> None:
     """Let go of a file."""
     with faults_of(store.name), writing(store.engine) as connection:
         connection.execute(FILES.delete().where(FILES.c.digest == key))
+
+
+def _most() -> int:
+    """Bytes of the largest file that is kept: what an upload may have, where no limit is set."""
+    return ceiling(UNPACKED_BYTES, LONGEST)

@@ -8,22 +8,21 @@ processes that open a new store one makes it and seven find it made.
 from __future__ import annotations
 
 import sqlite3
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
+from sqlalchemy import Connection, Engine, create_engine, inspect, text
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.exc import DBAPIError as DatabaseError
 
 from tmmu_core.errors import StoreFault
+from tmmu_core.limits import UNPACKED_BYTES
+from tmmu_core.names import visible
+from tmmu_core.store import sqlite_file
 from tmmu_core.store.schema import HEAD
 
-PATIENCE = 120.0
-"""Seconds that a writer waits for its turn."""
 LOCK = 0x746D6D75
 """The advisory lock, in PostgreSQL, of whoever migrates: "tmmu"."""
 
@@ -41,8 +40,7 @@ def open_engine(url: str, *, create: bool) -> tuple[Engine, str]:
     with faults_of(name):
         engine = create_engine(parsed, pool_pre_ping=parsed.get_backend_name() != "sqlite")
         if engine.dialect.name == "sqlite":
-            event.listen(engine, "connect", _settle_sqlite)
-            event.listen(engine, "begin", _begin_sqlite)
+            sqlite_file.set_up(engine, name)
         _bring_up(engine, name, create=create)
     return engine, name
 
@@ -92,40 +90,10 @@ def _reason(error: SQLAlchemyError) -> str:
 def _way_out(error: SQLAlchemyError) -> str:
     inner = error.orig if isinstance(error, DatabaseError) else None
     if isinstance(inner, sqlite3.OperationalError) and "locked" in str(inner):
-        return f"Another process held it for {PATIENCE:.0f} s; try again."
+        return f"Another process held it for {sqlite_file.PATIENCE:.0f} s; try again."
+    if isinstance(inner, sqlite3.DataError) and "too big" in str(inner):
+        return f"If that is meant, raise the limit: --max-{UNPACKED_BYTES.name} N, or {UNPACKED_BYTES.variable}=N."
     return "Check the URL, the rights and that the database runs."
-
-
-# --- SQLite ------------------------------------------------------------------------------------------------------
-
-
-def _settle_sqlite(connection: Any, _: Any) -> None:
-    connection.isolation_level = None  # transactions begin where we say so
-    cursor = connection.cursor()
-    cursor.execute(f"PRAGMA busy_timeout = {int(PATIENCE * 1000)}")
-    cursor.execute("PRAGMA foreign_keys = ON")
-    cursor.execute("PRAGMA synchronous = FULL")  # what is committed outlives a power cut, not only a kill
-    _log_ahead(cursor)
-    cursor.close()
-
-
-def _log_ahead(cursor: Any) -> None:
-    """Turn the write-ahead log on, which is kept in the file; the turning itself does not wait for its turn."""
-    until = time.monotonic() + PATIENCE
-    while cursor.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
-        try:
-            cursor.execute("PRAGMA journal_mode = WAL")
-            return
-        except sqlite3.OperationalError as error:
-            if "locked" not in str(error) or time.monotonic() > until:
-                raise
-            time.sleep(0.02)
-
-
-def _begin_sqlite(connection: Connection) -> None:
-    writes = connection.get_execution_options().get("tmmu_writes", False)
-    # A reader that turns writer would be refused where another wrote meanwhile: writers say so at once.
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
 # --- versions ----------------------------------------------------------------------------------------------------
@@ -148,8 +116,8 @@ def _bring_up(engine: Engine, name: str, *, create: bool) -> None:
 def _revision(connection: Connection) -> str | None:
     if not inspect(connection).has_table("alembic_version"):
         return None
-    found: str | None = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
-    return found
+    found = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+    return None if found is None else visible(str(found)[:80])
 
 
 def _migrate(connection: Connection, name: str) -> None:

@@ -41,8 +41,8 @@ class U64(TypeDecorator[int]):
         return value if value is None or value < 2**63 else value - 2**64
 
     def process_result_value(self, value: int | None, dialect: Any) -> int | None:
-        """Out of it."""
-        return value if value is None or value >= 0 else value + 2**64
+        """Out of it; what is no number is left to who types the row."""
+        return value + 2**64 if isinstance(value, int) and value < 0 else value
 
 
 METADATA = MetaData(

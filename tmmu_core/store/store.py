@@ -12,15 +12,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-from sqlalchemy import BigInteger, Engine, Select, and_, or_, select, type_coerce
+from sqlalchemy import BigInteger, Engine, Select, and_, case, func, or_, select, type_coerce
 from sqlalchemy.dialects import postgresql, sqlite
 
 from tmmu_core.errors import StoreFault
+from tmmu_core.limits import UNPACKED_BYTES, ceiling, past
 from tmmu_core.names import visible
 from tmmu_core.plan.formats.files import from_document, to_cbor
 from tmmu_core.plan.model import Plan
+from tmmu_core.store import rows
 from tmmu_core.store.opening import faults_of, open_engine, writing
-from tmmu_core.store.run import ArenaFigures, Label, Run, run_of, split_reference
+from tmmu_core.store.run import Label, Run, run_of, split_reference
 from tmmu_core.store.schema import PLANS, RUNS, U64
 
 SHORTEST = 4
@@ -95,9 +97,9 @@ class Store:
         """Keep plans as runs, all of them or none: one transaction."""
         kept = []
         with faults_of(self.name):
-            rows = [(run, *packed) for run, packed in map(_prepared, labelled)]
+            prepared = [(run, *packed) for run, packed in map(_prepared, labelled)]
             with writing(self.engine) as connection:
-                for run, size, data in rows:
+                for run, size, data in prepared:
                     row = {"content": run.content, "bytes": size, "packed": data}
                     new_plan = connection.execute(self.unless_there(PLANS).returning(PLANS.c.content), row).first()
                     new_run = connection.execute(self.unless_there(RUNS).returning(RUNS.c.key), _columns(run)).first()
@@ -133,9 +135,8 @@ class Store:
         found: dict[tuple[str, ...], _Series] = {}
         with faults_of(self.name), self.engine.connect() as connection:
             key, last = None, 0
-            for *names, number, extent in connection.execute(
-                asked if branch is None else asked.where(RUNS.c.branch == branch)
-            ):
+            for row in connection.execute(asked if branch is None else asked.where(RUNS.c.branch == branch)):
+                *names, number, extent = rows.typed(rows.SeriesRow, row, self.name)
                 if names != key:
                     key = names
                     one = found[tuple(names)] = _Series(number)
@@ -145,9 +146,12 @@ class Store:
                 one.runs += 1
             wanted = sorted({number for one in found.values() for number in (one.latest, one.changed)})
             facts = {
-                row.number: tuple(row)[1:]
+                row[0]: row[1:]
                 for part in _parts(wanted)
-                for row in connection.execute(_FACTS.where(RUNS.c.number.in_(part)))
+                for row in (
+                    rows.typed(rows.FactsRow, found, self.name)
+                    for found in connection.execute(_FACTS.where(RUNS.c.number.in_(part)))
+                )
             }
         return tuple(_line(key, found[key], facts) for key in sorted(found))
 
@@ -187,12 +191,20 @@ class Store:
 
     def document(self, content: bytes) -> bytes:
         """The plan file (CBOR) of a content hash. Raises ``StoreFault``, also where it is no longer what it was."""
-        asked = select(PLANS.c.bytes, PLANS.c.packed).where(PLANS.c.content == content)
+        most = ceiling(UNPACKED_BYTES)
+        small = func.length(PLANS.c.packed) <= most
+        asked = select(PLANS.c.bytes, case((small, PLANS.c.packed), else_=b"")).where(PLANS.c.content == content)
         with faults_of(self.name), self.engine.connect() as connection:
             found = connection.execute(asked).first()
         if found is None:
             raise StoreFault(f"there is no plan {content.hex()[:12]}.", store=self.name, hint="Record it again.")
-        return unpacked(found.packed, found.bytes, content, self.name)
+        size, data = rows.typed(rows.PlanRow, found, self.name)
+        if size > most:
+            raise past(UNPACKED_BYTES, f"plan {content.hex()[:12]} of the store", self.name)
+        document = rows.unpacked(data, size)
+        if document is None or hashlib.sha256(document).digest() != content:
+            raise rows.damaged(f"what is kept as {content.hex()[:12]} is something else", self.name)
+        return document
 
     def _read(self, chosen: Select[Any], last: int | None = None) -> tuple[Run, ...]:
         if last is not None:
@@ -200,7 +212,7 @@ class Store:
         else:
             chosen = chosen.order_by(RUNS.c.at, RUNS.c.number)
         with faults_of(self.name), self.engine.connect() as connection:
-            found = tuple(_run(tuple(row)) for row in connection.execute(chosen))
+            found = tuple(_run(row, self.name) for row in connection.execute(chosen))
         return found if last is None else found[::-1]
 
     def _model_of(self, reference: str, of: Plan | None) -> str:
@@ -209,7 +221,7 @@ class Store:
         graph = visible(of.ir_name)
         asked = select(RUNS.c.model).where(or_(RUNS.c.graph == graph, RUNS.c.model == graph)).distinct().limit(20)
         with faults_of(self.name), self.engine.connect() as connection:
-            found = sorted(connection.execute(asked).scalars())
+            found = sorted(rows.names(connection.execute(asked).scalars(), self.name))
         if graph in found or len(found) == 1:
             return graph if graph in found else found[0]
         how = f"Several models plan it: {', '.join(found)}." if found else "No run plans that graph."
@@ -224,7 +236,7 @@ class Store:
             RUNS.c.model == model, RUNS.c["commit"].startswith(point, autoescape=True)
         )
         with faults_of(self.name), self.engine.connect() as connection:
-            found = sorted(connection.execute(asked.distinct().limit(5)).scalars())
+            found = sorted(rows.names(connection.execute(asked.distinct().limit(5)).scalars(), self.name))
         if len(found) > 1:
             raise StoreFault(
                 f"{point} begins several commits of {model}.", store=self.name, hint=f"Write more: {', '.join(found)}."
@@ -235,7 +247,7 @@ class Store:
         if not latest:
             asked = select(RUNS.c.model).distinct().limit(20)
             with faults_of(self.name), self.engine.connect() as connection:
-                known = sorted(connection.execute(asked).scalars())
+                known = sorted(rows.names(connection.execute(asked).scalars(), self.name))
             hint = f"It holds {', '.join(known)}." if known else "It holds no run yet; tmmu record adds one."
             return StoreFault(f"there is no run of the model {model!r}.", store=self.name, hint=hint)
         said = ", ".join(f"{run.commit} on {run.branch}" for run in reversed(latest))
@@ -254,7 +266,6 @@ class Store:
 # --- rows --------------------------------------------------------------------------------------------------------
 
 _READ = tuple(RUNS.c[name] for name in Run.__dataclass_fields__)
-_ARENAS = msgspec.json.Decoder(tuple[ArenaFigures, ...])
 
 
 @dataclass
@@ -284,8 +295,9 @@ def _parts(numbers: list[int]) -> list[list[int]]:
     return [numbers[k : k + _PART] for k in range(0, len(numbers), _PART)]
 
 
-def _run(row: tuple[Any, ...]) -> Run:
-    return Run(*(*row[:-1], _ARENAS.decode(row[-1])))
+def _run(row: Iterable[Any], store: str) -> Run:
+    found = rows.typed(rows.RunRow, row, store)
+    return Run(**{**found._asdict(), "arenas": rows.arenas(found.arenas, store)})
 
 
 def _columns(run: Run) -> dict[str, Any]:
@@ -302,16 +314,3 @@ def _prepared(labelled: tuple[Plan, Label]) -> tuple[Run, tuple[int, bytes]]:
 def packed(document: bytes) -> bytes:
     """Bytes as they lie in the store."""
     return zlib.compress(document, 6)
-
-
-def unpacked(data: bytes, size: int, content: bytes, store: str) -> bytes:
-    """The ``size`` bytes of SHA-256 ``content``, or ``StoreFault``."""
-    try:
-        document = zlib.decompressobj().decompress(data, size + 1)
-    except zlib.error:
-        document = b""
-    if hashlib.sha256(document).digest() != content:
-        raise StoreFault(
-            f"what is kept as {content.hex()[:12]} is damaged.", store=store, hint="Bring back a copy, or record again."
-        )
-    return document

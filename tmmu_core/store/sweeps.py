@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import Integer, cast, func, select
 
+from tmmu_core.store import rows
 from tmmu_core.store.opening import faults_of, writing
 from tmmu_core.store.run import instant
 from tmmu_core.store.schema import SWEEP_POINTS, SWEEPS
@@ -52,7 +53,7 @@ def add(store: Store, name: str, kept: Sequence[Kept]) -> None:
     """Keep points, all of them or none; one that was there stays, unless it had died."""
     if not kept:
         return
-    rows = [
+    new = [
         {"sweep": name, "number": one.number, "failed": one.failed, "row": msgspec.json.encode(one.rows).decode()}
         for one in kept
     ]
@@ -60,7 +61,7 @@ def add(store: Store, name: str, kept: Sequence[Kept]) -> None:
     with faults_of(store.name), writing(store.engine) as connection:
         numbers = [one.number for one in kept]
         connection.execute(SWEEP_POINTS.delete().where(*here, SWEEP_POINTS.c.number.in_(numbers)))
-        connection.execute(store.unless_there(SWEEP_POINTS), rows)
+        connection.execute(store.unless_there(SWEEP_POINTS), new)
 
 
 def points(store: Store, name: str, *, last: int | None = None) -> tuple[Kept, ...]:
@@ -71,7 +72,8 @@ def points(store: Store, name: str, *, last: int | None = None) -> tuple[Kept, .
     order = SWEEP_POINTS.c.number
     chosen = chosen.order_by(order) if last is None else chosen.order_by(order.desc()).limit(last)
     with faults_of(store.name), store.engine.connect() as connection:
-        found = tuple(Kept(n, tuple(msgspec.json.decode(row)), failed) for n, row, failed in connection.execute(chosen))
+        typed = (rows.typed(rows.PointRow, row, store.name) for row in connection.execute(chosen))
+        found = tuple(Kept(number, rows.of_sweep(text, store.name), failed) for number, text, failed in typed)
     return found if last is None else found[::-1]
 
 
@@ -85,7 +87,9 @@ def sweeps(store: Store) -> tuple[Sweep, ...]:
     )
     with faults_of(store.name), store.engine.connect() as connection:
         found = [
-            Sweep(name, at, msgspec.json.decode(said), points, done, int(bad))
-            for name, at, said, points, done, bad in connection.execute(asked)
+            Sweep(name, at, rows.asked(said, store.name), points, done, bad)
+            for name, at, said, points, done, bad in (
+                rows.typed(rows.SweepRow, row, store.name) for row in connection.execute(asked)
+            )
         ]
     return tuple(sorted(found, key=lambda one: (one.at, one.name), reverse=True))

@@ -1,0 +1,111 @@
+"""SQLite's side of a store: how a connection is set up, and what a file may not bring with it.
+
+The file may come from anywhere. SQLite runs what stands in a file's schema (a view can count for ever, a trigger undo
+what is written), reads texts of a gigabyte, and, where a journal beside the file names another file, takes that file
+for its own and deletes it. A store of ours has none of these: its tables are tables, and it is alone in its
+transactions.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, event
+
+from tmmu_core.errors import StoreFault
+from tmmu_core.limits import UNPACKED_BYTES, ceiling
+from tmmu_core.names import visible
+from tmmu_core.store.schema import METADATA
+
+PATIENCE = 120.0
+"""Seconds that a writer waits for its turn."""
+LONGEST = 1 << 29
+"""Bytes of the longest text or blob of a row, where no limit is set: what an upload of the explorer may have."""
+_JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
+"""How a rollback journal ends that names another one (sqlite.org/fileformat.html, "The Rollback Journal")."""
+_TABLES = ("alembic_version", *METADATA.tables)
+_STRANGE = (
+    "SELECT name, type FROM sqlite_schema WHERE lower(tbl_name) IN ({tables})"
+    " AND (type IN ('view', 'trigger') OR (type = 'table' AND coalesce(rootpage, 0) = 0)) LIMIT 1"
+).format(tables=", ".join(f"'{name}'" for name in _TABLES))
+_COMPUTED = "SELECT name FROM pragma_table_xinfo('{table}') WHERE hidden <> 0 LIMIT 1"
+
+
+def set_up(engine: Engine, name: str) -> None:
+    """Have every connection of ``engine`` settled when it is made; what is wrong with the store is raised then.
+
+    That is ``StoreFault``, or what SQLite raises.
+    """
+
+    def settled(connection: Any, _: Any) -> None:
+        connection.isolation_level = None  # transactions begin where we say so
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, min(ceiling(UNPACKED_BYTES, LONGEST), 2**31 - 1))
+        cursor = connection.cursor()
+        try:
+            _refuse_a_journal_of_several(cursor, name)  # before anything is read: reading is what deletes
+            cursor.execute(f"PRAGMA busy_timeout = {int(PATIENCE * 1000)}")
+            cursor.execute("PRAGMA trusted_schema = OFF")
+            _refuse_what_is_no_table(cursor, name)
+            cursor.execute("PRAGMA foreign_keys = ON")
+            cursor.execute("PRAGMA synchronous = FULL")  # what is committed outlives a power cut, not only a kill
+            _log_ahead(cursor)
+        finally:
+            cursor.close()
+
+    event.listen(engine, "connect", settled)
+    event.listen(engine, "begin", _begin)
+
+
+def _refuse_a_journal_of_several(cursor: Any, name: str) -> None:
+    """A transaction over several files leaves a journal in each that names a common one, which is deleted at the end.
+
+    Nobody writes one here, so whoever made it means a file to be deleted.
+    """
+    for _, _, file in cursor.execute("PRAGMA database_list").fetchall():
+        journal = Path(f"{file}-journal")
+        if not file or not journal.is_file():
+            continue
+        with journal.open("rb") as data:
+            data.seek(max(0, journal.stat().st_size - len(_JOURNAL_MAGIC)))
+            if data.read() == _JOURNAL_MAGIC:
+                raise StoreFault(
+                    f"{journal.name} names another file, which opening the store would delete.",
+                    store=name,
+                    hint="No command of ours writes one: take it away, and ask who put it there.",
+                )
+
+
+def _refuse_what_is_no_table(cursor: Any, name: str) -> None:
+    found = cursor.execute(_STRANGE).fetchone()
+    for table in _TABLES if found is None else ():
+        column = cursor.execute(_COMPUTED.format(table=table)).fetchone()
+        found = found or (column and (f"{table}.{column[0]}", "computed column"))
+    if found is not None:
+        thing, kind = (visible(str(part))[:80] for part in found)
+        raise StoreFault(
+            f"the database computes where a store keeps: {thing} is a {kind}.",
+            store=name,
+            hint="No version of ours makes one: drop it, or record into a new store.",
+        )
+
+
+def _log_ahead(cursor: Any) -> None:
+    """Turn the write-ahead log on, which is kept in the file; the turning itself does not wait for its turn."""
+    until = time.monotonic() + PATIENCE
+    while cursor.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+        try:
+            cursor.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > until:
+                raise
+            time.sleep(0.02)
+
+
+def _begin(connection: Connection) -> None:
+    writes = connection.get_execution_options().get("tmmu_writes", False)
+    # A reader that turns writer would be refused where another wrote meanwhile: writers say so at once.
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
