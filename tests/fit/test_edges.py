@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import random
 from types import SimpleNamespace
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 
 from tests.build import chain, graph, node, tensor
 from tests.fit.test_fitting import started
 from tests.fit.test_recompute import chain_step
 from tests.fit.varied import asked
-from tests.fits import seeds
+from tests.fits import order_of, seeds, shuffled
 from tmmu_core.fit.alignment import finer, finest, widest
 from tmmu_core.fit.answer import Allowed
 from tmmu_core.fit.applying import applied
@@ -21,11 +23,13 @@ from tmmu_core.fit.capacity import Capacity
 from tmmu_core.fit.fitting import fit
 from tmmu_core.fit.inplace import all_missing, tight_handoffs
 from tmmu_core.fit.moves import KINDS
+from tmmu_core.fit.order.exact import Walk
+from tmmu_core.fit.order.kernels import measure
 from tmmu_core.fit.order.model import order_model
 from tmmu_core.fit.order.searching import best_order
 from tmmu_core.fit.ordering import order_move
 from tmmu_core.fit.recompute.model import recompute_model
-from tmmu_core.fit.recompute.moves import _way_down
+from tmmu_core.fit.recompute.moves import _way_down, scaled
 from tmmu_core.fit.recompute.simulate import Choice
 from tmmu_core.fit.recompute.unwrite import unwritten
 from tmmu_core.fit.recompute.write import drops_of, with_drops, written
@@ -265,3 +269,44 @@ def test_the_first_storage_and_an_arena_behind_the_other_memory_are_given_too() 
 def test_a_chain_hands_on_at_every_step() -> None:
     liveness = ask(started(chain(4, "any")).question).liveness
     assert sorted(tight_handoffs(liveness)) == [f"n{k:03}" for k in range(4)]
+
+
+def test_what_cannot_be_ordered_is_fitted_without_an_order() -> None:
+    ir = graph([tensor("w", 64, role="parameter")], [])
+    start = started(ir, arenas=None)
+    found = fit(start, Capacity(start.extent_bytes - 1), Allowed())
+    assert (found.answer, found.best.extent_bytes) == ("cannot", start.extent_bytes)
+
+
+def test_the_output_of_the_very_first_step_has_a_storage_that_may_be_taken() -> None:
+    ir = graph(
+        [tensor("w", role="parameter"), tensor("a"), tensor("y")], [node("f", "w", "a"), node("g", "a", "y")], "", "y"
+    )
+    liveness = ask(Question(ir)).liveness
+    model = order_model(liveness)
+    assert model is not None
+    assert [liveness.timeline.graph.tensors[liveness.storages.head[s]].id for s in model.out] == ["a", "y"]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_units_add_one_by_one_comes_to_the_peaks_of_their_order(seed: int) -> None:
+    model = order_of(seed)
+    for order in (np.arange(len(model)), shuffled(model, random.Random(seed))):
+        walk = Walk(model)
+        peaks, live = (list(each) for each in walk.start())
+        done = 0
+        for unit in order.tolist():
+            most, after = walk.adds(unit, done)
+            done |= 1 << unit
+            peaks = [max(peak, now + more) for peak, now, more in zip(peaks, live, most, strict=True)]
+            live = [now + more for now, more in zip(live, after, strict=True)]
+        variable = sorted({int(a) for a, size in zip(model.arena, model.size, strict=True) if size}) or [0]
+        found = measure(model, order)
+        assert [int(found.peaks[a]) - int(model.constant[a]) for a in variable] == peaks
+
+
+def test_a_goal_of_a_share_is_asked_for_that_much_more() -> None:
+    asked_for: list[dict[str, int]] = []
+    goal = SimpleNamespace(over=lambda bytes_of: asked_for.append(bytes_of) or 7)
+    assert scaled(goal, 250_000)({"a": 10**9, "b": 3}) == 7  # type: ignore[arg-type]
+    assert asked_for == [{"a": 4 * 10**9, "b": 12}]

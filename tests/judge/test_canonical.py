@@ -97,3 +97,8 @@ def test_two_spellings_of_one_graph_have_one_hash() -> None:
     said = graph([tensor("x", role="input", dtype="f32")], [], "x", ir_schema="uml_model_ir/1")
     unsaid = graph([tensor("x", role="input")], [], "x")
     assert ir_hash(said) == ir_hash(unsaid)
+
+
+def test_a_schema_that_is_said_is_hashed() -> None:
+    other = graph([tensor("x", role="input")], [], "x", ir_schema="another/2")
+    assert ir_object(other)["ir_schema"] == "another/2"

@@ -8,6 +8,7 @@ from tests.build import chain, graph, node, residual, tensor, view
 from tmmu_core.errors import AllocationFailure, ArenaTooSmall, ContractError, InvalidIrShapes, LivenessCycle
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.simulator import Asked, SimulatedPlan, simulate
+from tmmu_core.plan.making.engine import plan_graph
 
 
 def played(g: Graph, mode: str = "inference", preset: str = "inference", **how: object) -> SimulatedPlan:
@@ -191,3 +192,29 @@ def test_a_whole_graph_is_asked_for() -> None:
 def test_a_mode_and_a_preset_are_ones_of_the_contract(mode: str, preset: str) -> None:
     with pytest.raises(InvalidIrShapes, match=f"no mode {mode} or preset {preset}"):
         played(chain(1), mode, preset)
+
+
+def test_a_place_cannot_be_given_to_one_whose_storage_was_there_before() -> None:
+    # y lies with m, which was written a step earlier: its bytes are not free to be those of x.
+    g = graph(
+        [tensor("x", role="input"), tensor("m", alias_group_id="g"), tensor("y", alias_group_id="g")],
+        [node("n0", "x", "m", inplace="none"), node("n1", "x", "y", in_place_write=((0, 0),))],
+        "x",
+        "y",
+    )
+    for plan in (played, plan_graph):
+        with pytest.raises(InvalidIrShapes) as refused:
+            plan(g)
+        assert refused.value.diagnostics["condition"] == "refcount"
+
+
+def test_a_gradient_flows_into_a_view_that_a_node_writes_along_its_edges_alone() -> None:
+    # v looks at x, which has a gradient; but n0 writes it, and no gradient flows along n0 from v.
+    g = graph(
+        [tensor("x", role="input"), tensor("a"), view("v", "x"), tensor("y")],
+        [node("n0", "x", "a v", instr="RELU", grad_edges=((0, 0),)), node("n1", "v", "y", instr="RELU")],
+        "x",
+        "a y",
+    )
+    plan = played(g, "backward", "train_full")
+    assert {row.tensor_id for row in plan.rows if row.role == "gradient"} == {"x@grad", "a@grad"}

@@ -88,7 +88,16 @@ def test_two_plans_part_at_the_first_decision_that_differs() -> None:
     found = parting(slots, greedy, "activations")
     assert found is not None
     assert (found.alike, found.left, found.right, found.left_offset, found.right_offset) == (0, "x", "x", 0, 64)
+    assert found.by == "birth"
     assert parting(slots, slots, "activations") is None
+
+
+def test_orders_of_their_own_are_walked_and_named() -> None:
+    slots, greedy = solved("slots").plan, solved("greedy").plan
+    found = parting(slots, greedy, "activations", ((0, 1, 2, 3), (1, 0, 2, 3)), "size")
+    assert found is not None
+    assert (found.alike, found.by, found.left, found.right) == (0, "size", "x", "y")
+    assert (found.left_offset, found.right_offset) == (0, 0)
 
 
 @pytest.mark.parametrize("planner", ["slots", "naive", "greedy", "portfolio", "search", "exact", "ffd", "auto"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import struct
@@ -177,3 +178,33 @@ def test_the_problems_compared_have_everything_in_them() -> None:
     assert sum(p.must_not_alias is not None for p in drawn) > 30
     assert sum(p.fixed is not None and bool((p.fixed > 2**61).any()) for p in drawn) > 10
     assert len({len(made(seed, 14)) for seed in range(250)}) == 14
+
+
+def test_without_a_compiler_a_library_of_other_sources_is_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for path in FOLDER.iterdir():
+        if path.is_file():
+            shutil.copy(path, tmp_path)
+    written = tmp_path / build.MANIFEST.name
+    monkeypatch.setattr(build, "FOLDER", tmp_path)
+    monkeypatch.setattr(build, "MANIFEST", written)
+    monkeypatch.setattr(build, "compiler_of", lambda machine: None)
+
+    def kept(before: dict[str, object]) -> bool:
+        monkeypatch.setattr(build, "manifest", lambda: before)
+        try:
+            build.main()
+        except SystemExit as ended:
+            assert "install gcc for" in str(ended)
+            return False
+        return True
+
+    whole = manifest()
+    assert kept(whole)
+    assert json.loads(written.read_text()) == whole
+    assert not kept({**whole, "libraries": {}})
+    assert not kept({**whole, "flags": []})
+    assert not kept({**whole, "sources": {}})
+    written.unlink()
+    assert not kept(whole)

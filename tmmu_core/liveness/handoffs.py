@@ -133,8 +133,8 @@ def _persistent_groups(timeline: Timeline, ranges: Ranges, groups: Groups) -> ND
 
 
 def _others_death(ranges: Ranges, groups: Groups) -> I64:
-    """Shape (tensors,): the latest death among the *other* members of each tensor's storage; −1 where it is alone."""
-    latest = np.full(len(groups.group), -1, np.int64)
+    """Shape (tensors,): the latest death among the *other* members of each tensor's storage; 0 where it is alone."""
+    latest = np.zeros(len(groups.group), np.int64)
     members = np.flatnonzero(groups.shared & ranges.planned)
     if not len(members):
         return latest

@@ -58,7 +58,7 @@ def plan_problem(
     handoffs, taken, ends = _handoffs(problem, packing)
     columns = _columns(replace(problem, death=ends[0]), packing, slot)
     columns = replace(columns, handoffs=handoffs, taken=taken)
-    steps = max(int(columns.death.max(initial=0)), 1)
+    steps = int(columns.death.max(initial=1))
     arena = Arena(problem.capacity, problem.arena_alignment)
     config = {problem.arena: arena}
     lives = _lives(replace(problem, death=ends[1]))
