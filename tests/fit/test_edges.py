@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import product
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +15,7 @@ from tests.build import chain, graph, node, tensor
 from tests.fit.test_fitting import started
 from tests.fit.test_recompute import chain_step
 from tests.fit.varied import asked
-from tests.fits import order_of, seeds, shuffled
+from tests.fits import order_of, recompute_of, seeds, shuffled
 from tmmu_core.fit.alignment import finer, finest, widest
 from tmmu_core.fit.answer import Allowed
 from tmmu_core.fit.applying import applied
@@ -23,16 +24,19 @@ from tmmu_core.fit.capacity import Capacity
 from tmmu_core.fit.fitting import fit
 from tmmu_core.fit.inplace import all_missing, tight_handoffs
 from tmmu_core.fit.moves import KINDS
-from tmmu_core.fit.order.exact import Walk
+from tmmu_core.fit.order.exact import Walk, walk_best_first
 from tmmu_core.fit.order.kernels import measure
 from tmmu_core.fit.order.model import order_model
 from tmmu_core.fit.order.searching import best_order
 from tmmu_core.fit.ordering import order_move
-from tmmu_core.fit.recompute.model import recompute_model
+from tmmu_core.fit.recompute.cut import boundary
+from tmmu_core.fit.recompute.model import RecomputeModel, recompute_model
 from tmmu_core.fit.recompute.moves import _way_down, scaled
+from tmmu_core.fit.recompute.search import choice_of
 from tmmu_core.fit.recompute.simulate import Choice
 from tmmu_core.fit.recompute.unwrite import unwritten
 from tmmu_core.fit.recompute.write import drops_of, with_drops, written
+from tmmu_core.fit.settling import _settled
 from tmmu_core.fit.whatif import handed_at_the_peak, what_if
 from tmmu_core.graph.model import OFFLOAD_ARENA, Graph
 from tmmu_core.liveness.model import Liveness
@@ -272,10 +276,10 @@ def test_a_chain_hands_on_at_every_step() -> None:
 
 
 def test_what_cannot_be_ordered_is_fitted_without_an_order() -> None:
-    ir = graph([tensor("w", 64, role="parameter")], [])
-    start = started(ir, arenas=None)
-    found = fit(start, Capacity(start.extent_bytes - 1), Allowed())
-    assert (found.answer, found.best.extent_bytes) == ("cannot", start.extent_bytes)
+    start = started(graph([tensor("v", role="parameter"), tensor("w", role="parameter")], []), arenas=None)
+    assert start.extent_bytes == 128 + 16
+    found = fit(start, Capacity(143), Allowed(frozenset({"order", "alignment"})))
+    assert (found.answer, [move.kind for move in found.best.moves]) == ("fits", ["alignment"])
 
 
 def test_the_output_of_the_very_first_step_has_a_storage_that_may_be_taken() -> None:
@@ -310,3 +314,79 @@ def test_a_goal_of_a_share_is_asked_for_that_much_more() -> None:
     goal = SimpleNamespace(over=lambda bytes_of: asked_for.append(bytes_of) or 7)
     assert scaled(goal, 250_000)({"a": 10**9, "b": 3}) == 7  # type: ignore[arg-type]
     assert asked_for == [{"a": 4 * 10**9, "b": 12}]
+
+
+def test_an_output_of_the_first_step_is_neither_dropped_nor_moved() -> None:
+    # y is storage 0: the first to be born, and larger than w.
+    ir = graph(
+        [tensor("w", role="parameter"), tensor("y", 64), tensor("z")],
+        [node("f", "w", "y", instr="Relu", inplace="none"), node("g", "y", "z", instr="Relu", inplace="none")],
+        "",
+        "y",
+    )
+    model = recompute_model(Question(ir))
+    names = [model.name_of(s) for s in range(len(model.size))]
+    assert names == ["y", "w", "z"]
+    assert (model.held.tolist(), model.kept_place.tolist()) == ([True, False, False], [True, False, False])
+    assert (model.droppable[0], model.movable[0]) == (False, False)
+
+
+def test_a_walk_counts_what_it_tries_and_not_what_was_tried_before() -> None:
+    model = order_of(SEEDS[0])
+    given = measure(model, np.arange(len(model))).total
+    walk = Walk(model)
+    for upper, budget in ((given + 1, 3000), (given + 1, 3), (0, 3000), (walk.constant + 1, 3000), (given // 2, 3000)):
+        fresh, again = (walk_best_first(w, upper, budget=budget) for w in (Walk(model), walk))
+        assert fresh == again
+
+
+def test_what_is_kept_is_what_was_saved() -> None:
+    for kept, saved in product((False, True), repeat=2):
+        settled = _settled(tensor("a", remat=True, saved_for_backward=saved, must_not_alias=("b", "c")), {"c"}, kept)
+        assert (settled.saved_for_backward, settled.remat, settled.must_not_alias) == (saved and kept, False, ("b",))
+        plain = tensor("a", saved_for_backward=saved, must_not_alias=("b",))
+        assert (_settled(plain, {"c"}, kept) is plain) == (kept or not saved)
+
+
+def from_a_parameter() -> RecomputeModel:
+    """``w → a → b → c``, and ``a`` is read again at the end; nothing is loaded, so that the first read is that of a."""
+    tensors = [tensor("w", role="parameter"), *(tensor(name) for name in "abcy")]
+    steps = [("f", "w", "a"), ("g", "a", "b"), ("h", "b", "c"), ("k", "c a", "y")]
+    nodes = [node(*step, instr="Relu", inplace="none") for step in steps]
+    return recompute_model(Question(graph(tensors, nodes, "", "y")))
+
+
+@pytest.mark.parametrize("seed", [None, *SEEDS[:12]])
+def test_a_boundary_parts_the_uses_before_it_from_those_behind(seed: int | None) -> None:
+    model = from_a_parameter() if seed is None else recompute_of(seed)
+    last = len(model.node_at) - 1
+    rows = [
+        (model.in_idx[model.in_ptr[n] : model.in_ptr[n + 1]], model.out_idx[model.out_ptr[n] : model.out_ptr[n + 1]])
+        for n in range(last + 1)
+    ]
+    reads = [(n, int(s)) for n, (row, _) in enumerate(rows) for s in row]
+    births = [(n, int(s)) for n, (_, row) in enumerate(rows) for s in row]
+    met = set()
+    for position in range(last + 1):
+        at = boundary(model, position)
+        dropped = choice_of(model, at, np.ones(last + 1, np.bool_))
+        used, born = set[int](), set[int]()
+        for s in range(len(model.size)):
+            before = [place for place, (n, t) in enumerate(reads) if t == s and n <= position]
+            behind = [n for n, t in reads if t == s and n > position]
+            made = [(place, n) for place, (n, t) in enumerate(births) if t == s and n <= position]
+            there = bool(model.at_start[s] or made)
+            gap = before[-1] if before else -1 - made[0][0] if made else -1
+            start = reads[before[-1]][0] if before else made[0][1] if made else -1
+            assert (s in at.before, bool(at.needed[s])) == (there, there and bool(behind))
+            assert (at.gap[s], at.gap_start[s], at.gap_end[s]) == (gap, start, behind[0] if behind else last)
+            if there and model.droppable[s]:
+                (used if gap >= 0 else born).add(gap if gap >= 0 else -1 - gap)
+        assert set(np.flatnonzero(dropped.used).tolist()) == used
+        assert set(np.flatnonzero(dropped.born).tolist()) == born
+        assert not dropped.again.any()
+        met |= used
+        nobody = choice_of(model, at, np.zeros(last + 1, np.bool_))
+        assert not (nobody.used | nobody.again).any()
+        assert not nobody.born.any()
+    assert seed is not None or 0 in met

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.build import chain, graph, node, residual, tensor
+from tests.judge.faults import rehashed
 from tests.plan.examples import chain_plan, ledger_plan
 from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.plan.making.engine import plan_graph
@@ -92,3 +93,10 @@ def test_a_storage_is_as_strict_as_its_strictest_member() -> None:
     held = plan.arena_of["parameters"]
     assert (held.witness, held.lower_bound_bytes) == (("a", "b"), 28)
     assert verify_plan(plan, g, arenas=arenas).errors == ()
+
+
+def test_what_is_not_claimed_is_not_held_to_anything() -> None:
+    plan = plan_graph(residual()).plan
+    for left_out in plan.metrics:
+        metrics = {name: value for name, value in plan.metrics.items() if name != left_out}
+        assert verify_plan(rehashed(replace(plan, metrics=metrics))).ok, left_out

@@ -38,6 +38,13 @@ def test_a_synthesised_step_says_what_its_forward_node_says() -> None:
     assert any(f.rule == "undeclared_inplace" and "@grad" in f.message for f in found)
 
 
+def test_a_node_that_is_called_like_a_backward_step_says_it_itself() -> None:
+    tensors = [tensor("x", role="input"), tensor("y"), tensor("z")]
+    said = [node("n", "x", "y", inplace="none"), node("m@grad", "y", "z")]
+    g = graph(tensors, said, "x", "z")
+    assert [(f.rule, f.tensor, f.other) for f in lint_plan(plan_graph(g).plan, g)] == [("undeclared_inplace", "y", "z")]
+
+
 def test_slots_over_the_optimum_are_a_warning_where_pairs_ask_for_them() -> None:
     g = graph(
         [tensor("x", role="input"), tensor("a"), tensor("b", must_not_alias=("x",))],

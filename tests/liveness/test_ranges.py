@@ -6,8 +6,11 @@ import pytest
 from tests.build import chain, graph, node, tensor, view
 from tests.equivalence import disagreement
 from tmmu_core.errors import InvalidIrShapes, LivenessCycle
+from tmmu_core.graph.index import index_graph
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.verifier import verify_plan
+from tmmu_core.liveness.order import source_of
+from tmmu_core.liveness.views import view_roots
 from tmmu_core.plan.making.engine import plan_graph
 
 
@@ -136,3 +139,11 @@ def test_every_error_record_carries_token_and_graph_hash() -> None:
     record = caught.value.record()
     assert len(record["replay_token"]) == 64
     assert len(record["diagnostics"]["ir_hash"]) == 64
+
+
+def test_a_view_waits_for_whoever_writes_it_or_else_for_whoever_writes_its_root() -> None:
+    tensors = [tensor("h"), view("v", "h"), view("u", "v"), tensor("x", role="input"), view("w", "x"), tensor("y")]
+    g = graph(tensors, [node("n0", "x", "h w"), node("n1", "u w", "y")], "x", "y")
+    index = index_graph(g)
+    found = source_of(index, view_roots(index)[0])
+    assert dict(zip(index.tensor_ids, found.tolist(), strict=True)) == {"h": 0, "v": 0, "u": 0, "x": -1, "w": 0, "y": 1}

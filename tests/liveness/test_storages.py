@@ -199,3 +199,13 @@ def test_a_pair_of_which_one_is_not_in_the_timeline_forbids_nothing(first: str) 
     assert solution.liveness.storages.must_not_alias.size == 0
     assert set(solution.plan.tensor_ids) == {"x", "y"}
     assert len(plan_graph(g, mode="backward").liveness.storages.must_not_alias) == 1
+
+
+@pytest.mark.parametrize("first", range(3))
+def test_a_storage_is_called_by_its_base_wherever_that_stands_among_the_tensors(first: int) -> None:
+    # a and b look at z and are born with it; by their ids they would come first.
+    tensors = [tensor("z", role="input"), view("a", "z"), view("b", "z")]
+    tensors = [*tensors[first:], *tensors[:first], tensor("y")]
+    solution = plan_graph(graph(tensors, [node("n", "a b", "y", inplace="none")], "z", "y"))
+    ids, storages = solution.liveness.timeline.index.tensor_ids, solution.liveness.storages
+    assert [ids[head] for head in storages.head] == ["z", "y"]

@@ -186,6 +186,15 @@ SAME: tuple[Same, ...] = (
     Same(
         "tmmu_core/planners/exact/run.py", "ThreadPoolExecutor(1)", "1", "(2)", "a thread more, that has nothing to do"
     ),
+    Same(
+        *("tmmu_core/plan/analysis/uplift.py", "if at + size > offset and end > at:", "end > at", "(end >= at)"),
+        "a place that begins where another ends is on the grid already, and is raised to itself",
+    ),
+    Same(
+        *("tmmu_core/fit/order/exact.py", "if given >= 0 and self.arena_of[given] == a"),
+        *("given >= 0 and self.arena_of[given] == a", "(given >= 0)"),
+        "where a place is taken over nothing is added to other arenas, and what was alive there has been counted",
+    ),
     Same("tmmu_core/sweep/running.py", "self._submitted = 0", "0", "(1)", "what names are counted from"),
 )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.plan.test_helia import model
@@ -20,6 +22,7 @@ from tmmu_core.plan.making.memory_plan import (
     TensorAttributes,
     TensorBinding,
     TensorLifetime,
+    memory_plan,
 )
 
 MEMORIES = [MemoryConstraint("SRAM", max_size=4096), MemoryConstraint("MRAM", writable=False)]
@@ -81,3 +84,9 @@ def test_it_renders_as_the_plan_it_was_written_down_from() -> None:
     found = planned()
     assert found.plan is not None
     assert [arena.memory for arena in build_render_plan(found.plan).staged_constant_arenas] == ["SRAM"]
+
+
+def test_what_is_noted_of_no_arena_is_passed_over() -> None:
+    plan = planned().plan
+    noted = replace(plan, notes={"nowhere": {}, next(iter(plan.notes)) + "?": {"memory": "SRAM"}, **plan.notes})
+    assert replace(memory_plan(noted), plan=plan) == memory_plan(plan)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from tests.build import graph, node, tensor
+from tests.build import chain, graph, node, tensor
 from tests.planners.packings import extent, faults, problem, problem_with, problems, smallest_extent
 from tmmu_core.errors import ArenaTooSmall, InvalidIrShapes
 from tmmu_core.graph.arenas import read_arenas
@@ -173,3 +173,10 @@ def test_every_plan_of_an_instance_verifies(p: Problem, planner: str) -> None:
     with suppress(InvalidIrShapes):  # slots that keep no given offset
         plan = plan_problem(p, planner=planner)
         assert verify_plan(plan).errors == ()
+
+
+def test_the_only_hand_off_may_be_that_of_the_first_storage() -> None:
+    (problem,) = arena_problems(analyse(build_timeline(chain(1), "inference", "inference")), {})
+    assert (problem.ids, problem.handoff_from is not None and problem.handoff_from.tolist()) == (("t0", "t1"), [-1, 0])
+    (apart,) = arena_problems(analyse(build_timeline(chain(1, "none"), "inference", "inference")), {})
+    assert (apart.handoff_from, apart.must_not_alias) == (None, None)

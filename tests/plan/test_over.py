@@ -13,12 +13,19 @@ from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.plan.formats.reading import read_any, read_graph_file
 from tmmu_core.plan.making import summary
 from tmmu_core.plan.making.make import make_plan
-from tmmu_core.plan.making.over import make_plan_anyway, over_limits
+from tmmu_core.plan.making.over import make_plan_anyway, over_limits, without_limits
 from tmmu_core.plan.making.request import PlanRequest
 from tmmu_core.planners.problem import PlainInstance
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_graphs"
 MIXED = read_graph_file(SAMPLES / "mixed_sizes.tmmu.json")
+
+
+def test_limits_are_left_out_and_all_else_is_kept() -> None:
+    said = {"activations": {"capacity_bytes": 512, "alignment_bytes": 16}, "parameters": {"capacity_bytes": 9}}
+    request = without_limits(PlanRequest(arenas=said, capacities={"activations": 7}, budget=8, seed=3))
+    assert request == PlanRequest(arenas={"activations": {"alignment_bytes": 16}, "parameters": {}}, seed=3)
+    assert without_limits(PlanRequest(budget=8)) == PlanRequest()
 
 
 def test_what_fits_is_the_plan_that_it_always_was() -> None:

@@ -257,7 +257,7 @@ def orders_within(walk: Walk, limit: int, most: int, tries: int = 20_000) -> Ite
             stack.pop()
             if path:
                 path.pop()
-            if found == before and tried < tries:
+            if found == before:
                 dead.setdefault(done, []).append(peaks)
             continue
         unit = left.pop(0)

@@ -156,10 +156,10 @@ def _touches(liveness: Liveness) -> tuple[I64, I64, dict[tuple[int, int], int]]:
     tensor = np.concatenate([index.in_idx, index.out_idx])
     inside = (liveness.timeline.step_of[node] >= 0) & (liveness.storage_of[tensor] >= 0)
     pairs = np.unique(node[inside] * len(index.tensor_ids) + tensor[inside])
-    node, tensor = np.divmod(pairs, max(1, len(index.tensor_ids)))
+    node, tensor = np.divmod(pairs, len(index.tensor_ids))
     storage = liveness.storage_of[tensor]
     keep = ~liveness.storages.persistent[storage]
-    width = max(1, len(liveness.storages))
+    width = len(liveness.storages)
     touched, counts = np.unique(node[keep] * width + storage[keep], return_counts=True)
     node, storage = np.divmod(touched, width)
     members = {(int(node[k]), int(storage[k])): int(counts[k]) for k in np.flatnonzero(counts > 1)}

@@ -125,6 +125,6 @@ def _first_fit(plan: Plan, mates: list[int], arena: str, wanted: tuple[int, int]
     there = np.flatnonzero((plan.arena == names.index(arena)) & (plan.birth < death) & (plan.held_until > birth))
     at = 0
     for offset, end in sorted((int(plan.offset[i]), int(plan.offset[i]) + int(plan.size[i])) for i in there.tolist()):
-        if offset < end and at + size > offset and end > at:
+        if at + size > offset and end > at:
             at = -(-end // grid) * grid
     return at

@@ -176,8 +176,8 @@ def _as_held(problem: Problem) -> Problem:
     """Births at which each storage is first held: its row is born there, and rows are what numbers go by."""
     if problem.gaps is None:
         return problem
-    first = [live_parts(problem, i)[:1] for i in range(len(problem))]
-    birth = np.array([part[0][0] if part else at for part, at in zip(first, problem.birth.tolist(), strict=True)])
+    parts = [live_parts(problem, i) for i in range(len(problem))]
+    birth = np.array([held[0][0] if held else at for held, at in zip(parts, problem.birth.tolist(), strict=True)])
     return replace(problem, birth=birth.astype(np.int64))
 
 
