@@ -149,6 +149,14 @@ def test_a_clique_grows_by_the_largest_that_conflicts_with_all_of_it(p: Problem,
     assert bounds._never_alias(cols, held) == sorted(set(clique) - set(held))
 
 
+def test_near_is_who_may_conflict_with_all_that_are_held() -> None:
+    """2 is alive later: kept apart from one of the two that are held it is out at once, from both it is near."""
+    alive = ((0, 2, 8), (0, 2, 8), (4, 5, 8))
+    for pairs, near in (([(0, 2)], False), ([(0, 2), (1, 2)], True)):
+        cols = columns(problem(*alive, must_not_alias=np.array(pairs)))
+        assert bounds._nearby(cols, (0, 1)).tolist() == [False, False, near]
+
+
 def test_one_kept_apart_from_many_is_no_look_at_every_pair() -> None:
     many = 400
     pairs = np.array([(0, k) for k in range(1, many)])
