@@ -201,6 +201,8 @@ def test_arrays_are_packed_in_the_order_in_which_they_came() -> None:
     packed = tmmu.pack([5, 0, 0], [9, 5, 9], [4, 4, 8])
     assert (packed.extent_bytes, packed.optimal, len(packed)) == (12, True, 3)
     assert packed[0] == packed[1] != packed[2]
+    assert packed.lower_bound_bytes == 12
+    assert repr(packed) == "<Packed 3 buffers: extent 12 B, optimal>"
     assert np.asarray(packed).dtype == np.uint64
     assert list(packed) == packed.offset.tolist()
     assert len(tmmu.pack([], [], [])) == 0
@@ -224,6 +226,9 @@ def test_arrays_that_mean_nothing_are_refused(columns: tuple[list[int], ...], wh
 def test_a_packing_keeps_alignment_and_capacity() -> None:
     packed = tmmu.pack([0, 0, 0], [2, 2, 2], [3, 3, 3], alignment=4, capacity=11)
     assert sorted(packed) == [0, 4, 8]
+    loose = tmmu.pack([0, 0, 1], [1, 2, 2], [4, 2, 6], planner="naive")
+    assert (loose.lower_bound_bytes, loose.extent_bytes) == (8, 12)
+    assert repr(loose) == "<Packed 3 buffers: extent 12 B, bound 8 B>"
     with pytest.raises(ArenaTooSmall):
         tmmu.pack([0, 0], [2, 2], [8, 8], capacity="8")
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from tmmu_core.errors import U64_MAX, UnreadableInput
 from tmmu_core.graph.document import decode, refuse_long_numbers, refuse_nested
-from tmmu_core.graph.model import MODES, PRESETS, Arena
+from tmmu_core.graph.model import MODES, PRESETS
 from tmmu_core.graph.quantities import parse_bytes
 from tmmu_core.plan.canonical import is_token
 from tmmu_core.plan.making.pairs import pair_texts, read_pairs
@@ -181,14 +181,8 @@ def _options(text: str) -> dict[str, Any]:
 
 
 def json_text(value: Any) -> str:
-    """JSON in one line, keys in order; Arena values as mappings."""
-    return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=_plain)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Arena):
-        return {name: getattr(value, name) for name in ("capacity_bytes", "alignment_bytes", "page_size")}
-    raise TypeError(f"no JSON: {type(value).__name__}")
+    """JSON in one line, keys in order."""
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
 
 
 def option_pairs(texts: list[str]) -> dict[str, Any]:
