@@ -170,6 +170,16 @@ def test_what_is_gathered_has_room_from_the_opening_to_the_end() -> None:
     assert (room.offset_bytes, room.death) == (whole.offset_bytes, whole.birth)
 
 
+def test_each_that_is_gathered_is_as_large_as_its_own_pieces() -> None:
+    made = [op("Tanh", "s", "t"), op("ReduceSum", "t", "p", keepdims=0)]
+    made += [op("Transpose", "t", "q"), op("ReduceMax", "t", "r", axes=[0], keepdims=0)]
+    graph = read(loop_model(counted(made, ["t", "p", "q", "r"]), outputs="y ps qs rs", trip=5))
+    sizes = {name: tensor.shape for name, tensor in tensors(graph).items()}
+    assert (sizes["y"], sizes["ps"], sizes["qs"], sizes["rs"]) == ((2, 3), (5,), (5, 3, 2), (5, 3))
+    assert [sizes[f"loop/{name}.room"] for name in ("ps", "qs", "rs")] == [(5,), (5, 3, 2), (5, 3)]
+    assert verify_plan(plan_graph(graph).plan).ok
+
+
 def test_a_state_that_is_carried_on_as_it_is_needs_no_copy() -> None:
     graph = read(loop_model(counted([], ["s"])))
     assert [node.instr for node in graph.nodes] == ["Neg", "Loop.open", "Identity", "Loop.close", "Relu"]

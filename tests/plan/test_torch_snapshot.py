@@ -270,6 +270,12 @@ def test_a_protocol_0_number_in_a_later_pickle_is_read() -> None:
     assert _load(b"\x80\x02(I5\nI01\nI00\nL7L\nF1.5\nl.") == [5, True, False, 7, 1.5]
 
 
+def test_what_a_protocol_0_memo_gives_back_is_the_same_value() -> None:
+    found = _load(b"\x80\x02(]p0\nK\x05ag0\nl.")
+    assert found == [[5], [5]]
+    assert found[0] is found[1]
+
+
 @pytest.mark.parametrize(
     "bad", [b"]2.", b"(.", b"}h\x07.", b"]p-1\n.", b"]q\0q\0]q\0.", b"K\1K\2}e.", b"X\xff\xff\xff\x7f."]
 )
