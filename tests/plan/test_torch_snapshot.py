@@ -234,6 +234,24 @@ def test_a_block_of_a_negative_size_or_past_63_bits_is_refused(wrong: dict[str, 
         read_any(pickle.dumps({"segments": [whole], "device_traces": []}), "it.pickle")
 
 
+@pytest.mark.parametrize("odd", [5, {"addr": BASE}, [], "alloc"])
+def test_what_is_no_event_is_refused_at_any_place_of_a_trace(odd: Any) -> None:
+    for trace in ([odd], [EVENTS[1], odd], [odd, EVENTS[1]]):
+        with pytest.raises(UnreadableInput, match="a device.s trace holds what is no event"):
+            opened({"segments": [segment(0, 2048)], "device_traces": [trace]})
+
+
+def test_an_event_that_says_no_size_is_of_no_bytes_and_one_without_an_address_begins_at_0() -> None:
+    after = [event("alloc", 512, 512), event("free_completed", 512, 512)]
+    for action in ("alloc", "segment_alloc"):
+        silent = {"action": action, "addr": BASE, "frames": []}
+        found = opened({"segments": [segment(0, 2048)], "device_traces": [[silent, *after]]})
+        assert [row[3] for row in rows(found)] == [512]
+    nowhere = {"action": "alloc", "size": 512, "frames": []}
+    found = opened({"segments": [segment(0, 2048)], "device_traces": [[nowhere, *after]]})
+    assert sorted(row[1] for row in rows(found)) == [0, 1]
+
+
 def test_a_pickle_that_says_its_events_a_thousand_times_is_refused() -> None:
     row = [event("alloc", 0)] * 1000
     for document in (
