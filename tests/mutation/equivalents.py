@@ -195,6 +195,14 @@ SAME: tuple[Same, ...] = (
         *("given >= 0 and self.arena_of[given] == a", "(given >= 0)"),
         "where a place is taken over nothing is added to other arenas, and what was alive there has been counted",
     ),
+    Same(
+        *("tmmu_core/judge/against_graph.py", "if a > b or a not in rows", "a > b", "(a >= b)"),
+        "no storage is apart from itself: a graph that says so is refused",
+    ),
+    Same(
+        *("tmmu_core/judge/places.py", "apart = (root != root[head])", "root != root[head]", "(root == root[head])"),
+        "then every storage is looked at row by row, to the same verdict",
+    ),
     Same("tmmu_core/sweep/running.py", "self._submitted = 0", "0", "(1)", "what names are counted from"),
 )
 

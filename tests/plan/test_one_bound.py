@@ -12,6 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.build import chain, graph, node, tensor
+from tests.plan.examples import problem_of
 from tests.planners.packings import extent, faults, problem, problem_with, problems, smallest_extent
 from tmmu_core.errors import ArenaTooSmall, InvalidIrShapes
 from tmmu_core.graph.arenas import read_arenas
@@ -20,6 +21,8 @@ from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.liveness.analyse import analyse
 from tmmu_core.liveness.timeline import build_timeline
 from tmmu_core.plan.figures.metrics import totals
+from tmmu_core.plan.making import certificate
+from tmmu_core.plan.making.certificate import certify
 from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.plan.making.instance import live_parts, plan_problem
 from tmmu_core.plan.making.problems import arena_problems
@@ -180,3 +183,12 @@ def test_the_only_hand_off_may_be_that_of_the_first_storage() -> None:
     assert (problem.ids, problem.handoff_from is not None and problem.handoff_from.tolist()) == (("t0", "t1"), [-1, 0])
     (apart,) = arena_problems(analyse(build_timeline(chain(1, "none"), "inference", "inference")), {})
     assert (apart.handoff_from, apart.must_not_alias) == (None, None)
+
+
+def test_of_too_many_storages_the_fullest_moment_is_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(certificate, "DEAR_BOUNDS_UP_TO", 3)
+    # a ends where b and c begin; d begins where b ends.
+    problem = problem_of(("a", 0, 2, 9), ("b", 2, 3, 8), ("c", 2, 5, 7), ("d", 3, 5, 6))
+    found = certify(problem, Packing(np.array([0, 64, 0, 64], np.uint64)), 72, 5)
+    assert (found.lower_bound, found.proven, found.witness, found.step) == (15, 15, ("b", "c"), 2)
+    assert found.status == "feasible"

@@ -163,3 +163,9 @@ def test_one_kept_apart_from_many_is_no_look_at_every_pair() -> None:
     cols = columns(problem((0, 1, 8), *[(1, 2, 8)] * (many - 1), must_not_alias=pairs))
     assert bounds.bound_of(cols).bytes == 8 * many
     assert len(cols.memo["conflicts"]) < 5
+
+
+def test_of_two_that_lie_apart_from_a_third_alone_the_larger_counts() -> None:
+    p = problem((0, 1, 10), (2, 3, 4), (4, 5, 7), must_not_alias=np.array([[0, 1], [0, 2]]))
+    bound = lower_bound(p)
+    assert (bound.bytes, bound.witness) == (17, (0, 2))

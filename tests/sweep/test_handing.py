@@ -11,7 +11,7 @@ import pytest
 from tmmu_core.plan.making.request import PlanRequest
 from tmmu_core.sweep import running
 from tmmu_core.sweep.points import Done, Point, Source
-from tmmu_core.sweep.running import DIED, MOST, given, run_here, run_on, work_all
+from tmmu_core.sweep.running import DIED, MOST, cluster, given, run_here, run_on, work_all
 
 SOURCES = [Source("a", b"a"), Source("b", b"b"), Source("c", b"c")]
 
@@ -187,3 +187,23 @@ def test_no_batch_is_larger_than_the_most(clock: Clock, monkeypatch: pytest.Monk
     client = Client(threads=1)
     sizes = [len(batch) for batch in numbers(run_on(client, SOURCES, points(20_000)))]
     assert (sum(sizes), max(sizes)) == (20_000, MOST)
+
+
+class Waiting:
+    """A client of a scheduler for which nobody works."""
+
+    def __enter__(self) -> Waiting:
+        return self
+
+    def __exit__(self, *how: object) -> None:
+        pass
+
+    def wait_for_workers(self, count: int, timeout: int) -> None:
+        raise TimeoutError(f"{count} worker is awaited for {timeout} seconds")
+
+
+def test_a_scheduler_for_which_nobody_works_is_not_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("distributed")
+    monkeypatch.setattr(running, "_reached", lambda scheduler: Waiting())
+    with pytest.raises(OSError, match="1 worker is awaited for 60 seconds"), cluster("tcp://nowhere:1"):
+        pass
