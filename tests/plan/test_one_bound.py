@@ -12,7 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.build import chain, graph, node, tensor
-from tests.plan.examples import problem_of
+from tests.plan.examples import problem_of as instance
 from tests.planners.packings import extent, faults, problem, problem_with, problems, smallest_extent
 from tmmu_core.errors import ArenaTooSmall, InvalidIrShapes
 from tmmu_core.graph.arenas import read_arenas
@@ -188,7 +188,7 @@ def test_the_only_hand_off_may_be_that_of_the_first_storage() -> None:
 def test_of_too_many_storages_the_fullest_moment_is_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(certificate, "DEAR_BOUNDS_UP_TO", 3)
     # a ends where b and c begin; d begins where b ends.
-    problem = problem_of(("a", 0, 2, 9), ("b", 2, 3, 8), ("c", 2, 5, 7), ("d", 3, 5, 6))
+    problem = instance(("a", 0, 2, 9), ("b", 2, 3, 8), ("c", 2, 5, 7), ("d", 3, 5, 6))
     found = certify(problem, Packing(np.array([0, 64, 0, 64], np.uint64)), 72, 5)
     assert (found.lower_bound, found.proven, found.witness, found.step) == (15, 15, ("b", "c"), 2)
     assert found.status == "feasible"
