@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from itertools import product
 from types import SimpleNamespace
 from typing import Any
@@ -20,6 +21,7 @@ from tmmu_core.fit.alignment import finer, finest, widest
 from tmmu_core.fit.answer import Allowed
 from tmmu_core.fit.applying import applied
 from tmmu_core.fit.asking import Question, ask
+from tmmu_core.fit.candidates import planner_move
 from tmmu_core.fit.capacity import Capacity
 from tmmu_core.fit.fitting import fit
 from tmmu_core.fit.inplace import all_missing, tight_handoffs
@@ -390,3 +392,10 @@ def test_a_boundary_parts_the_uses_before_it_from_those_behind(seed: int | None)
         assert not (nobody.used | nobody.again).any()
         assert not nobody.born.any()
     assert seed is not None or 0 in met
+
+
+def test_of_moves_of_one_kind_the_later_is_made_after_the_earlier() -> None:
+    question = Question(chain(2))
+    twice = [replace(planner_move(question), details={"planner": name}) for name in ("naive", "ffd")]
+    assert applied(question, twice).planner == "ffd"
+    assert applied(question, ()) == question

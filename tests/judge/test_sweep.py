@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import random
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tmmu_core.judge import sweep
 from tmmu_core.judge.sweep import Box, Intervals, overlapping
 
 
@@ -51,3 +55,22 @@ def test_many_intervals_in_chunks_are_found_like_few(starts: list[int], asked: i
         intervals.remove(start, start + 1, start)
     left = sorted(starts[1::2])
     assert intervals.meeting(asked, asked + 40) == [start for start in left if asked <= start < asked + 40]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_intervals_in_chunks_of_two_are_those_of_a_plain_list(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweep, "CHUNK", 2)
+    rng = random.Random(seed)
+    intervals, plain = Intervals(), set[tuple[int, int, int]]()
+    for number in range(120):
+        start = rng.randrange(60)
+        end = start + rng.randrange(1, 9)
+        met = sorted((low, n) for low, high, n in plain if low < end and high > start)
+        assert intervals.meeting(start, end) == [n for _, n in met]
+        if not met:
+            intervals.add(start, end, number)
+            plain.add((start, end, number))
+        if plain and rng.randrange(3 if number < 60 else 2) == 0:
+            gone = rng.choice(sorted(plain))
+            intervals.remove(*gone)
+            plain.remove(gone)

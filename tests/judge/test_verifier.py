@@ -154,7 +154,8 @@ def test_a_view_elsewhere_in_its_storage_is_found() -> None:
 def test_storages_that_must_not_alias_are_kept_apart_though_disjoint_in_time() -> None:
     apart = graph([tensor("x", role="input"), tensor("y", must_not_alias=("x",))], [node("n", "x", "y")], "x", "y")
     free = graph([tensor("x", role="input"), tensor("y")], [node("n", "x", "y")], "x", "y")
-    assert "must_not_alias" in rules(plan_graph(free).plan, apart)
+    found = [f for f in verify_plan(plan_graph(free).plan, apart).findings if f.rule == "must_not_alias"]
+    assert [(f.tensor, f.other) for f in found] == [("x", "y")]
 
 
 def test_more_slots_than_ever_alive_are_an_error_unless_pairs_excuse_them() -> None:

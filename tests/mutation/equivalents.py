@@ -29,6 +29,8 @@ _THREADS = "how many threads the other program takes for it"
 
 _NONE_YET = "only its sign is asked for: none yet"
 _A_WALL = "a wall stands above an edge, and that is at 0 or above"
+_FURTHER_BACK = "the look begins further back, at what ends before and is passed over"
+_ROOM = "room that nobody uses"
 _A_GAP = "a gap that takes a storage has a byte, so that none yet is less than any"
 
 SAME: tuple[Same, ...] = (
@@ -168,9 +170,20 @@ SAME: tuple[Same, ...] = (
     Same("tmmu_core/planners/kernels.py", "wall, past = -1, 0", "0", "(1)", "read only where a wall was found"),
     Same("tmmu_core/planners/kernels.py", "wall < 0", "wall < 0", "(wall <= 0)", _A_WALL),
     Same("tmmu_core/planners/kernels.py", "smallest < 0", "smallest < 0", "(smallest <= 0)", _A_GAP),
-    Same("tmmu_core/planners/kernels.py", "np.empty(140", "140", "(141)", "room that nobody uses"),
-    Same("tmmu_core/planners/kernels.py", "np.empty(200 * most_parts", "200", "(201)", "room that nobody uses"),
+    Same("tmmu_core/planners/kernels.py", "np.empty(140", "140", "(141)", _ROOM),
+    Same("tmmu_core/planners/kernels.py", "np.empty(200 * most_parts", "200", "(201)", _ROOM),
     Same("tmmu_core/planners/kernels.py", "lists = 4 * leaves", "4", "(5)", "lists of nodes that there are not"),
+    Same(
+        "tmmu_core/planners/kernels.py", "pool = max(1024, 16 * len(size))", "1024", "(1025)", "room that nobody uses"
+    ),
+    Same("tmmu_core/planners/kernels.py", "pool = max(1024, 16 * len(size))", "16", "(17)", _ROOM),
+    Same("tmmu_core/planners/kernels.py", "smallest < 0", "0", "(1)", _A_GAP),
+    Same("tmmu_core/planners/kernels.py", "wall < 0", "0", "(1)", _A_WALL),
+    Same("tmmu_core/planners/near_kernel.py", "smallest < 0", "0", "(1)", _A_GAP),
+    Same("tmmu_core/planners/near.py", "smallest < 0", "0", "(1)", _A_GAP),
+    Same("tmmu_core/planners/greedy.py", "smallest < 0", "0", "(1)", _A_GAP),
+    Same("tmmu_core/planners/greedy.py", "wall < 0", "0", "(1)", _A_WALL),
+    Same("tmmu_core/plan/analysis/waste.py", "first, last = np.full(2 * leaves, -1", "1", "(2)", _NONE_YET),
     Same(
         *("tmmu_core/planners/helia.py", "break", "break", "continue"),
         "free blocks share no byte: only one of them holds what is taken",
@@ -203,6 +216,20 @@ SAME: tuple[Same, ...] = (
         *("tmmu_core/judge/places.py", "apart = (root != root[head])", "root != root[head]", "(root == root[head])"),
         "then every storage is looked at row by row, to the same verdict",
     ),
+    Same(
+        *("tmmu_core/plan/making/summary.py", "steps = max(steps, 1)", "1", "(2)"),
+        "a step more behind the only one, in which nobody lives",
+    ),
+    Same(
+        *("tmmu_core/planners/bounds.py", "begun - ended)", "begun - ended", "(begun + ended)"),
+        "who is not left out by counting is looked at pair by pair",
+    ),
+    Same("tmmu_core/judge/sweep.py", "self._firsts: list[int] = [-1]", "1", "(2)", "below every start, as -1 is"),
+    Same("tmmu_core/judge/sweep.py", "at = bisect_left(self._chunks[c], start, key", "0", "(1)", _FURTHER_BACK),
+    Same("tmmu_core/judge/sweep.py", "at = bisect_left(self._chunks[c], start, key", "1", "(2)", _FURTHER_BACK),
+    Same("tmmu_core/judge/sweep.py", "if at < 0 and c > 0:", "at < 0", "(at <= 0)", _FURTHER_BACK),
+    Same("tmmu_core/judge/sweep.py", "if at < 0 and c > 0:", "at < 0 and c > 0", "(c > 0)", _FURTHER_BACK),
+    Same("tmmu_core/judge/sweep.py", "at = len(self._chunks[c]) - 1", "1", "(2)", _FURTHER_BACK),
     Same("tmmu_core/sweep/running.py", "self._submitted = 0", "0", "(1)", "what names are counted from"),
 )
 

@@ -243,7 +243,7 @@ class _Fitting:
         for base in bases:
             everything = all_missing(base.question)
             if everything is None or not self.watch("in place"):
-                continue
+                return  # whatever the order, the same are missing
             after = ask(applied(base.question, (everything,)))
             if sum(bounds(after.plan).values()) >= sum(bounds(base.plan).values()):
                 continue

@@ -59,12 +59,11 @@ def check_slot_offsets(facts: PlanFacts, alignment: Mapping[int, int] | None) ->
     """
     plan, slots = facts.plan, facts.slots
     tried = _grids(facts, alignment)
-    end, before = 0, -1
+    ends: dict[int, int] = {}
     for k, (arena, start, size) in enumerate(
         zip(slots.arena.tolist(), slots.start.tolist(), slots.backing.tolist(), strict=True)
     ):
-        end = end if arena == before else 0
-        expected = {-(-end // int(asked[k])) * int(asked[k]) for asked in tried}
+        expected = {-(-ends.get(arena, 0) // int(asked[k])) * int(asked[k]) for asked in tried}
         if start not in expected:
             name = plan.arenas[arena].name
             yield error(
@@ -72,7 +71,7 @@ def check_slot_offsets(facts: PlanFacts, alignment: Mapping[int, int] | None) ->
                 f"slot {slots.number[k]} of {name} lies at {start}; the slots below it put it at {min(expected)}.",
                 arena=name,
             )
-        end, before = start + size, arena
+        ends[arena] = start + size
 
 
 def _grids(facts: PlanFacts, alignment: Mapping[int, int] | None) -> list[U64]:

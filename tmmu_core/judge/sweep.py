@@ -22,18 +22,17 @@ class Intervals:
 
     def __init__(self) -> None:
         self._chunks: list[list[tuple[int, int, int]]] = [[]]
+        """None but the first is ever empty."""
         self._firsts: list[int] = [-1]
+        """Of each chunk: no start in it is below, no start before it is not. Starts are 0 or above."""
 
     def _chunk_of(self, start: int) -> int:
-        at = bisect_left(self._firsts, start + 1) - 1
-        return max(at, 0)
+        return bisect_left(self._firsts, start + 1) - 1
 
     def meeting(self, start: int, end: int) -> list[int]:
         """Numbers of the intervals that share a byte with ``[start, end)``."""
         found: list[int] = []
         c = self._chunk_of(start)
-        while c > 0 and not self._chunks[c]:
-            c -= 1
         at = bisect_left(self._chunks[c], start, key=itemgetter(0)) - 1
         if at < 0 and c > 0:
             c -= 1

@@ -118,7 +118,7 @@ def _without(liveness: Liveness, takers: Sequence[int]) -> Liveness:
 
 
 def plan_columns(
-    liveness: Liveness, placement: Placement, arenas: Sequence[ArenaSummary], *, own_arenas: bool = False
+    liveness: Liveness, placement: Placement, arenas: Sequence[ArenaSummary], *, own_arenas: bool
 ) -> PlanColumns:
     """The columns of :class:`Plan`, rows by tensor id bytes, and its hand-offs.
 
