@@ -34,7 +34,7 @@ from tmmu_core.fit.ordering import order_move
 from tmmu_core.fit.recompute.cut import boundary
 from tmmu_core.fit.recompute.model import RecomputeModel, recompute_model
 from tmmu_core.fit.recompute.moves import _way_down, scaled
-from tmmu_core.fit.recompute.search import choice_of
+from tmmu_core.fit.recompute.search import CLIMBS, LADDER, Search, choice_of
 from tmmu_core.fit.recompute.simulate import Choice
 from tmmu_core.fit.recompute.unwrite import unwritten
 from tmmu_core.fit.recompute.write import drops_of, with_drops, written
@@ -399,3 +399,20 @@ def test_of_moves_of_one_kind_the_later_is_made_after_the_earlier() -> None:
     twice = [replace(planner_move(question), details={"planner": name}) for name in ("naive", "ffd")]
     assert applied(question, twice).planner == "ffd"
     assert applied(question, ()) == question
+
+
+def test_a_ladder_is_climbed_again_for_the_step_at_which_its_smallest_valid_cut_is_fullest() -> None:
+    search = Search(from_a_parameter(), lambda bytes_of: 0)
+    rungs = iter([(False, 1), (True, 9), (True, 5), (True, 7), (True, 5), *[(False, 2)] * (len(LADDER) - 5)] * CLIMBS)
+    met: list[int] = []
+
+    def dropping(nodes: object) -> Any:
+        valid, total = next(rungs)
+        met.append(total)
+        return SimpleNamespace(run=SimpleNamespace(valid=valid, total=total), choice=len(met))
+
+    chosen: list[Any] = []
+    search.dropping = dropping  # type: ignore[method-assign,assignment]
+    search.weigh = lambda choice: chosen.append(choice) or search.nothing  # type: ignore[method-assign,func-returns-value,return-value]
+    search.climb()
+    assert chosen == [3 + climb * len(LADDER) for climb in range(CLIMBS)]

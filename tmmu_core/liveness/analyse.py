@@ -160,7 +160,7 @@ def _forbidden_pairs(timeline: Timeline, ranges: Ranges, groups: Groups) -> I64:
             )
         found.append(np.minimum(a, b) * count + np.maximum(a, b))
     keys = np.sort(np.concatenate(found))
-    return np.stack(np.divmod(keys[np.diff(keys, prepend=-1) > 0], max(count, 1)), axis=1)
+    return np.stack(np.divmod(keys[np.diff(keys, prepend=-1) > 0], count), axis=1)
 
 
 def row_bytes(timeline: Timeline) -> U64:
@@ -186,7 +186,7 @@ def _storages(timeline: Timeline, grouping: Grouping, death: I64, handoffs: I64)
 
     order = np.lexsort((index.id_rank[head], ~index.nbytes[head], ranges.birth[head]))
     roots_of_groups, head = roots_of_groups[order], head[order]
-    row_of_group = np.full(count, -1, np.int64)
+    row_of_group = np.zeros(count, np.int64)  # read at groups' numbers alone
     row_of_group[roots_of_groups] = np.arange(len(head))
     storage_of = np.full(count, -1, np.int64)
     storage_of[planned] = row = row_of_group[group]
