@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import re
 import zipfile
 from dataclasses import replace
@@ -28,6 +29,7 @@ from tmmu_core.plan.formats.reading import read_any
 from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.plan.making.ranks import plan_ranks
 from tmmu_core.plan.making.request import PlanRequest
+from tmmu_core.plan.making.wording import SAID
 
 
 def names_its_limit(error: TmmuError, limit: limits.Limit) -> bool:
@@ -325,3 +327,25 @@ def test_a_large_file_may_hold_a_value_for_every_two_bytes_and_a_packed_one_two_
     assert limits.values_of(large, packed=True) == 2 * large
     with limits.raised({"values": 7}):
         assert limits.values_of(large, packed=False) == limits.values_of(small, packed=True) == 7
+
+
+def test_more_arenas_than_are_planned_are_refused_where_they_are_declared(tmp_path: Path) -> None:
+    config: dict[str, object] = {f"a{k}": {} for k in range(5)}
+    assert PlanRequest(arenas=config).arenas == config
+    text = tmp_path / "arenas.json"
+    text.write_text(json.dumps(config))
+    with limits.raised({"arenas": 4}):
+        with pytest.raises(UnreadableInput) as caught:
+            plan_graph(chain(3), arenas=config)
+        with pytest.raises(UnreadableInput) as also:
+            SAID["arenas"].read(text.read_text())
+    assert names_its_limit(caught.value, limits.ARENAS)
+    assert names_its_limit(also.value, limits.ARENAS)
+
+
+@pytest.mark.parametrize(("field", "text"), [("arenas", "{%s}"), ("order", "[%s]"), ("shard_spec", '{"mesh": [%s]}')])
+def test_more_values_than_the_limit_are_not_read_of_an_option(field: str, text: str) -> None:
+    inner = '"a": {}' if field == "arenas" else '"n"'
+    with limits.raised({"values": 40}), pytest.raises(UnreadableInput) as caught:
+        SAID[field].read(text % ",".join([inner] * 50))
+    assert names_its_limit(caught.value, limits.VALUES)

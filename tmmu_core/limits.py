@@ -32,7 +32,7 @@ class Limit:
         return f"TMMU_MAX_{self.name.replace('-', '_').upper()}"
 
 
-UNPACKED_BYTES = Limit("unpacked-bytes", 1 << 28, "bytes that a compressed file or archive member unpacks to")
+UNPACKED_BYTES = Limit("unpacked-bytes", 1 << 28, "bytes that a compressed file, an archive member or a pipe comes to")
 VALUES = Limit("values", 1 << 23, "values in a document, or cells and lines in a text")
 ALLOCATION_VALUES = Limit("allocation-values", 1 << 15, "values in one allocation of an XLA dump")
 ARENAS = Limit("arenas", 1 << 10, "arenas")

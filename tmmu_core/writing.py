@@ -57,7 +57,8 @@ def write_new(beside: Path, pieces: Iterable[bytes], mode: int | None = None) ->
         descriptor = os.open(beside.parent, os.O_TMPFILE | os.O_WRONLY, 0o666)
         nameless = True
     except (AttributeError, OSError):  # another system, or a file system without
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+        beside.unlink(missing_ok=True)  # what stands there may be a link to elsewhere
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         nameless = False
     with open(descriptor, "wb") as out:
         written = sum(map(out.write, pieces))
@@ -89,7 +90,7 @@ def _sweep_up(folder: Path) -> None:
     """Take away what a writer left that was killed between naming its file and putting it in its place."""
     for left in folder.glob(".tmmu-*.part"):
         owner = left.name.removeprefix(".tmmu-").removesuffix(".part")
-        if owner.isdigit():
+        if owner.isascii() and owner.isdigit() and len(owner) < 10:  # what a process can be called
             try:
                 os.kill(int(owner), 0)
             except ProcessLookupError:

@@ -20,7 +20,7 @@ from app.say import words
 from app.say.refused import nearest, others
 from tmmu_core.door import place
 from tmmu_core.errors import ContractError, TmmuError, UnreadableInput
-from tmmu_core.graph.unpacking import read_whole
+from tmmu_core.graph.unpacking import read_stream, read_whole
 from tmmu_core.names import for_log, visible
 from tmmu_core.writing import replace_file
 
@@ -162,7 +162,7 @@ def _unreadable(error: UnreadableInput) -> str:
 def read_input(name: str) -> bytes:
     """The bytes of a file, or of standard input for ``-``. Raises ``UnreadableInput``."""
     if name == STREAM:
-        return sys.stdin.buffer.read()
+        return read_stream(sys.stdin.buffer, "standard input")
     try:
         return read_whole(Path(name))
     except OSError as error:

@@ -50,10 +50,10 @@ def command(
     if len(names) != len(files or ()):
         raise UsageFault("the explorer reads no standard input.", "Name files, or open them in the browser.")
     for name in names:
-        if Path(name).is_dir():
+        if os.path.isdir(name):
             if not modules_in(Path(name)):
                 raise UsageFault(f"{name} is a folder, and no XLA dump.", "Name the files in it.")
-        elif not Path(name).is_file():
+        elif not os.path.isfile(name):
             raise UsageFault(f"there is no file {name}.", "Check the name.")
     require("streamlit", "the explorer")
     if store or os.environ.get(VARIABLE):

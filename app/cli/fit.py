@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from fractions import Fraction
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any
@@ -41,6 +40,7 @@ from tmmu_core.fit.recipe import recipe as as_recipe
 from tmmu_core.graph import native
 from tmmu_core.graph.arenas import read_arenas
 from tmmu_core.graph.model import Arena, Graph
+from tmmu_core.graph.quantities import parse_percent
 from tmmu_core.plan.canonical import ir_hash
 from tmmu_core.plan.making.request import ANY_ARENA, PlanRequest
 from tmmu_core.planners.problem import Progress
@@ -174,12 +174,9 @@ def _thousandths(text: str | None) -> int | None:
     if text is None:
         return None
     try:
-        value = Fraction(text.strip().removesuffix("%").strip())
-    except (ValueError, ZeroDivisionError):
-        raise UsageFault(f"--max-cost: {text!r} is not a percentage.", "Write a number, with or without %.") from None
-    if value < 0:
-        raise UsageFault(f"--max-cost: {text!r} is negative.", "Give a percentage of 0 or more.")
-    return int(value * 1000)
+        return int(parse_percent(text) * 100_000)
+    except ValueError as error:
+        raise UsageFault(f"--max-cost: {error}") from None
 
 
 @contextmanager

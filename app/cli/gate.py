@@ -25,6 +25,7 @@ from app.cli.options import (
 )
 from app.cli.stores import PREFIX, StoreUrl, open_store, resolve_side
 from app.say import words
+from tmmu_core.graph.quantities import parse_percent
 from tmmu_core.plan.analysis import gate as core
 from tmmu_core.plan.figures.metrics import totals
 from tmmu_core.plan.formats.files import to_json
@@ -232,9 +233,6 @@ def _percentage(ratio: Fraction) -> str:
 
 def _percent(option: str, text: str) -> Fraction:
     try:
-        value = Fraction(text.strip().removesuffix("%").strip()) / 100
-    except (ValueError, ZeroDivisionError):
-        raise UsageFault(f"{option}: {text!r} is not a percentage.", "Write a number, with or without %.") from None
-    if value < 0:
-        raise UsageFault(f"{option}: {text!r} is negative.", "Give a percentage of 0 or more.")
-    return value
+        return parse_percent(text)
+    except ValueError as error:
+        raise UsageFault(f"{option}: {error}") from None

@@ -188,14 +188,14 @@ def open_any(name: str, dims: Mapping[str, int] | None = None) -> Opened:
 
 def input_of(name: str) -> tuple[bytes, str]:
     """``(bytes, what they are called)`` of a file; ``-`` for standard input. Raises ``UnreadableInput``."""
-    if name != STREAM and Path(name).is_dir():
+    if name != STREAM and os.path.isdir(name):
         from tmmu_core.plan.formats import xla_folder
 
         folder = Path(name)
         name = str(folder / xla_folder.only(modules_in(folder), name).assignment)
     data = read_input(name)
     for beside in _beside(name):
-        if Path(beside).exists():
+        if os.path.exists(beside):
             data += b"\n" + read_input(beside)  # the files of one module of a dump are one finished plan
     return data, "standard input" if name == STREAM else name
 

@@ -11,7 +11,9 @@ import streamlit as st
 from app.parts import platform
 from app.session import state
 from app.session.choice import Choice
+from tmmu_core.errors import UnreadableInput
 from tmmu_core.names import for_markdown
+from tmmu_core.plan.making.wording import refuse_odd_json
 from tmmu_core.planners import PLANNERS
 from tmmu_core.planners.greedy import FITS, ORDERS
 
@@ -93,16 +95,25 @@ def _set(name: str, value: Any, default: Any) -> None:
 def _read(name: str, default: Any) -> None:
     text = str(state.value_of(f"option.{name}") or "").strip()
     try:
+        refuse_odd_json(text, f"option {name}")
         value = json.loads(text) if text else None
-    except json.JSONDecodeError as error:
+    except (ValueError, UnreadableInput) as error:  # ValueError also for more digits than Python reads
         state.draft(name, text)
         state.refuse(
             {
                 "title": f"The option {name} was not changed",
-                "message": f"What was typed is not JSON: {error.msg} at line {error.lineno}, column {error.colno}.",
+                "message": _why(error),
                 "hint": f"Write it like {EXAMPLES[name]}." if name in EXAMPLES else "",
             }
         )
         return
     state.draft(name, "")
     _set(name, value, default)
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, UnreadableInput):
+        return error.message
+    if isinstance(error, json.JSONDecodeError):
+        return f"What was typed is not JSON: {error.msg} at line {error.lineno}, column {error.colno}."
+    return "What was typed is not JSON."

@@ -116,7 +116,7 @@ def files_at(path: Path) -> list[tuple[str, bytes]]:
 
     Raises ``OSError``.
     """
-    if not path.is_dir():
+    if not os.path.isdir(path):
         return [(path.name, read_whole(path))]
     sizes = {file.name: file.stat().st_size for file in path.iterdir() if file.is_file()}
     return [xla_folder.of_module(module, lambda name: read_whole(path / name)) for module in xla_folder.modules(sizes)]

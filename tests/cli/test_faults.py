@@ -14,6 +14,7 @@ import msgspec
 import pytest
 
 from app.cli.main import COMMANDS, run
+from tmmu_core.errors import UnreadableInput
 from tmmu_core.plan.formats import files
 from tmmu_core.plan.formats.reading import read_graph_file
 from tmmu_core.plan.making.engine import plan_graph
@@ -306,3 +307,70 @@ def test_an_order_that_is_not_text_is_refused(tmmu: Any, tmp_path: Path) -> None
     (tmp_path / "order.json").write_bytes(b'["relu\xff"]')
     code, _, error = tmmu("plan", CHAIN, "--order", str(tmp_path / "order.json"))
     assert (code, "the execution order is not text in UTF-8" in error) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("gate", CHAIN, "--max-gap", "1e999999999"),
+        ("gate", CHAIN, "--min-reuse", "1e-999999999 %"),
+        ("gate", CHAIN, "--baseline", CHAIN, "--max-growth", "1e999999999%"),
+        ("gate", CHAIN, "--max-gap", "1/0"),
+        ("gate", CHAIN, "--max-gap", "-1"),
+        ("fit", CHAIN, "--capacity", "1", "--max-cost", "1e999999999"),
+    ],
+)
+def test_a_percentage_that_no_machine_holds_is_refused(tmmu: Any, arguments: tuple[str, ...]) -> None:
+    code, out, err = tmmu(*arguments)
+    assert (code, out) == (2, "")
+    assert "is not a percentage" in err
+
+
+@pytest.mark.parametrize("name", ["a" * 300, "a" * 5000, f"{CHAIN}/below", "\udcff" * 200, ""])
+@pytest.mark.parametrize("command", ["plan", "verify", "explore"])
+def test_a_name_that_the_system_takes_for_no_file_is_bad_input(tmmu: Any, command: str, name: str) -> None:
+    code, _, err = tmmu(command, name)
+    assert code == 2
+    assert "fault of the program" not in err
+
+
+def test_a_name_with_a_nul_is_bad_input_to_a_library() -> None:
+    import tmmu_core
+
+    with pytest.raises(UnreadableInput, match="cannot be opened"):
+        tmmu_core.plan("a\0b")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may become somebody who may not look")
+def test_a_folder_where_nobody_may_look_is_bad_input(tmmu: Any, tmp_path: Path) -> None:
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o700)
+    line = ("plan", str(closed / "g"))
+    assert tmmu(*line)[0] == 2  # nothing is imported any more that only root may read
+    os.seteuid(65534)
+    try:
+        code, _, err = tmmu(*line)
+    finally:
+        os.seteuid(0)
+    assert code == 2
+    assert "cannot be opened: permission denied" in err
+
+
+@pytest.mark.parametrize("arguments", [("plan", "/dev/zero"), ("plan", CHAIN, "--order", "/dev/zero")])
+def test_what_has_no_end_is_not_read_to_it(
+    tmmu: Any, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("TMMU_MAX_UNPACKED_BYTES", "1000000")
+    code, _, err = tmmu(*arguments)
+    assert code == 2
+    assert "more than 1000000 bytes" in err
+    assert "--max-unpacked-bytes" in err
+
+
+@pytest.mark.parametrize(
+    "url", ["sqlite:///x.db?timeout=abc", "postgresql//me:secret@there/x", "postgresql://me:secret@[/x", "sqlite:///\0"]
+)
+def test_a_misspelt_store_is_told_without_its_password(tmmu: Any, url: str) -> None:
+    code, _, err = tmmu("record", CHAIN, "--as", "m@c", "--store", url)
+    assert code == 2
+    assert "secret" not in err

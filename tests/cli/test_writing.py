@@ -107,13 +107,29 @@ def test_what_a_killed_writer_left_is_swept_up(tmp_path: Path) -> None:
     here = subprocess.Popen(["sleep", "60"])
     (tmp_path / f".tmmu-{gone.pid}.part").write_text("half")
     (tmp_path / f".tmmu-{here.pid}.part").write_text("being written")
-    (tmp_path / ".tmmu-notes.part").write_text("of no writer")
+    others = [".tmmu-notes.part", f".tmmu-{10**30}.part", ".tmmu-².part"]
+    for name in others:
+        (tmp_path / name).write_text("of no writer")
     replace_file(tmp_path / "plan.json", b"new")
     assert here.poll() is None
     here.kill()
     here.wait()
     left = sorted(path.name for path in tmp_path.iterdir())
-    assert left == [f".tmmu-{here.pid}.part", ".tmmu-notes.part", "plan.json"]
+    assert left == sorted([f".tmmu-{here.pid}.part", *others, "plan.json"])
+
+
+def test_no_link_that_stands_beside_is_written_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name that a writer will take, put there before it as a link; also where files are written with a name."""
+    victim = tmp_path / "victim"
+    for nameless in (True, False):
+        if not nameless:
+            monkeypatch.delattr(os, "O_TMPFILE")
+        victim.write_text("precious")
+        (tmp_path / f".tmmu-{os.getpid()}.part").symlink_to(victim)
+        replace_file(tmp_path / "plan.json", b"new")
+        assert (tmp_path / "plan.json").read_bytes() == b"new"
+        assert not (tmp_path / "plan.json").is_symlink()
+        assert victim.read_text() == "precious"
 
 
 def test_an_unbuffered_full_standard_output_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

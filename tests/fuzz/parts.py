@@ -25,7 +25,8 @@ from tmmu_core.plan.formats import table as tables
 from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.plan.making.instance import plan_problem
 from tmmu_core.plan.making.wording import read_json_object
-from tmmu_core.store.store import packed, unpacked
+from tmmu_core.store.rows import document
+from tmmu_core.store.store import packed
 
 SNAPSHOT: dict[str, Any] = {
     "segments": [segment(0, 2048, (512, "inactive"), (512, "active_allocated"))],
@@ -131,4 +132,4 @@ def stored(random: Random) -> bytes:
 
 def use_stored(data: bytes) -> None:
     """The plan, or the word that it is damaged."""
-    assert unpacked(data, len(PLAN), hashlib.sha256(PLAN).digest(), "a store") == PLAN
+    assert document(data, len(PLAN), hashlib.sha256(PLAN).digest(), "a store") == PLAN

@@ -9,14 +9,16 @@ import msgspec
 
 from tmmu_core.errors import U64_MAX, AlignmentViolation, InvalidIrShapes
 from tmmu_core.graph.model import Arena, ArenaConfig
+from tmmu_core.limits import ARENAS, ceiling, past
 
 
 def read_arenas(config: Mapping[str, Arena | Mapping[str, Any]] | None) -> ArenaConfig:
     """Arena name → :class:`Arena`; what an arena says beyond its three fields is kept for the hash alone.
 
     Raises ``AlignmentViolation`` for an alignment that is no power of two, ``InvalidIrShapes`` (reason
-    ``arena_config``) for a figure that is no uint64.
+    ``arena_config``) for a figure that is no uint64, ``UnreadableInput`` for more arenas than the limit.
     """
+    refuse_many(config or {})
     arenas: ArenaConfig = {}
     for name, given in (config or {}).items():
         try:
@@ -29,6 +31,12 @@ def read_arenas(config: Mapping[str, Arena | Mapping[str, Any]] | None) -> Arena
         check_alignment(arena.alignment_bytes, arena=name)
         arenas[name] = arena
     return arenas
+
+
+def refuse_many(config: Mapping[str, Any]) -> None:
+    """Refuse more arenas than the limit: each is planned beside all storages. Raises ``UnreadableInput``."""
+    if len(config) > ceiling(ARENAS):
+        raise past(ARENAS, "the arena configuration")
 
 
 def as_given(config: Mapping[str, Arena | Mapping[str, Any]] | None) -> dict[str, Any]:

@@ -1,6 +1,14 @@
-"""Counts of bytes as people write them."""
+"""Counts of bytes, and percentages, as people write them."""
 
 from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+from tmmu_core.errors import U64_MAX
+
+_PERCENT = re.compile(r"\+?(?:\d{1,20}(?:\.\d{0,40})?|\.\d{1,40})(?:[eE][+-]?\d{1,2})?|\d{1,20}/\d{1,20}", re.ASCII)
+"""What a percentage may look like: whatever matches is a number of a few hundred digits at most."""
 
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5, "e": 6}
 
@@ -27,3 +35,19 @@ def parse_bytes(text: str) -> int | None:
         return int(whole or "0") * scale + (int(part) * scale // 10 ** len(part) if part else 0)
     except (KeyError, ValueError):
         raise ValueError(f"“{text[:80]}” is not a size. Write bytes, or a number with KiB, MiB or GiB.") from None
+
+
+def parse_percent(text: str) -> Fraction:
+    """A percentage as people write it (``5``, ``2.5 %``, ``1/3``) as a ratio, exactly.
+
+    Raises ``ValueError`` with a sentence for anything else, and for what is negative: a text of eleven characters,
+    ``1e999999999``, is a number that no machine holds.
+    """
+    word = text.strip().removesuffix("%").strip()
+    try:
+        value = Fraction(word if _PERCENT.fullmatch(word) else "nan")
+    except (ValueError, ZeroDivisionError):
+        value = Fraction(-1)
+    if not 0 <= value <= U64_MAX:
+        raise ValueError(f"{text[:80]!r} is not a percentage. Write a number of 0 or more, with or without %.")
+    return value / 100

@@ -5,6 +5,7 @@ What they say is decoded in :mod:`tmmu_core.graph.document`.
 
 from __future__ import annotations
 
+import errno
 import gzip
 import mmap
 import os
@@ -22,14 +23,25 @@ from tmmu_core.errors import UnreadableInput
 GZIP_MAGIC = b"\x1f\x8b"
 CHUNK = 1 << 16
 """Packed bytes that are given to the unpacker at a time."""
+LONGEST_STREAM = 1 << 29
+"""Bytes that are read of a pipe or a device, where no limit is set: /dev/zero has no end."""
 
 
 def read_whole(path: Path) -> bytes:
     """A file's bytes, of one moment. Raises as :func:`of_one_moment`."""
     with of_one_moment(path) as (file, size):
-        data = file.read()
+        data = read_stream(file, str(path)) if size is None else file.read()
         if size is not None and len(data) != size:
             raise _changed(path)
+    return data
+
+
+def read_stream(stream: BinaryIO, source: str) -> bytes:
+    """The bytes of a pipe or a device, which nobody knows the number of. Raises ``UnreadableInput`` past the limit."""
+    most = limits.ceiling(limits.UNPACKED_BYTES, LONGEST_STREAM)
+    data = stream.read(most + 1)
+    if len(data) > most:
+        raise limits.past(limits.UNPACKED_BYTES, "what is no plain file", source, most)
     return data
 
 
@@ -43,7 +55,11 @@ def of_one_moment(path: Path) -> Iterator[tuple[BinaryIO, int | None]]:
     size within one tick of the system's clock is not seen; what is planned and hashed is then what was read, all the
     same, for a file is read once.
     """
-    with path.open("rb") as file:
+    try:
+        opened = path.open("rb")
+    except ValueError as error:  # a name with a NUL in it
+        raise OSError(errno.EINVAL, "no file can be called so") from error
+    with opened as file:
         before = os.fstat(file.fileno())
         plain = stat.S_ISREG(before.st_mode)
         yield file, before.st_size if plain else None

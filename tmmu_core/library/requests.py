@@ -12,7 +12,7 @@ from typing import Any
 from tmmu_core.errors import UnreadableInput
 from tmmu_core.fit.capacity import Capacity
 from tmmu_core.graph.model import Graph
-from tmmu_core.graph.quantities import parse_bytes
+from tmmu_core.graph.quantities import parse_bytes, parse_percent
 from tmmu_core.graph.unpacking import read_whole
 from tmmu_core.judge.finished import finished as judged
 from tmmu_core.plan.analysis.gate import ALL, Limit, Measure
@@ -140,12 +140,9 @@ def amount_of_bytes(name: str, value: int | str) -> int:
 def ratio(name: str, value: int | float | str | Fraction) -> Fraction:
     """Percent, as a number or a text, as a ratio. Raises ``UnreadableInput``."""
     try:
-        found = Fraction(value.strip().removesuffix("%").strip() if isinstance(value, str) else str(value)) / 100
-    except (ValueError, ZeroDivisionError):
-        found = Fraction(-1)
-    if found < 0:
-        raise UnreadableInput(f"{name}: {value!r} is not a percentage.", hint="Write 5, or '5 %'.")
-    return found
+        return parse_percent(value if isinstance(value, str) else str(value))
+    except ValueError as error:
+        raise UnreadableInput(f"{name}: {str(error).partition('. ')[0]}.", hint="Write 5, or '5 %'.") from None
 
 
 def limits_of(what: Measure, given: Any) -> list[Limit]:

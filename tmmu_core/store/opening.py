@@ -7,6 +7,8 @@ processes that open a new store one makes it and seven find it made.
 
 from __future__ import annotations
 
+import os
+import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,12 +37,17 @@ def open_engine(url: str, *, create: bool) -> tuple[Engine, str]:
     Without ``create`` a store that is not there is refused. Raises ``StoreFault``.
     """
     parsed, name = _parsed(url)
-    if parsed.get_backend_name() == "sqlite" and not create and not Path(parsed.database or "").is_file():
+    if parsed.get_backend_name() == "sqlite" and not create and not os.path.isfile(parsed.database or ""):
         raise StoreFault("there is no store.", store=name, hint="tmmu record makes one; or check the URL.")
     with faults_of(name):
-        engine = create_engine(parsed, pool_pre_ping=parsed.get_backend_name() != "sqlite")
-        if engine.dialect.name == "sqlite":
-            sqlite_file.set_up(engine, name)
+        try:
+            engine = create_engine(parsed, pool_pre_ping=parsed.get_backend_name() != "sqlite")
+            if engine.dialect.name == "sqlite":
+                sqlite_file.set_up(engine, name)
+            engine.connect().close()
+        except (TypeError, ValueError) as error:
+            why = f"the URL's options are not those of its driver: {error}."
+            raise StoreFault(why, store=name, hint=_FORMS) from error
         _bring_up(engine, name, create=create)
     return engine, name
 
@@ -72,12 +79,14 @@ def _parsed(url: str) -> tuple[URL, str]:
             raise StoreFault("a store in memory would be gone with this command.", hint=_FORMS)
         parsed.get_dialect()
     except ArgumentError as error:
-        raise StoreFault(f"{url!r} is no URL of a store.", hint=_FORMS) from error
+        shown = _PASSWORD.sub(":***@", url[:200])
+        raise StoreFault(f"{shown!r} is no URL of a store.", hint=_FORMS) from error
     except (NoSuchModuleError, ImportError) as error:
         raise StoreFault(f"the URL's driver is not there: {error}.", hint=_FORMS) from error
     return parsed, name
 
 
+_PASSWORD = re.compile(r":[^:@/]*@")
 _FORMS = "Write sqlite:///plans.db, or postgresql://user@host/database."
 
 

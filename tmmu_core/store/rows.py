@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import zlib
 from collections.abc import Iterable
 from typing import Annotated, Any, NamedTuple, TypedDict, TypeVar
@@ -225,3 +226,11 @@ def unpacked(data: bytes, size: int) -> bytes | None:
     except zlib.error:
         return None
     return found if len(found) == size else None
+
+
+def document(data: bytes, size: int, content: bytes, store: str) -> bytes:
+    """The ``size`` bytes of SHA-256 ``content`` that ``data`` packs. Raises ``StoreFault`` where it packs others."""
+    found = unpacked(data, size)
+    if found is None or hashlib.sha256(found).digest() != content:
+        raise damaged(f"what is kept as {content.hex()[:12]} is something else", store)
+    return found

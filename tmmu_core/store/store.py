@@ -201,10 +201,7 @@ class Store:
         size, data = rows.typed(rows.PlanRow, found, self.name)
         if size > most:
             raise past(UNPACKED_BYTES, f"plan {content.hex()[:12]} of the store", self.name)
-        document = rows.unpacked(data, size)
-        if document is None or hashlib.sha256(document).digest() != content:
-            raise rows.damaged(f"what is kept as {content.hex()[:12]} is something else", self.name)
-        return document
+        return rows.document(data, size, content, self.name)
 
     def _read(self, chosen: Select[Any], last: int | None = None) -> tuple[Run, ...]:
         if last is not None:

@@ -7,6 +7,7 @@ names them all. To add a format, write a module with a function ``(bytes, name) 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -207,7 +208,7 @@ def read_streamed(path: Path, name: str) -> Opened | None:
     Of a file that cannot be opened ``None`` too: whoever reads it whole says why. Raises as :func:`read_any`.
     """
     try:
-        if not path.is_file():
+        if not os.path.isfile(path):
             return None
         with unpacking.of_one_moment(path) as (file, size):
             begins = file.read(_BEGINNING)

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tmmu_core.errors import U64_MAX, UnreadableInput
-from tmmu_core.graph.document import decode, refuse_long_numbers, refuse_nested
+from tmmu_core.graph.arenas import refuse_many
+from tmmu_core.graph.document import decode, refuse_long_numbers, refuse_many_values, refuse_nested
 from tmmu_core.graph.model import MODES, PRESETS
 from tmmu_core.graph.quantities import parse_bytes
 from tmmu_core.plan.canonical import is_token
@@ -126,8 +127,7 @@ def read_json_object(text: str, what: str) -> dict[str, Any]:
         return found
 
     try:
-        refuse_long_numbers(text.encode("utf-8", "replace"), what)
-        refuse_nested(text.encode("utf-8", "replace"), what)
+        refuse_odd_json(text, what)
         value = json.loads(text, object_pairs_hook=once)
     except ValueError as error:  # also for more digits than Python reads
         raise UnreadableInput(f"the {what} is not JSON.", place=_place(text)) from error
@@ -136,9 +136,20 @@ def read_json_object(text: str, what: str) -> dict[str, Any]:
     return value
 
 
+def refuse_odd_json(text: str, what: str) -> None:
+    """Refuse JSON of more values than the limit, nested too deeply, or with numbers past 64 bits, before it is read.
+
+    Raises ``UnreadableInput``.
+    """
+    data = text.encode("utf-8", "replace")
+    for check in (refuse_many_values, refuse_long_numbers, refuse_nested):
+        check(data, what)
+
+
 def read_arenas_text(text: str) -> dict[str, Any]:
     """An arena configuration: an object per arena. Raises ``UnreadableInput``."""
     config = read_json_object(text, "arena configuration")
+    refuse_many(config)
     bad = next((name for name, arena in config.items() if not isinstance(arena, dict)), None)
     if bad is not None:
         raise UnreadableInput(
@@ -153,7 +164,8 @@ def _order(text: str) -> tuple[str, ...]:
     if text.lstrip()[:1] != "[":
         return tuple(line.strip() for line in text.splitlines() if line.strip())
     try:
-        refuse_nested(text.encode("utf-8", "replace"), "order")
+        for check in (refuse_many_values, refuse_nested):
+            check(text.encode("utf-8", "replace"), "order")
         listed = json.loads(text)
     except ValueError as error:
         raise UnreadableInput("the order is not a JSON list of node ids.", place=_place(text)) from error
@@ -193,8 +205,7 @@ def option_pairs(texts: list[str]) -> dict[str, Any]:
         if not separator or not key.strip():
             raise ValueError(f"{text[:80]!r} is not of the form KEY=VALUE. Write a name, =, and a value.")
         try:
-            refuse_long_numbers(value.encode("utf-8", "replace"), f"option {key.strip()}")
-            refuse_nested(value.encode("utf-8", "replace"), f"option {key.strip()}")
+            refuse_odd_json(value, f"option {key.strip()}")
             found[key.strip()] = json.loads(value.strip())
         except ValueError:
             found[key.strip()] = value.strip()
