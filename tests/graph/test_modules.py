@@ -97,3 +97,19 @@ def test_a_tensor_stands_where_it_is_made_and_a_parameter_where_its_name_says() 
     path = {t.id: ".".join(modules.paths[at]) for t, at in zip(which.tensors, modules.of_tensor.tolist(), strict=True)}
     assert (path["s1"], path["x"]) == ("h.1", "")
     assert path["h.0.up.weight"] == "h.0.up"
+
+
+def test_who_reads_parameters_of_several_modules_stands_where_they_meet_or_with_the_deepest() -> None:
+    """What is made of a module's parameters alone is that module's; what a node writes of others as well is none."""
+    names = ("h.0.q.weight", "h.0.k.weight", "b.w.weight", "c.d.e.weight")
+    tensors = [*(tensor(name, role="parameter") for name in names), tensor("x", role="input"), *map(tensor, "atyzu")]
+    nodes = [
+        node("meet", "x h.0.q.weight h.0.k.weight", "a"),
+        node("apart", "a b.w.weight c.d.e.weight", "y"),
+        node("turned", "b.w.weight", "t"),
+        node("by_turned", "y t", "z"),
+        node("none", "z a", "u"),
+    ]
+    which = graph(tensors, nodes, "x", "u")
+    found = where(modules_in(which), which)
+    assert found == {"meet": "h.0", "apart": "c.d.e", "turned": "b.w", "by_turned": "b.w", "none": ""}

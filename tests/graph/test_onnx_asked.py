@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import onnx
 import pytest
@@ -11,6 +13,8 @@ from tests.graph.test_onnx import model, op, value
 from tests.graph.test_onnx_open_sizes import fused
 from tmmu_core import limits
 from tmmu_core.errors import InvalidIrShapes
+from tmmu_core.graph.importers import onnx as onnx_importer
+from tmmu_core.graph.importers import onnx_complete
 from tmmu_core.plan.formats.reading import read_any
 
 BOOL, FLOAT = TensorProto.BOOL, TensorProto.FLOAT
@@ -57,3 +61,22 @@ def test_a_body_that_names_weights_beside_the_file_is_not_run() -> None:
     with pytest.raises(InvalidIrShapes, match="shape cannot be inferred") as caught:
         read_any(proto.SerializeToString(), "model.onnx")
     assert "its weights lie beside the file" in caught.value.hint
+
+
+def test_what_runs_is_the_model_with_its_own_functions_written_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run's nodes are then those of the graph, by whose names it tells what they wrote."""
+    asked: list[bytes] = []
+
+    def ask(request: bytes) -> dict[str, Any]:
+        asked.append(request)
+        return {"failed": "not today"}
+
+    monkeypatch.setattr(onnx_complete, "_ask", ask)
+    opsets = [helper.make_opsetid("", 17)]
+    twice = helper.make_function("own", "Twice", ["q"], ["b"], [op("Add", "q q", "b")], opsets)
+    proto = model([op("Twice", "x", "y", domain="own")], [value("x", [4])], [value("y", None)], functions=[twice])
+    data = proto.SerializeToString()
+    run = onnx_complete.measure(data, onnx_importer.flattened(onnx.ModelProto.FromString(data)), [{}])
+    assert run.failed == "not today"
+    ran = onnx.ModelProto.FromString(asked[0].partition(b"\n")[2])
+    assert ([node.op_type for node in ran.graph.node], len(ran.functions)) == (["Add"], 0)

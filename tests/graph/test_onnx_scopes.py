@@ -8,6 +8,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -21,8 +22,10 @@ from onnx.backend.test.case.node import collect_testcases
 
 from tests.graph.nested_run import Feeds, NestedRun, reference
 from tests.graph.test_onnx import model, nodes, op, read, tensors, value
+from tmmu_core import limits
 from tmmu_core.errors import InvalidIrShapes, UnreadableInput
-from tmmu_core.graph.importers.onnx_scope_shapes import UNBOUNDED, trips_of
+from tmmu_core.graph.importers.onnx_scope_shapes import UNBOUNDED, check_scopes, trips_of
+from tmmu_core.graph.importers.onnx_scopes import SCOPE
 from tmmu_core.graph.index import index_graph
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.verifier import verify_plan
@@ -676,3 +679,64 @@ def test_a_loop_runs_as_often_as_one_number_says_and_else_nobody_knows(count: np
     assert trips_of(op("LoopClose", "count keep", "y"), {"count": count, "keep": np.array(9)}) == trips
     assert trips_of(op("LoopClose", "_ keep", "y"), {"keep": np.array(9)}) == UNBOUNDED
     assert trips_of(op("LoopClose", "unknown", "y"), {}) == UNBOUNDED
+
+
+def test_a_state_that_begins_as_a_weight_has_the_weights_shape() -> None:
+    flow = op("Loop", "n c w", "y", name="loop", body=counted([op("Relu", "s", "t")], ["t"]))
+    ends = [value("n", [], INT64), value("c", [], BOOL)]
+    graph = read(model([flow], ends, [value("y", None)], {"w": np.ones((2, 3), np.float32)}))
+    assert (tensors(graph)["y"].shape, tensors(graph)["loop/t"].shape) == ((2, 3), (2, 3))
+
+
+def test_every_result_of_branches_must_agree_where_an_earlier_one_does_at_this_size_alone() -> None:
+    """At T = 3 the first results are of as many bytes; the second ones are not."""
+    closing = helper.make_node("If.close", ["c", "a", "b", "d", "e"], ["y", "z"], domain=SCOPE)
+    flat = SimpleNamespace(model=helper.make_graph([closing], "g", [], []), origins=[SimpleNamespace(scope="choice")])
+    flat.model = SimpleNamespace(graph=flat.model)
+    shape = {"a": ("T", 2), "d": (3, 2), "b": (2,), "e": (2,)}
+    dtype = dict.fromkeys("abde", "float32")
+
+    def agree(**other: tuple[int, ...]) -> bool:
+        return check_scopes(flat, {**shape, **other}, dtype, {"T": 3}, "given")  # type: ignore[arg-type]
+
+    assert [agree(), agree(d=("T", 2)), agree(d=("T", 1, 2))] == [False, True, True]
+    with pytest.raises(InvalidIrShapes, match='"b" is float32'):
+        agree(e=(5,))
+    with pytest.raises(InvalidIrShapes, match='"a" is float32'):
+        agree(d=(4, 2))
+
+
+def test_a_scan_names_as_many_values_as_its_body_has() -> None:
+    """No slice, fewer operands than slices, fewer results than states, a body of other inputs or outputs."""
+    bare = body([op("Add", "h w", "hnext")], [value("h", None)], ["hnext"], {"w": np.ones(3, np.float32)})
+    for operands, results, inner, slices in (
+        ("h0 xs", "hn ys", CELL, 0),
+        ("h0", "hn ys", CELL, 2),
+        ("h0 xs", "hn", CELL, 1),
+        ("h0 xs", "hn ys zs", CELL, 1),
+        ("h0 xs xs", "hn ys", CELL, 1),
+        ("h0 xs xs", "hn", CELL, 1),
+        ("h0 xs", "hn", bare, 1),
+    ):
+        flow = op("Scan", operands, results, name="scan", body=inner, num_scan_inputs=slices)
+        ends = [value("h0", [3]), value("xs", (4, 3))]
+        with pytest.raises(UnreadableInput, match="do not agree in how many values"):
+            read(model([flow], ends, [value("hn", None)]))
+
+
+def test_each_result_that_a_loop_gathers_has_a_room_of_its_own_shape() -> None:
+    inner = counted(
+        [op("Relu", "s", "t"), op("ReduceSum", "t", "u", keepdims=0), op("Concat", "t t", "v", axis=1)], "tuv"
+    )
+    found = tensors(read(loop_model(inner, outputs="y us vs", trip=5)))
+    shapes = {name: found[name].shape for name in ("y", "us", "vs", "loop/us.room", "loop/vs.room")}
+    assert shapes == {"y": (2, 3), "us": (5,), "vs": (5, 2, 6), "loop/us.room": (5,), "loop/vs.room": (5, 2, 6)}
+
+
+def test_a_trip_count_of_two_to_the_31_less_1_says_until_the_condition_fails() -> None:
+    """Of one less, each result that is gathered has its length; of that no length is known."""
+    inner = counted([op("Relu", "s", "t"), op("ReduceSum", "t", "u", keepdims=0)], "tu")
+    graph = read(loop_model(inner, outputs="y us", trip=2**31 - 2))
+    assert tensors(graph)["us"].shape == (2**31 - 2,)
+    with limits.raised({"run-seconds": 0}), pytest.raises(InvalidIrShapes, match="us"):
+        read(loop_model(inner, outputs="y us", trip=2**31 - 1))

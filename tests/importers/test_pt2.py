@@ -12,11 +12,13 @@ import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 
 from app.session.opening import read_bytes
+from tests.made.programs import Programming
 from tmmu_core import limits
 from tmmu_core.errors import InvalidIrShapes, UnreadableInput
 from tmmu_core.graph.importers import fx_child, pt2_names, pt2_operators, pt2_program, pt2_sizes
@@ -496,3 +498,29 @@ def test_the_leaves_of_a_dictionary_have_its_keys_where_each_has_one(context: st
     leaf = {"type": None, "context": None, "children_spec": []}
     spec = {"type": "builtins.dict", "context": context, "children_spec": [leaf, leaf]}
     assert list(pt2_names._leaves(spec, "in", 0)) == names
+
+
+@pytest.mark.parametrize(
+    ("sizes", "strides", "offset"),
+    [
+        ([1 << 60, 2], [0, 0], 0),  # said twice of one element: as one whole it is 2^63 bytes
+        ([2], [1 << 61], 0),  # two elements that lie 2^63 bytes apart
+        ([1], [1], (1 << 61) - 1),
+        ([(1 << 61) - 4], [1], 4),
+    ],
+)
+def test_what_ends_at_2_63_bytes_is_refused_however_it_is_said(
+    sizes: list[int], strides: list[int], offset: int
+) -> None:
+    def read(sizes: list[int], offset: int) -> Graph:
+        made = Programming(Random(3))
+        made.symbol = ""
+        made.add("p_0", sizes, strides, offset)
+        made.inputs = [{"as_tensor": {"name": "p_0"}}]
+        made.specs = [{"user_input": {"arg": made.inputs[0]}}]
+        return as_saved(pt2_program.read_program(made.archive(), "given"), "given")
+
+    with pytest.raises(UnreadableInput, match="2\\^63 bytes"):
+        read(sizes, offset)
+    sizes[0], offset = (sizes[0], offset - 1) if offset else (sizes[0] - 1, offset)
+    assert [tensor.id for tensor in read(sizes, offset).tensors]

@@ -10,7 +10,7 @@ import pytest
 from app.cli.options import open_any
 from tmmu_core.errors import UnreadableInput
 from tmmu_core.graph.importers import xla
-from tmmu_core.graph.importers.xla import Buffer, _Row, _Settled, companion, read
+from tmmu_core.graph.importers.xla import Buffer, _carried, _Row, _Settled, companion, read
 from tmmu_core.plan.formats.reading import read_any
 from tmmu_core.plan.making.instance import plan_problem
 from tmmu_core.planners.problem import PlainInstance
@@ -233,3 +233,31 @@ def test_rows_meet_where_both_a_step_and_a_byte_are_of_both(
     assert settled.met_by(asked) is (held if meets else None)
     settled.remove(held)
     assert settled.met_by(asked) is None
+
+
+@pytest.mark.parametrize(
+    ("offset", "size", "birth", "death", "joined"),
+    [
+        *((15, 8, 3, 5, False), (8, 3, 3, 5, False), (10, 8, 2, 9, False)),  # a byte of the place, or all of it
+        *((18, 8, 3, 5, True), (2, 8, 3, 5, True)),  # beside it
+        *((10, 4, 0, 2, True), (10, 4, 6, 9, True), (15, 8, 1, 2, True)),  # before it was left and after it was taken
+    ],
+)
+def test_a_phi_carries_what_lay_at_its_place_unless_a_byte_of_it_was_anothers_in_between(
+    offset: int, size: int, birth: int, death: int, joined: bool
+) -> None:
+    """``a`` is at [10, 18) until step 2, the phi from step 6 on."""
+    rows = [_Row(deque(["a"]), 0, 2, 8, 10, "temp"), _Row(deque(["phi"]), 6, 9, 8, 10, "activation")]
+    other = _Row(deque(["other"]), birth, death, size, offset, "temp")
+    left = {row.id: (row.birth, row.death, row.role) for row in _carried([*rows, other], {"phi"})}
+    assert ("a+phi" in left) is joined
+    assert not joined or left["a+phi"] == (0, 9, "temp")
+
+
+def test_what_is_taken_out_meets_nobody_also_at_the_first_step() -> None:
+    settled = _Settled(2)
+    rows = [_Row(deque([name]), 0, 5, 8, 0, "temp") for name in "ab"]
+    for row in rows:
+        settled.append(row)
+    settled.remove(rows[0])
+    assert settled.met_by(_Row(deque(["asked"]), 0, 2, 8, 0, "temp")) is rows[1]

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 import tmmu_core as tmmu
 from tests.build import chain
@@ -375,3 +376,23 @@ def test_a_trace_is_a_finished_plan_like_any_other(tmp_path: Path, digest: bool)
             made.gate(baseline=path)
     else:
         assert not made.gate(baseline=path)
+
+
+def test_the_explorer_is_shown_a_file_by_the_graphs_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[list[str]] = []
+    monkeypatch.setattr("tmmu_core.library.planned.require", lambda *_: None)
+    monkeypatch.setattr(subprocess, "Popen", shown.append)
+    names = {"a/b c-é_1": "a-b-c-é_1", "": "plan", "x" * 51: "x" * 50, "...": "---"}
+    for name in names:
+        tmmu.plan(structs.replace(chain(2), name=name)).show()
+        tmmu.plan(structs.replace(chain(2), name=name)).show(browser=False)
+    assert [Path(command[4]).name for command in shown] == [
+        f"{stem}.plan.json" for stem in names.values() for _ in "12"
+    ]
+    assert [command[5:] for command in shown] == [[], ["--no-browser"]] * len(names)
+    assert all(isinstance(tmmu.read(command[4]), tmmu.Plan) for command in shown)
+
+
+def test_offsets_that_came_with_an_instance_are_judged() -> None:
+    given = b"id,lower,upper,size,offset\na,0,2,8,0\nb,1,3,8,%d\n"
+    assert [tmmu.plan(given % at).arenas[0].status for at in (4, 8)] == ["invalid", "optimal"]

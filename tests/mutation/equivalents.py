@@ -23,6 +23,7 @@ _WORKED_OUT = "any negative number is the dimension that numpy works out"
 _NOBODY = "nobody is any negative number: only the sign is asked for"
 _A_PAGE_MORE = "a page more is mapped, which nobody touches and no handle shows"
 _KEPT = "what is kept to be said again: what is not kept is made anew, to the same bytes"
+_AT_A_TIME = "how much is read or written at a time, of the same bytes"
 _GUESS = "what is guessed is compared with what is said before it is taken"
 _GIVEN_BACK = "memory that is given back sooner or later, and an order that is worked out then or now"
 _THREADS = "how many threads the other program takes for it"
@@ -112,6 +113,39 @@ SAME: tuple[Same, ...] = (
         "tmmu_core/cbor.py", "int(sizes.max(initial=0)) < 24", "0", "(1)", "of no texts the longest has 0 letters, or 1"
     ),
     Same("tmmu_core/cbor.py", ".reshape(-1, 8)", "1", "(2)", _WORKED_OUT),
+    Same("tmmu_core/cbor.py", "if len(pending) > 4096:", "len(pending) > 4096", "(len(pending) >= 4096)", _AT_A_TIME),
+    Same(
+        "tmmu_core/cbor.py", "if len(pending) > 4096:", "len(pending) > 4096", "(not len(pending) > 4096)", _AT_A_TIME
+    ),
+    Same("tmmu_core/cbor.py", "if len(pending) > 4096:", "4096", "(4097)", _AT_A_TIME),
+    Same("tmmu_core/cbor.py", "and len(value) > 4096 for", "len(value) > 4096", "(len(value) >= 4096)", _AT_A_TIME),
+    Same("tmmu_core/cbor.py", "and len(value) > 4096 for", "4096", "(4097)", _AT_A_TIME),
+    Same(
+        *("tmmu_core/cbor.py", "and len(value) > 4096 for", "isinstance(value, list) and len(value) > 4096"),
+        *("(isinstance(value, list))", _AT_A_TIME),
+    ),
+    Same(
+        *("tmmu_core/plan/formats/torch_text.py", "if len(self.data) < _CHUNK // 2:", "len(self.data) < _CHUNK // 2"),
+        *("(len(self.data) <= _CHUNK // 2)", _AT_A_TIME),
+    ),
+    Same(
+        *("tmmu_core/plan/formats/torch_text.py", "if len(self.data) < _CHUNK // 2:", "_CHUNK // 2", "(_CHUNK * 2)"),
+        _AT_A_TIME,
+    ),
+    Same("tmmu_core/plan/formats/torch_text.py", "if len(self.data) < _CHUNK // 2:", "2", "(3)", _AT_A_TIME),
+    Same(
+        *("tmmu_core/plan/formats/torch_text.py", "if cut > 0:", "0", "(1)"),
+        "what stands before a cut begins with an event, which is longer than a byte",
+    ),
+    Same(
+        *("tmmu_core/graph/shares.py", "len(chain) <= len(graph.tensors)", "len(chain) <= len(graph.tensors)"),
+        *("(len(chain) < len(graph.tensors))", "of as many views the last has no base any more, or they are a circle"),
+    ),
+    Same(
+        *("tmmu_core/store/opening.py", "if found is not None and found not in known:"),
+        *("found is not None and found not in known", "(found is not None)"),
+        "there is one revision so far: what is not that one is none that is known",
+    ),
     Same(
         *("tmmu_core/graph/index.py", "np.flatnonzero(~(is_input | is_persistent))", "~(is_input | is_persistent)"),
         *("(is_input | is_persistent)", _GUESS),

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -16,9 +18,11 @@ from hypothesis import strategies as st
 from app.cli.main import run
 from tests.fuzz import flat_program as program
 from tests.importers.test_hostile import damaged
+from tmmu_core import limits
 from tmmu_core.errors import TmmuError, UnreadableInput
 from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.plan.formats import executorch, xla_folder, xla_report
+from tmmu_core.plan.formats.given import Life, Lives, instance_of, instance_of_columns
 from tmmu_core.plan.formats.reading import READERS, read_any
 from tmmu_core.plan.making.make import make_plan
 from tmmu_core.plan.making.request import PlanRequest
@@ -119,6 +123,19 @@ def test_a_loop_keeps_alive_what_it_reads_each_time() -> None:
     assert isinstance(found, PlainInstance)
     lives = {name: row[:2] for name, row in zip(found.problem.ids, rows(found), strict=True)}
     assert lives["aten::neg.out #1 @1"] == (1, 4)
+
+
+def test_a_loop_keeps_alive_also_the_input_that_it_reads_each_time() -> None:
+    """Instruction 1 reads the input, and the jump behind instruction 2 goes back to it; none after the loop does."""
+    data = program.program(
+        values=[program.tensor(0, (4,)), program.tensor(16, (4,)), program.tensor(32, (4,))],
+        inputs=[0],
+        outputs=[2],
+        calls=[("aten::neg.out", [0, 1, 1]), ("aten::add.out", [0, 2, 2]), ("aten::neg.out", [1, 1]), 1],
+    )
+    found = executorch.read(data)
+    lives = {name.split()[0]: row[:2] for name, row in zip(found.problem.ids, rows(found), strict=True)}
+    assert lives == {"input": (0, 5), "aten::neg.out": (1, 5), "aten::add.out": (2, 5)}
 
 
 def test_the_method_with_the_highest_peak_is_shown_and_the_others_are_told() -> None:
@@ -302,3 +319,122 @@ def test_events_that_lie_one_behind_the_other_at_each_step_tell_no_places() -> N
 def test_a_size_of_a_report_is_that_of_a_shape_at_most_half_a_tenth_away(shape: str, size: int) -> None:
     """1.0 KiB is 1024 bytes give or take 51.2; of shapes further away none was meant."""
     assert xla_report._size("1.0", "KiB", shape) == (size, size != 1024)
+
+
+# --- the last byte, step and cell that may be --------------------------------------------------------------------
+
+LAST = 2**62
+REPORT = """Memory Space: default (color=0)
+Total bytes: 1 (1.0B)
+  cumulative_size;       size;       offset; used_by_n_values; shapes_list
+  ------------------------------------------------------------
+    1.0B(100%);    1.0B;   OFFSET;                2; u8[1]
+"""
+
+
+def _micro(offset: int, size: int, last: int = 3) -> bytes:
+    return f"I: * (id=0): size={size}, offset={offset}, first_used=3 last_used={last}\n".encode()
+
+
+def _vela(end: int, last: int = 1) -> bytes:
+    rows = f"0 - {last}: {end - 64:#x} - {end:#x}: 64: 9: FeatureMap: NHWC: x"
+    return "\n".join([*VELA.splitlines()[:2], rows]).encode()
+
+
+def _trace(**event: int) -> bytes:
+    first = {"name": "y", "cat": "memory_allocation", "ts": 1, "dur": 0, "pid": 1, "tid": 0}
+    return json.dumps({"traceEvents": [first, {**first, "name": "x", "dur": 1, **event}]}).encode()
+
+
+def _values(offset: int, *shape: int) -> bytes:
+    value = program.tensor(offset & 0xFFFFFFFF, shape)
+    value[1][6][2] = program.Scalar("Uint32", offset >> 32)  # type: ignore[index]
+    return program.program(values=[value], inputs=[0], outputs=[0], calls=[])
+
+
+@pytest.mark.parametrize(
+    ("last", "past"),
+    [
+        (_micro(LAST - 64, 64), _micro(LAST - 63, 64)),
+        (_micro(0, LAST), _micro(0, LAST + 1)),
+        (_micro(0, 1, LAST - 1), _micro(0, 1, LAST + 1)),
+        (_vela(LAST), _vela(LAST + 1)),
+        (_vela(64, LAST - 1), _vela(64, LAST + 1)),
+        (REPORT.replace("OFFSET", str(LAST - 1)).encode(), REPORT.replace("OFFSET", str(LAST)).encode()),
+        (_trace(tid=LAST - 1), _trace(tid=LAST + 1)),
+        (_trace(dur=LAST - 1), _trace(dur=LAST)),
+        (_trace(ts=LAST - 1), _trace(ts=LAST)),
+        (_values(0, 1 << 30, 1 << 30), _values(4, 1 << 30, 1 << 30)),
+        (_values(LAST - 4, 1), _values(LAST, 1)),
+    ],
+    ids=lambda data: "",
+)
+def test_what_ends_at_the_last_byte_or_step_is_read_and_what_passes_it_is_refused(last: bytes, past: bytes) -> None:
+    assert isinstance(read_any(last, "last"), PlainInstance)
+    with pytest.raises(UnreadableInput):
+        read_any(past, "past")
+
+
+def test_loops_may_go_over_as_many_values_as_the_limit_and_no_more() -> None:
+    """Two values, and two jumps back to the first instruction."""
+    values = [program.tensor(0, (4,)), program.tensor(16, (4,))]
+    data = program.program(values, [0], [1], [("aten::neg.out", [0, 1, 1]), 0, 0])
+    with limits.raised({"values": 4}):
+        assert isinstance(executorch.read(data), PlainInstance)
+    with limits.raised({"values": 3}), pytest.raises(UnreadableInput, match="each over all its values"):
+        executorch.read(data)
+
+
+def test_lives_may_have_as_many_bytes_together_as_there_are_and_no_more() -> None:
+    """The largest, and a byte more; in places, one behind the other without, and as columns."""
+
+    def lives(*sizes: int) -> tuple[list[Life], Lives]:
+        column = np.array(sizes, np.int64)
+        zero = np.zeros(len(sizes), np.int64)
+        every = [Life(f"l{k}", 0, 1, size, 0) for k, size in enumerate(sizes)]
+        return every, Lives([each.id for each in every], zero, zero + 1, column, zero)
+
+    for sizes in ((LAST,), (LAST // 2, LAST // 2)):
+        few, columns = lives(*sizes)
+        assert len(instance_of("", few, placed=False).problem) == len(instance_of_columns("", columns).problem)
+    for sizes in ((LAST + 1,), (LAST // 2, LAST // 2 + 1), (LAST, 1)):
+        few, columns = lives(*sizes)
+        with pytest.raises(UnreadableInput, match="more than"):
+            instance_of("", few, placed=False)
+        with pytest.raises(UnreadableInput, match="more than"):
+            instance_of_columns("", columns)
+    at_the_end = Lives(["l"], *(np.array([each], np.int64) for each in (0, 1, 4, LAST - 4)))
+    assert instance_of_columns("", at_the_end).packing is not None
+    with pytest.raises(UnreadableInput, match="more than"):
+        instance_of_columns("", replace(at_the_end, offset=at_the_end.offset + 1))
+    assert len(instance_of_columns("", Lives([], *(np.zeros(0, np.int64) for _ in range(4)))).problem) == 0
+
+
+def test_a_side_of_a_value_may_be_0_and_not_less() -> None:
+    """A value of no bytes has no life; whichever of its sides is below 0, it is none."""
+    one = program.tensor(0, (1,))
+    empty = program.program([program.tensor(0, (2, 0)), one], [0, 1], [1], [])
+    assert [row[2:] for row in rows(executorch.read(empty))] == [(4, 0)]
+    for shape in ((-1, 2), (2, -1)):
+        with pytest.raises(UnreadableInput, match="shape"):
+            executorch.read(program.program([program.tensor(0, shape), one], [0, 1], [1], []))
+
+
+def test_a_log_of_tables_without_a_row_is_refused() -> None:
+    with pytest.raises(UnreadableInput, match="have no row"):
+        read_any("\n".join(VELA.splitlines()[:2]).encode())
+
+
+def test_every_type_of_an_element_has_its_bytes() -> None:
+    """``ScalarType``, in its order: whole numbers, floats, complex ones, and what is packed or quantised."""
+    named = [np.dtype(name).itemsize for name in ("u1", "i1", "i2", "i4", "i8", "f2", "f4", "f8")]
+    named += [4, 8, 16, 1]  # complex of two halves, of two floats, of two doubles; bool
+    quantised = [1, 1, 4, 2, 1, 1]  # qint8, quint8, qint32, bfloat16, quint4x2, quint2x4
+    bits = [1, 1, 1, 1, 2]  # of 1, 2, 4, 8 and 16 bits
+    eighths, unsigned = [1, 1, 1, 1], [np.dtype(name).itemsize for name in ("u2", "u4", "u8")]
+    widths = [*named, *quantised, *bits, *eighths, *unsigned]
+    for kind, width in enumerate(widths):
+        data = program.program([program.tensor(0, (3,), kind=kind)], [0], [0], [])
+        assert [row[2] for row in rows(executorch.read(data))] == [3 * width], kind
+    with pytest.raises(UnreadableInput, match="element type"):
+        executorch.read(program.program([program.tensor(0, (3,), kind=len(widths))], [0], [0], []))

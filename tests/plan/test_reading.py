@@ -9,7 +9,7 @@ from tests.plan.examples import chain_plan
 from tmmu_core.errors import TmmuError, UnreadableInput
 from tmmu_core.graph import native, unpacking
 from tmmu_core.graph.model import Graph
-from tmmu_core.plan.formats import files, trace
+from tmmu_core.plan.formats import files, sniff, trace
 from tmmu_core.plan.formats.checkpoint import checkpoint
 from tmmu_core.plan.formats.reading import READERS, endings, read_any
 from tmmu_core.plan.formats.trace import Trace
@@ -86,3 +86,46 @@ def test_a_truncated_plan_is_refused_as_a_plan() -> None:
 def test_endings_are_listed_once_each() -> None:
     assert len(set(endings())) == len(endings())
     assert {".json", ".onnx", ".csv", ".parquet", ".jsonl"} <= set(endings())
+
+
+def test_of_what_is_nested_too_deeply_every_reader_says_so() -> None:
+    with pytest.raises(UnreadableInput) as refused:
+        read_any(b"[" * 3000 + b"]" * 3000)
+    assert refused.value.tried == tuple((reader.name, "it is nested too deeply") for reader in READERS)
+
+
+@pytest.mark.parametrize(
+    ("opening", "marks", "needed"),
+    [
+        (
+            b"\x80",
+            (b"segments", b"device_traces", b"total_size", b"blocks"),
+            ({0}, {1}, {2, 3}),
+        ),
+        (b" [", (b'"total_size"', b'"blocks"', b'"segments"'), ({0, 1},)),
+        (b"{", (b'"device_traces"', b'"segments"', b'"blocks"', b'"total_size"'), ({0}, {1, 2})),
+        (b"x", (b'"device_traces"', b'"segments"', b'"blocks"', b'"total_size"'), ()),
+    ],
+)
+def test_a_snapshot_is_known_by_words_that_only_together_say_so(
+    opening: bytes, marks: tuple[bytes, ...], needed: tuple[set[int], ...]
+) -> None:
+    for chosen in range(1 << len(marks)):
+        there = {k for k in range(len(marks)) if chosen >> k & 1}
+        data = opening + b" ".join(marks[k] for k in sorted(there))
+        assert (not sniff.not_torch_snapshot(data)) is any(words <= there for words in needed), data
+
+
+def test_a_mark_counts_as_far_as_it_is_looked_for() -> None:
+    """The last place at which each is seen, and the one after that."""
+    segments, program = b'"total_size" "blocks"', b"1234ET12"
+    near = [not sniff.not_torch_snapshot(b" " * k + b"[" + segments) for k in (63, 64)]
+    plan = [not sniff.not_plan(b'{"' + b"x" * k + b"tmmu_plan/") for k in (244, 245)]
+    head = [not sniff.not_trace(b"{" + b"x" * k + b"allocation_header") for k in (238, 239)]
+    tail = [not sniff.not_checkpoint(b"\xa1tmmu_checkpoint/" + b"x" * k) for k in (240, 241)]
+    events = [
+        not sniff.not_executorch_trace(b"{" + b" " * k + b'"traceEvents"' + b"memory_allocation") for k in (4082, 4083)
+    ]
+    assert [near, plan, head, tail, events] == [[True, False]] * 5
+    kinds = [program, program[:7], program[:7] + b"x", b"1234EX12", b"1234xT12", b""]
+    assert [not sniff.not_executorch(data) for data in kinds] == [True] + [False] * 5

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from app.cli.main import run
 from tests.importers.test_hostile import damaged
+from tmmu_core import limits
 from tmmu_core.errors import TmmuError, UnreadableInput
 from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.library import requests
@@ -224,6 +225,16 @@ def _memo(operation: bytes) -> bytes:
 def test_a_pickle_cannot_ask_for_a_table_larger_than_itself(operation: bytes) -> None:
     with pytest.raises(UnreadableInput, match="the pickle counts"):
         read_any(_memo(operation), "bomb.pickle")
+
+
+def test_a_small_pickle_may_count_to_four_million_and_no_further() -> None:
+    def read(number: int) -> None:
+        read_any(_memo(b"r" + number.to_bytes(4, "little")), "small.pickle")
+
+    with pytest.raises(UnreadableInput, match="holds no segment"):
+        read(1 << 22)
+    with pytest.raises(UnreadableInput, match="the pickle counts"):
+        read((1 << 22) + 1)
 
 
 @pytest.mark.parametrize("wrong", [{"size": -1}, {"requested_size": -(1 << 31)}, {"address": -1}, {"size": 1 << 63}])
@@ -474,3 +485,28 @@ def test_the_events_of_json_are_taken_as_they_come(monkeypatch: pytest.MonkeyPat
     two = {**MANY, "device_traces": [MANY["device_traces"][0], EVENTS]}
     found = torch_text._Text(io.BytesIO(json.dumps(two).encode())).snapshot()
     assert [trace.count for trace in found.traces] == [len(MANY["device_traces"][0]), len(EVENTS)]
+
+
+def test_a_snapshot_may_hold_as_many_devices_as_the_limit_and_no_more() -> None:
+    whole = {**SNAPSHOT, "segments": [segment(4096 * k, 2048, (2048, "active_allocated"), device=k) for k in range(3)]}
+    with limits.raised({"devices": 3}):
+        opened(whole)
+    with limits.raised({"devices": 2}), pytest.raises(UnreadableInput, match="devices"):
+        opened(whole)
+
+
+@pytest.mark.parametrize("write", [pickle.dumps, lambda snapshot: json.dumps(snapshot).encode()])
+def test_an_event_that_says_neither_place_nor_size_has_none(write: Any) -> None:
+    bare = {**SNAPSHOT, "device_traces": [[{"action": "alloc"}, *EVENTS]]}
+    said = torch_snapshot._decoded(io.BytesIO(write(bare)), len(write(bare)), "bare").traces[0]
+    assert [column[0] for column in (said.addr, said.size)] == [0, 0]
+
+
+def test_five_lines_are_told_the_largest_first() -> None:
+    events = [
+        event("alloc", 512 * k, 512 * (1 + k % 2), {"name": f"f{k}", "filename": "/a/b.py", "line": k})
+        for k in range(7)
+    ]
+    whole = {**SNAPSHOT, "segments": [segment(0, 8192)], "device_traces": [events]}
+    held = opened(whole).notes[-1].partition("by line: ")[2]
+    assert held == "b.py:1 f1 1,024; b.py:3 f3 1,024; b.py:5 f5 1,024; b.py:0 f0 512; b.py:2 f2 512"

@@ -11,6 +11,7 @@ from tests.plan.examples import chain_plan, ledger_plan, solved, views_graph
 from tests.strategies import Case, plannable_cases
 from tmmu_core.errors import UnreadableInput
 from tmmu_core.graph import unpacking
+from tmmu_core.plan.formats import sniff
 from tmmu_core.plan.formats.compare import same_plan
 from tmmu_core.plan.formats.trace import Trace, read_trace, to_cbor_sequence, to_json_lines
 from tmmu_core.plan.making.engine import plan_graph
@@ -125,3 +126,15 @@ def test_a_truncated_sequence_names_the_byte() -> None:
     with pytest.raises(UnreadableInput) as refused:
         read_trace(to_cbor_sequence(chain_plan(1))[:-4])
     assert refused.value.place.startswith("byte ")
+
+
+def test_a_trace_is_known_by_its_first_record_wherever_that_says_so() -> None:
+    """Of lines the first is searched whole; of CBOR, which has none, the first 4,096 bytes."""
+    whole = chain_plan(2)
+    first, *rest = to_json_lines(whole).splitlines()
+    later = msgspec.json.encode({"pad": "x" * 5000, **msgspec.json.decode(first)})
+    assert sniff.not_trace(b"\n".join([later, *rest])) == ""
+    assert sniff.not_trace(b"\n".join([b'{"a": 1}', first])) != ""
+    one = cbor2.dumps({"line\nend": 1, **msgspec.json.decode(first)})
+    assert sniff.not_trace(one + to_cbor_sequence(whole)) == ""
+    assert sniff.not_trace(cbor2.dumps({"pad": "x" * 5000, **msgspec.json.decode(first)})) != ""

@@ -1,6 +1,8 @@
 """The shadow replay: no false alarm on any sample, and every broken plan caught."""
 
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,13 +10,14 @@ import pytest
 from tests.build import chain, graph, node, residual, tensor, view
 from tests.runtime import faults
 from tests.runtime.faults import changed
+from tests.verdicts import COLUMNS, TEXTS
 from tmmu_core.graph.model import MODES, PRESETS
 from tmmu_core.plan.formats.reading import read_graph_file
 from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.plan.making.instance import plan_problem
 from tmmu_core.planners import PLANNERS
 from tmmu_core.planners.problem import Packing, PlainInstance, Problem
-from tmmu_core.runtime import shadow_memory
+from tmmu_core.runtime import shadow_memory, shadow_rules
 from tmmu_core.runtime.shadow import kinds, shadow_replay
 
 ROOT = Path(__file__).parents[2] / "sample_graphs"
@@ -91,7 +94,9 @@ def test_an_output_over_an_unoffered_input_is_poison():
 def test_a_hand_off_through_a_node_that_forbids_it_is_denied():
     solution = plan_graph(chain(2, "none"))
     plan = next(faults.illegal_in_place(solution))()
-    assert "handoff_denied" in found(plan, solution)
+    verdict = shadow_replay(plan, solution.liveness.timeline)
+    denied = [(f.step, f.tensor, f.reader) for f in verdict.findings if f.kind == "handoff_denied"]
+    assert denied == [(1, "t0", "n000")]  # the first tensor of the graph gives
 
 
 def test_a_read_after_death_is_dead_access_even_where_the_bytes_are_right():
@@ -286,4 +291,53 @@ def test_a_row_that_outlives_the_plan_is_looked_at_in_the_last_step():
 def test_a_tensor_that_the_graph_does_not_have_is_told_also_where_it_has_only_one():
     alone = plan_graph(graph([tensor("x", role="input")], [], "x", "x")).liveness.timeline
     verdict = shadow_replay(plan_graph(chain(1)).plan, alone)
-    assert "unknown_tensor" in kinds(verdict.findings)
+    assert [f.step for f in verdict.findings if f.kind == "unknown_tensor"] == [-1, -1]
+
+
+def test_what_a_stranger_has_spoilt_is_seen_before_the_storage_is_written_over():
+    """Step 2 writes s over b, and step 4 writes the whole of b's storage anew: at its end all is well again."""
+    tensors = [tensor("x", role="input"), *map(tensor, "bsty"), view("v", "b")]
+    edges = [("x", "b"), ("x", "s"), ("s", "t"), ("b", "v"), ("v t", "y")]
+    nodes = [node(f"n{k}", *edge, inplace="none") for k, edge in enumerate(edges)]
+    plan = plan_graph(graph(tensors, nodes, "x", "y"), planner="greedy").plan
+    broken = changed(plan, "offset", plan.row_of["s"], plan.offset[plan.row_of["b"]])
+    lost = [(f.tensor, f.culprit, f.step, f.reader) for f in shadow_replay(broken).findings]
+    assert lost == [("b", "s", 4, "")]
+
+
+def test_a_storage_of_two_keeps_its_bytes_also_where_none_of_them_lies_any_more():
+    plan = instance([(0, 2, 8), (2, 4, 8), (2, 4, 8)], [0, 8, 0])
+    joined = replace(plan, storage=np.array([0, 0, 1]))
+    assert [(f.tensor, f.culprit, f.step) for f in shadow_replay(joined).findings] == [("s0", "s2", 3)]
+    assert shadow_replay(plan).ok
+
+
+def test_members_that_touch_have_no_byte_in_common():
+    """One of [8, 16) is written; [0, 8) and [16, 24) touch it, [0, 9) and [15, 24) meet it, as does what it lies in."""
+    begin, size = [8, 0, 16, 0, 15, 0], [8, 8, 8, 9, 9, 24]
+    scene = SimpleNamespace(offset=begin, size=size)
+    assert list(shadow_rules._meeting(scene, range(6), 0)) == [0, 3, 4, 5]
+
+
+def test_a_view_at_its_bases_start_need_not_keep_the_grid_of_the_arena():
+    """Base and view are moved off the arena's grid together, by their own alignment: the base alone is misaligned."""
+    tensors = [tensor("x", role="input"), view("v", "x", 2), tensor("y")]
+    solution = plan_graph(graph(tensors, [node("n", "v", "y", inplace="none")], "x", "y"), planner="greedy")
+    plan = solution.plan
+    both = [plan.row_of["x"], plan.row_of["v"]]
+    moved = changed(plan, "offset", both, plan.offset[both] + np.uint64(4))
+    off = [f.tensor for f in shadow_replay(moved, solution.liveness.timeline).findings if f.kind == "misaligned"]
+    assert off == ["x"]
+
+
+def test_what_a_node_writes_that_the_plan_does_not_hold_is_missing_and_writes_over_nobody():
+    solution = plan_graph(
+        graph([tensor("x", role="input"), tensor("d"), tensor("y")], [node("n", "x", "d y")], "x", "y")
+    )
+    plan = solution.plan
+    rows = [row for row, name in enumerate(plan.tensor_ids) if name != "d"]
+    columns = {name: getattr(plan, name)[rows] for name in COLUMNS}
+    texts = {name: tuple(getattr(plan, name)[row] for row in rows) for name in TEXTS}
+    without = replace(plan, **columns, **texts)
+    findings = shadow_replay(without, solution.liveness.timeline).findings
+    assert [(f.kind, f.tensor, f.step) for f in findings] == [("missing", "", 1)]

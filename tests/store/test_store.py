@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from sqlalchemy import func, select, text, update
+from sqlalchemy.exc import IntegrityError
 
 from tests.store.plans import label, plan_of, swept
 from tmmu_core.errors import StoreFault
@@ -15,7 +17,7 @@ from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.plan.figures.metrics import totals
 from tmmu_core.plan.formats.compare import same_plan
 from tmmu_core.store import files, sweeps
-from tmmu_core.store.opening import _parsed
+from tmmu_core.store.opening import PATIENCE, _parsed
 from tmmu_core.store.run import split_reference
 from tmmu_core.store.schema import PLANS, RUNS
 from tmmu_core.store.store import Store
@@ -265,3 +267,20 @@ def test_only_a_database_of_sqlite_without_a_file_is_one_in_memory(url: str, mem
             _parsed(url)
     else:
         assert _parsed(url)[1] == url
+
+
+def test_a_plan_that_a_run_names_cannot_be_taken_away(store: Store) -> None:
+    store.record(plan_of({"a": 1}), label("c1"))
+    with pytest.raises(IntegrityError), store.engine.begin() as connection:
+        connection.execute(PLANS.delete())
+    assert count(store, PLANS) == 1
+
+
+def test_sqlite_waits_keeps_a_log_and_brings_each_commit_to_disk(tmp_path: Path) -> None:
+    opened = Store.at(f"sqlite:///{tmp_path / 'kept.db'}", create=True)
+    with opened.engine.connect() as connection:
+        said = [
+            connection.execute(text(f"PRAGMA {of}")).scalar() for of in ("busy_timeout", "journal_mode", "synchronous")
+        ]
+    opened.close()
+    assert said == [1000 * PATIENCE, "wal", 2]

@@ -207,8 +207,6 @@ def _met(paths: Sequence[Path], families: Families) -> Path:
     if not paths:
         return ()
     shared = _common(paths)
-    if shared == paths[0] and len(paths) == 1:
-        return shared
     blocks = [block_of(path, families) for path in paths]
     if any(blocks) and not block_of(shared, families):
         return max((block for block in blocks if block), key=_numbered)

@@ -79,12 +79,9 @@ def declared(timeline: Timeline) -> Declared:
     storage = _storages(timeline, planned, root, in_place)
     offset = view_offset.copy()
     for write in in_place:
-        if index.base[write.target] < 0:
-            x = write.source
-            offset[write.target] = offset[root[x]] + view_offset[x] if index.base[x] >= 0 else offset[x]
-    if in_place:
-        views = index.base >= 0
-        offset[views] = offset[root[views]] + view_offset[views]
+        offset[write.target] = offset[root[write.source]] + view_offset[write.source]
+    views = index.base >= 0
+    offset[views] = offset[root[views]] + view_offset[views]
 
     size = index.nbytes.copy()
     for i in np.flatnonzero(index.base >= 0).tolist():
@@ -123,12 +120,12 @@ def _roots(timeline: Timeline) -> tuple[I64, U64]:
 
 def _in_place(timeline: Timeline) -> tuple[InPlace, ...]:
     index = timeline.index
-    found = []
-    for k, node in enumerate(timeline.graph.nodes):
-        step = int(timeline.step_of[k])
-        if node.in_place_write and step >= 0:
-            reads, writes = index.inputs_of(k).tolist(), index.outputs_of(k).tolist()
-            found += [InPlace(step, k, reads[i], writes[o]) for i, o in node.in_place_write]
+    found = [
+        InPlace(step, k, int(index.inputs_of(k)[i]), int(index.outputs_of(k)[o]))
+        for k, node in enumerate(timeline.graph.nodes)
+        for i, o in node.in_place_write
+        if (step := int(timeline.step_of[k])) >= 0
+    ]
     return tuple(sorted(found, key=lambda write: (write.step, write.source, write.target)))
 
 

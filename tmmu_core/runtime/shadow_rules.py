@@ -42,7 +42,8 @@ def check(scene: Scene) -> Iterator[Fault]:
     yield from scene.denied
     yield from _places(scene)
     yield from _ranges(scene)
-    if scene.timeline is not None and scene.declared is not None:
+    if scene.timeline is not None:
+        assert scene.declared is not None
         yield from _agreement(scene, scene.timeline, scene.declared)
         yield from _apart(scene, scene.timeline)
         yield from _overwritten_in_place(scene, scene.timeline, scene.declared)

@@ -172,7 +172,7 @@ class Store:
                 found = self._read(here.where(choice, *([] if narrower is None else [narrower])), 1)
                 if found:
                     if choice is beginning:
-                        self._only_one(model, point)
+                        self._only_one(here.where(beginning), model, point)
                     return found[0]
         raise self._not_there(model, point)
 
@@ -228,10 +228,8 @@ class Store:
             hint=f"{how} Write store:MODEL@COMMIT.",
         )
 
-    def _only_one(self, model: str, point: str) -> None:
-        asked = select(RUNS.c["commit"]).where(
-            RUNS.c.model == model, RUNS.c["commit"].startswith(point, autoescape=True)
-        )
+    def _only_one(self, begin: Select[Any], model: str, point: str) -> None:
+        asked = begin.with_only_columns(RUNS.c["commit"])
         with faults_of(self.name), self.engine.connect() as connection:
             found = sorted(rows.names(connection.execute(asked.distinct().limit(5)).scalars(), self.name))
         if len(found) > 1:

@@ -268,9 +268,8 @@ class _Flattening:
 
     def _close(self, node: onnx.NodeProto, made: _Closing, names: Names, scope: str) -> None:
         outputs = [self.define(name, scope, names) for name in node.output]
-        writes = {
-            f"in_place_{i}": place for i, place in enumerate(made.places) if place and i < len(outputs) and outputs[i]
-        }
+        both = enumerate(zip(made.places, outputs, strict=False))  # what an If gives has no place of its own
+        writes = {f"in_place_{i}": place for i, (place, output) in both if place and output}
         self._emit(
             _scope_node(
                 f"{node.op_type}.close",

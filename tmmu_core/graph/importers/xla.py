@@ -241,8 +241,7 @@ def _parse(lines: Sequence[str], name: str) -> tuple[list[_Allocation], dict[str
                 allocations[-1].phis.add(_plain(found[1]))
         elif section == "ranges":
             found = _RANGE.match(line)
-            begins, ends = (_number(found[k], number, name) for k in (2, 3)) if found else (1, 0)
-            if found and begins <= ends:
+            if found and (begins := _number(found[2], number, name)) <= (ends := _number(found[3], number, name)):
                 ranges[_plain(found[1])] = begins, ends
             elif line.startswith("    "):
                 raise _damaged(line, number, name, "live range")
@@ -368,7 +367,7 @@ class _Settled:
     def remove(self, row: _Row) -> None:
         k = self.at.pop(id(row))
         self.rows[k] = None
-        self.columns[:2, k] = MOST + 1, -1  # meets nobody
+        self.columns[1, k] = 0  # dead before any is born: it meets nobody
 
     def ends(self, row: _Row) -> None:
         """The row ends earlier than it did."""

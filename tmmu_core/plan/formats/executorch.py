@@ -139,7 +139,7 @@ class _Method:
 
     def _value(self, number: int, table: Table, place: Table) -> _Value:
         kind, shape = table.byte(0), table.integers(2)
-        if kind >= len(WIDTHS) or min(shape, default=0) < 0:
+        if kind >= len(WIDTHS) or any(side < 0 for side in shape):
             raise Damaged(f"value {number} has the element type {kind} and the shape {shape[:8]}.")
         size, offset = WIDTHS[kind] * prod(shape), place.unsigned(1) | place.unsigned(2) << 32
         if max(size, offset) > LAST_BYTE:
