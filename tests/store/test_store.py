@@ -17,10 +17,14 @@ from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.plan.figures.metrics import totals
 from tmmu_core.plan.formats.compare import same_plan
 from tmmu_core.store import files, sweeps
-from tmmu_core.store.opening import PATIENCE, _parsed
+from tmmu_core.store.opening import _parsed
 from tmmu_core.store.run import split_reference
 from tmmu_core.store.schema import PLANS, RUNS
+from tmmu_core.store.sqlite_file import PATIENCE
 from tmmu_core.store.store import Store
+
+
+PRAGMAS = ("busy_timeout", "journal_mode", "synchronous", "foreign_keys", "trusted_schema")
 
 
 @pytest.fixture
@@ -280,7 +284,7 @@ def test_sqlite_waits_keeps_a_log_and_brings_each_commit_to_disk(tmp_path: Path)
     opened = Store.at(f"sqlite:///{tmp_path / 'kept.db'}", create=True)
     with opened.engine.connect() as connection:
         said = [
-            connection.execute(text(f"PRAGMA {of}")).scalar() for of in ("busy_timeout", "journal_mode", "synchronous")
+            connection.execute(text(f"PRAGMA {of}")).scalar() for of in PRAGMAS
         ]
     opened.close()
-    assert said == [1000 * PATIENCE, "wal", 2]
+    assert said == [1000 * PATIENCE, "wal", 2, 1, 0]
