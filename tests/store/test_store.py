@@ -23,7 +23,6 @@ from tmmu_core.store.schema import PLANS, RUNS
 from tmmu_core.store.sqlite_file import PATIENCE
 from tmmu_core.store.store import Store
 
-
 PRAGMAS = ("busy_timeout", "journal_mode", "synchronous", "foreign_keys", "trusted_schema")
 
 
@@ -283,8 +282,6 @@ def test_a_plan_that_a_run_names_cannot_be_taken_away(store: Store) -> None:
 def test_sqlite_waits_keeps_a_log_and_brings_each_commit_to_disk(tmp_path: Path) -> None:
     opened = Store.at(f"sqlite:///{tmp_path / 'kept.db'}", create=True)
     with opened.engine.connect() as connection:
-        said = [
-            connection.execute(text(f"PRAGMA {of}")).scalar() for of in PRAGMAS
-        ]
+        said = [connection.execute(text(f"PRAGMA {of}")).scalar() for of in PRAGMAS]
     opened.close()
     assert said == [1000 * PATIENCE, "wal", 2, 1, 0]
