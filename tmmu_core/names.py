@@ -15,10 +15,12 @@ _INVISIBLE = re.compile(
     "[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb"
     "\U000e0000-\U000e007f]"
 )
-_COMMAND = re.compile(r"^(\s*):(?=:)|#(?=#\[)")
-"""What the runner of GitHub Actions takes for its own in a log: ``::`` where a line begins, ``##[`` anywhere."""
+_COMMAND = re.compile(r"^(\s*):(?=:)|#(?=#\w*\[)")
+"""What a runner takes for its own in a log: ``::`` where a line begins and ``##[`` anywhere (GitHub Actions),
+``##vso[`` (Azure Pipelines), ``##teamcity[``."""
 _DIGITS = re.compile(r"([0-9]{1,18})")
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+_FORMULA = re.compile("(^|[;|\t\r\n])(?=[ \"']*[=+@\uff1d\uff0b\uff0d\uff20-]|[\t\r\n])")
+"""What a spreadsheet would compute where a cell begins, behind whatever it takes for the end of one; also when wide."""
 
 
 def for_markdown(name: str) -> str:
@@ -28,8 +30,12 @@ def for_markdown(name: str) -> str:
 
 
 def for_cell(name: str) -> str:
-    """As it stands in a CSV cell: what a spreadsheet would compute is led by an apostrophe."""
-    return f"'{name}" if name.startswith(_FORMULA) else name
+    """As it stands in a CSV cell: what a spreadsheet would compute is led by an apostrophe.
+
+    That is looked for behind a semicolon, a tab, a bar and a line's end as well: where a comma parts the digits of a
+    number, spreadsheets part cells by a semicolon, and quotes count only where a cell begins.
+    """
+    return _FORMULA.sub(r"\1'", name)
 
 
 def visible(name: str) -> str:

@@ -109,7 +109,7 @@ def say_json(value: Any) -> None:
     say_bytes(_for_log(msgspec.json.format(msgspec.json.encode(value), indent=2).decode()).encode() + b"\n")
 
 
-_IN_JSON = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]|#(?=#\\[)")
+_IN_JSON = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]|#(?=#\\w*\\[)")
 
 
 def _for_log(text: str) -> str:

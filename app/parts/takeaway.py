@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from itertools import chain, count
 from typing import Any, cast
 from urllib.parse import quote, urlencode
 
@@ -185,9 +186,14 @@ def picture(plan: Plan, kind: str, arena: str, sheet: Sheet) -> str:
 
 
 def _file_names(arenas: list[str]) -> list[str]:
-    """Arenas as parts of file names; the second of two that would be called alike gets its number."""
-    found = [repeat.file_stem(name) for name in arenas]
-    return [name if name != "plan" and name not in found[:k] else f"{name}-{k}" for k, name in enumerate(found)]
+    """Arenas as parts of file names; the second of two that would be called alike, in any case, gets a number."""
+    found: list[str] = []
+    taken = {"plan"}
+    for k, name in enumerate(map(repeat.file_stem, arenas)):
+        spellings = chain((name,), (f"{name}-{number}" for number in count(k)))
+        found.append(next(one for one in spellings if one.lower() not in taken))
+        taken.add(found[-1].lower())
+    return found
 
 
 def _of(make: Callable[[Any], bytes | str], what: object) -> Callable[[], bytes | str]:

@@ -15,16 +15,17 @@ FINDINGS = 5
 
 def markdown(plan: Plan, verified: Verdict, title: str = "") -> bytes:
     """Verdict, totals, each arena's figures and what is largest at the peak, as Markdown (UTF-8)."""
-    planner = for_markdown(plan.planner)  # of a finished plan: any text
-    lines = [f"### {code(title or plan.ir_name or 'a graph')}: {plan.mode}, planned by {planner}", ""]
+    mode, planner = for_markdown(plan.mode), for_markdown(plan.planner)  # of a finished plan: any text
+    lines = [f"### {code(title or plan.ir_name or 'a graph')}: {mode}, planned by {planner}", ""]
     lines += ["✓ verified" if verified.ok else f"✗ **{words.count(len(verified.errors), 'error')}**", ""]
     lines += [f"* {for_markdown(f.message)}" for f in verified.errors[:FINDINGS]] + ([""] if not verified.ok else [])
     lines += [f"* {name}: {figure}" for name, figure in totals.rows(plan, code)] + [""]
     lines += ["| arena | lower bound | extent | gap | capacity | certificate |", "|---|--:|--:|--:|--:|---|"]
     for a in plan.arenas:
         bound = a.bound_bytes
-        cells = (words.full_bytes(bound), words.full_bytes(a.extent_bytes), words.gap(a.extent_bytes, bound))
-        lines.append(f"| {code(a.name)} | {' | '.join(cells)} | {words.capacity(a.capacity_bytes)} | {a.status} |")
+        cells = [words.full_bytes(bound), words.full_bytes(a.extent_bytes), words.gap(a.extent_bytes, bound)]
+        cells += [words.capacity(a.capacity_bytes), for_markdown(a.status)]
+        lines.append(f"| {code(a.name)} | {' | '.join(cells)} |")
     lines.append("")
     busiest = max(plan.arenas, key=lambda a: (a.max_live < a.storages, a.extent_bytes, a.name), default=None)
     if busiest is not None and plan.steps:

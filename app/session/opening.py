@@ -25,6 +25,7 @@ from tmmu_core.errors import ArenaTooSmall, TmmuError, UnreadableInput
 from tmmu_core.graph.model import PERSISTENT_ROLES, Graph, Made
 from tmmu_core.graph.unpacking import read_whole
 from tmmu_core.limits import SHELF_BYTES, ceiling
+from tmmu_core.names import visible
 from tmmu_core.plan.formats import xla_folder
 from tmmu_core.plan.formats.reading import read_any
 from tmmu_core.plan.formats.trace import Trace
@@ -193,7 +194,7 @@ class Shelf:
 
     def put(self, name: str, data: bytes, owner: str | None = None) -> str:
         """Keep a file of ``owner`` (by default of whose page this is); its source. The oldest go when all is full."""
-        owner = visitors.visitor() if owner is None else owner
+        owner, name = visitors.visitor() if owner is None else owner, _base_name(name)
         digest = hashlib.sha256(data).digest()
         key = digest.hex()[:16]
         if owner != visitors.NOBODY:
@@ -237,6 +238,15 @@ class Shelf:
         with self._lock:
             listed = [(key, kept) for key, kept in self._files.items() if everyone or kept.owner in mine]
         return [(f"file:{key}", kept.name) for key, kept in reversed(listed)]
+
+
+LONGEST_NAME = 255
+
+
+def _base_name(name: str) -> str:
+    """A file's name without folders, as it can be seen: a browser sends no other, what plays one may."""
+    base = visible(name.replace("\\", "/").rpartition("/")[2])[-LONGEST_NAME:]
+    return "file" if base.strip(". ") == "" else base
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
+from collections.abc import Sequence
 from typing import Any
 
 from app.session.opening import SAMPLES, sample_named, shelf
 from app.session.planning import Shown, requested
+from tmmu_core.names import visible
 from tmmu_core.plan.making.request import PlanRequest
 from tmmu_core.plan.making.wording import SAID, capacity_texts, option_pairs, written
 from tmmu_core.plan.model import Plan
@@ -22,7 +25,7 @@ def command(shown: Shown) -> str:
     """The command that makes this plan; for a finished plan the one that verifies it."""
     file = file_of(shown)
     if shown.opened.plan is not None:
-        return shlex.join(["tmmu", "verify", file])
+        return _line(["tmmu", "verify", file])
     parts = ["tmmu", "plan", file]
     request = _asked(shown)
     for name, text in written(request).items():
@@ -37,7 +40,27 @@ def command(shown: Shown) -> str:
             parts += [said.option, FILES.get(name, text)]
     stem = file_stem(shown.opened.name)
     output = f"{stem}.plan.json"
-    return shlex.join([*parts, "-o", output if output != file else f"{stem}.repeated.plan.json"])
+    return _line([*parts, "-o", output if output != file else f"{stem}.repeated.plan.json"])
+
+
+def _line(parts: Sequence[str]) -> str:
+    """The words as one line that a shell takes for them, and that a terminal shows as it is.
+
+    A word of a file's or a graph's with control characters is quoted by its characters' numbers (``$'\\x15'``): as they
+    stand, whoever pastes the line types them, and line editors obey.
+    """
+    return " ".join(shlex.quote(part) if visible(part) == part else f"$'{_spelled_out(part)}'" for part in parts)
+
+
+def _spelled_out(part: str) -> str:
+    inner = part.replace("\\", "\\\\").replace("'", "\\'")
+    return "".join(c if visible(c) == c else _by_bytes(c) for c in inner)
+
+
+def _by_bytes(character: str) -> str:
+    """In octal, which takes three digits and no more, whatever stands behind it; half a pair as a question mark."""
+    surrogate = 0xD800 <= ord(character) < 0xE000
+    return "?" if surrogate else "".join(f"\\{byte:03o}" for byte in character.encode())
 
 
 def files(shown: Shown) -> dict[str, bytes]:
@@ -88,7 +111,11 @@ def file_stem(name: str) -> str:
     """A file name's beginning made of a graph's name; no longer than a file system takes with the ending."""
     safe = "".join(c if c.isalnum() or c in "._-" else "_" for c in name)
     stem = safe.split(".")[0].lstrip("-").encode()[:STEM_BYTES].decode(errors="ignore")
-    return stem or "plan"
+    return f"{stem}_" if _DEVICE.fullmatch(stem) else stem or "plan"
+
+
+_DEVICE = re.compile(r"con|prn|aux|nul|(com|lpt)[0-9¹²³]", re.I)
+"""What Windows takes for a device, whatever stands behind its point."""
 
 
 def _option(value: Any) -> str:

@@ -24,9 +24,24 @@ def test_markdown_shows_a_name_as_it_stands() -> None:
     assert names.for_markdown("![x](a.b)") == r"\!\[x\]\(a\.b\)"
 
 
-@pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@a", "\t=1"])
+@pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@a", " =1", "\uff1d1+1", '"=1'])
 def test_a_cell_that_a_spreadsheet_would_compute_is_led_by_an_apostrophe(name: str) -> None:
     assert names.for_cell(name) == f"'{name}"
+
+
+@pytest.mark.parametrize("name", ["=1;+1;@a", "x;=cmd|'/c calc'!A1;y", 'x"|-1', "\t=1", "x\r\n=1", "x;;\t =1", "=1,=1"])
+@pytest.mark.parametrize("apart", [",", ";", "\t", "|"])
+def test_no_cell_computes_whatever_a_spreadsheet_takes_for_its_end(name: str, apart: str) -> None:
+    """Where numbers have a comma, a spreadsheet opens CSV by semicolons; others ask, or look for themselves."""
+    out = io.StringIO(newline="")
+    csv.writer(out, lineterminator="\n").writerow([7, names.for_cell(name), 8])
+    cells = [cell.strip(' "') for row in csv.reader(out.getvalue().splitlines(), delimiter=apart) for cell in row]
+    assert [cell for cell in cells if cell.startswith(("=", "+", "-", "@", "\t", "\r"))] == []
+
+
+def test_a_cell_that_computes_nothing_is_left_alone() -> None:
+    for name in ("conv,-1", "a=b", "relu_1:0", "layer/1 - 2", "x;y"):
+        assert names.for_cell(name) == name
 
 
 def test_the_csv_of_a_plan_computes_nothing() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import shlex
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 from app.cli.main import run
 from app.session import opening, planning, repeat
 from app.session.choice import Choice
+from tmmu_core import names
 from tmmu_core.plan.formats import files
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -67,3 +70,43 @@ def test_a_text_option_that_looks_like_json_stays_a_text() -> None:
     shown = planning.make_plan(Choice(source="sample:views", planner="greedy"))
     object.__setattr__(shown.choice, "options", {"order": "1"})
     assert "--option 'order=\"1\"'" in repeat.command(shown)
+
+
+CONTROLS = "\x15touch pwned\n\x1b[201~'$(id)`\\x7f\u202e"
+
+
+def test_no_control_character_of_a_name_stands_in_the_command_and_a_shell_gets_the_name_as_it_is() -> None:
+    """Pasted into a terminal, ``^U`` clears the line, an end of line runs it, and ESC [201~ ends what is pasted."""
+    document = json.loads((ROOT / "sample_graphs" / "dynamic_batch.tmmu.json").read_text())
+    text = json.dumps(document).replace('"B"', json.dumps(CONTROLS)).encode()
+    shown = planning.make_plan(Choice(source=opening.shelf().put("g.json", text), dims={CONTROLS: 2}))
+    line = repeat.command(shown)
+    assert names.visible(line) == line
+    printed = subprocess.run(["bash", "-c", f'printf "%s\\0" {line}'], capture_output=True, check=True).stdout
+    words = printed.decode().split("\0")
+    assert f"{CONTROLS}=2" in words
+    assert words[:3] == ["tmmu", "plan", "g.json"]
+
+
+@pytest.mark.parametrize(
+    ("name", "kept"),
+    [
+        ("../../etc/passwd", "passwd"),
+        ("C:\\CON\\x.json", "x.json"),
+        ("a\n\x15b\0.json", r"a\x0a\x15b\x00.json"),
+        ("\u202egpj.json", r"\u202egpj.json"),
+        ("..", "file"),
+        ("/", "file"),
+        ("", "file"),
+        ("é" * 300 + ".json", "é" * 250 + ".json"),
+    ],
+)
+def test_a_file_is_kept_by_a_name_without_folders_that_can_be_seen(name: str, kept: str) -> None:
+    source = opening.shelf().put(name, b"{}")
+    assert opening.shelf().name_of(source) == kept
+
+
+@pytest.mark.parametrize("name", ["con", "NUL", "aux.json", "Com1", "lpt9.tmmu.json", "COM¹"])
+def test_no_download_is_called_what_windows_takes_for_a_device(name: str) -> None:
+    assert repeat.file_stem(name) == name.split(".")[0] + "_"
+    assert repeat.file_stem(f"{name.split('.')[0]}x") == f"{name.split('.')[0]}x"

@@ -8,6 +8,7 @@ import json
 import re
 import zipfile
 from collections.abc import Iterator
+from itertools import permutations
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
@@ -159,3 +160,9 @@ def drawing(at: AppTest) -> str:
     """The SVG that the page shows."""
     (coded,) = re.findall(r'<img class="tm-picture" alt="[^"]+" src="data:image/svg\+xml;base64,([^"]*)">', html(at))
     return base64.b64decode(coded).decode()
+
+
+def test_arenas_that_look_alike_have_files_of_their_own_also_where_case_does_not_count() -> None:
+    for arenas in permutations(("a!", "a?", "a_-1", "A_", "plan", "plan-0", "con")):
+        names = takeaway._file_names(list(arenas))
+        assert len({name.lower() for name in names} | {"plan"}) == len(arenas) + 1

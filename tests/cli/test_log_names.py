@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import unicodedata
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from markdown_it import MarkdownIt
 from msgspec import structs
 
 from app.cli.main import run
+from app.report.change import Change
+from app.report.change import markdown as in_a_gate
 from app.report.summary import markdown
 from app.session.repeat import file_stem
 from tests.hostile import hostile_graph
@@ -133,6 +137,7 @@ def test_the_store_is_told_of_in_a_log_as_text(folder: Path, capfd: pytest.Captu
 def test_what_a_log_takes_for_a_command_is_spelled_out_and_nothing_else() -> None:
     assert for_log("  ::error::x") == r"  \x3a:error::x"
     assert for_log("a ::b##[group]") == r"a ::b\x23#[group]"
+    assert for_log("##vso[task.x]y ##teamcity[x]") == r"\x23#vso[task.x]y \x23#teamcity[x]"
     assert for_log("conv::relu #1 ## [x]") == "conv::relu #1 ## [x]"
 
 
@@ -147,6 +152,22 @@ def test_a_planner_that_a_finished_plan_names_is_no_markdown() -> None:
     first = markdown(plan, verify_plan(plan)).decode().split("\n")[0]
     assert "![" not in first
     assert "](" not in first
+
+
+@pytest.mark.parametrize("field", ["planner", "mode", "preset", "ir_name", "status"])
+def test_nothing_that_a_finished_plan_says_of_itself_is_markdown(field: str) -> None:
+    """Whatever hashes it brings: one line is one line, and nobody is called, shown or linked."""
+    text = "a\n![x](http://127.0.0.1:9/i.png) @team <b>b</b> | `c` #1"
+    plan = plan_graph(_graph()).plan
+    if field == "status":
+        plan = replace(plan, arenas=tuple(replace(arena, status=text) for arena in plan.arenas))
+    else:
+        plan = replace(plan, **{field: text})
+    for summary in (markdown(plan, verify_plan(plan_graph(_graph()).plan)).decode(), in_a_gate(Change(plan, plan, ()))):
+        html = MarkdownIt("gfm-like", {"linkify": False}).render(summary)
+        assert not re.search(r"<(img|a|b)\b", html)
+        assert not re.search(r"(?<![\w\u2060])@team", re.sub(r"<code>.*?</code>", "", html))
+        assert "\n![x]" not in summary
 
 
 @pytest.mark.parametrize("name", ["x" * 5000, "é" * 300, "-rf", "--help"])

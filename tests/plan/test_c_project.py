@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from tmmu_core.graph.constants import Constants, Held, Made
 from tmmu_core.graph.dtypes import tensor_bytes
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.verifier import verify_plan
-from tmmu_core.plan.formats.c_project import Blobs, c_project, write_project
+from tmmu_core.plan.formats.c_project import Blobs, _memory_words, c_project, write_project
 from tmmu_core.plan.formats.constants import constants_of
 from tmmu_core.plan.formats.reading import read_graph_file
 from tmmu_core.plan.formats.render import Image, RenderMemoryPlan, build_render_plan
@@ -85,6 +86,21 @@ def test_names_of_any_kind_compile(tmp_path: Path, compiler: tuple[str, ...]) ->
     render = rendered(awkward(), prefix="*/ naïve", memories=memories)
     assert len(render.all_arenas) > 1
     assert ran(built(project(tmp_path, render), *compiler))[0] == 0
+
+
+def test_memories_that_look_alike_are_told_apart_from_one_that_is_called_so() -> None:
+    for memories in permutations(("a_b_2", "a-b", "a.b", "a_b", "a_b_3")):
+        words = _memory_words(list(memories))
+        assert len(set(words)) == len(memories)
+        assert all(memory in words for memory in memories if "_" in memory)
+
+
+def test_a_memory_called_as_a_place_of_the_text_is_only_named() -> None:
+    memories = [{"name": f"@{name}@", "max_size": 24} for name in ("BUFFERS", "SOURCES", "FACTS", "prefix", "ROOM")]
+    texts = [b"".join(piece.chunks()).decode() for piece in c_project(rendered(awkward(), memories=memories)).values()]
+    (arenas,) = (text for text in texts if "sources[] = {" in text)
+    assert "in @BUFFERS@ */" in arenas
+    assert all(text.count("/*") == text.count("*/") for text in texts)
 
 
 def counted(written: bool) -> Graph:

@@ -17,7 +17,9 @@ image, and constants whose bytes nobody has, are bound by the caller.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
+from itertools import chain, count
 from pathlib import Path
 from typing import Literal
 
@@ -100,7 +102,8 @@ def _memory_words(memories: list[str]) -> list[str]:
     for number, memory in enumerate(memories):
         word = "".join(c if c.isascii() and c.isalnum() else "_" for c in memory)[:64]
         word = word if word[:1].isalpha() else f"M{word}"
-        words.append(memory if _is_word(memory) else word if word not in taken else f"{word}_{number}")
+        spellings = chain((word,), (f"{word}_{k}" for k in count(number)))
+        words.append(memory if _is_word(memory) else next(one for one in spellings if one not in taken))
         taken.add(words[-1])
     return words
 
@@ -113,9 +116,9 @@ def _is_word(memory: str) -> bool:
 
 
 def _filled_in(render: RenderMemoryPlan, text: str, rows: Mapping[str, str]) -> str:
-    for key, value in {**rows, "prefix": render.prefix, "PREFIX": render.prefix.upper()}.items():
-        text = text.replace(f"@{key}@", value)
-    return text
+    names = {"prefix": render.prefix, "PREFIX": render.prefix.upper()}
+    # In one go: a memory may be called @BUFFERS@.
+    return re.sub(r"@(\w+)@", lambda found: {**rows, **names}[found[1]], text)
 
 
 def _own_buffer(arena: RenderArena) -> bool:
