@@ -24,7 +24,7 @@ from tests.judge import faults
 from tests.odd import digest, drawn, twisted
 from tests.runtime import faults as runtime_faults
 from tests.strategies import Case
-from tests.verdicts import GOLDEN, judged, planned, written
+from tests.verdicts import GOLDEN, a_cell, a_handoff, a_text, judged, planned, the_head, written
 from tmmu_core.errors import ContractError, TmmuError
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.verifier import check_columns, verify_plan
@@ -53,6 +53,9 @@ MEMORIES = (
     [{"name": "MRAM", "writable": False}, {"name": "TCM", "max_size": 600}, {"name": "SRAM"}],
     [{"name": "TCM", "max_size": 100}, {"name": "SRAM", "max_size": 4000}, {"name": "FAR"}],
 )
+PLACED = (a_cell, a_cell, a_cell, a_cell, a_text, a_handoff, a_handoff, the_head)
+"""What changes where a row lies and when it lives, and what is said of it."""
+EDITED = 12
 SEARCHED = {"exact": {"budget": 60}, "search": {"iterations": 12}}
 
 
@@ -358,6 +361,18 @@ def _broken_runs(subject: Subject) -> Any:
     return [[verdict, str(verdict)] for verdict in (*runs, *alone)]
 
 
+def _edited_runs(subject: Subject) -> Any:
+    """Runs of the plan with anything in it changed, with its graph and by its rows alone; sums do not fit any more."""
+    random = Random(str(subject.plan.tmmu_plan_hash))
+    edited = [plan for _ in range(EDITED) if (plan := random.choice(PLACED)(subject.plan, random)) is not None]
+    runs = []
+    for plan in edited:
+        if next(check_columns(plan), None) is None:
+            timeline = None if subject.solution is None else subject.solution.liveness.timeline
+            runs += [shadow_replay(plan, timeline), shadow_replay(plan)]
+    return [[verdict, str(verdict)] for verdict in runs]
+
+
 def _other_graphs(subject: Subject) -> Iterator[Graph]:
     """The graph of a plan with one thing in it changed."""
     random = Random(str(subject.plan.tmmu_plan_hash))
@@ -435,6 +450,7 @@ QUESTIONS: dict[str, Callable[[Subject], Any]] = {
     "comparisons": _compared,
     "replay": _replayed,
     "replay of broken plans": _broken_runs,
+    "replay of changed plans": _edited_runs,
     "judged by another graph": _judged_by_others,
     "replayed by another graph": _replayed_by_others,
     "in memory": _applied,

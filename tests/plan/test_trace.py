@@ -138,3 +138,11 @@ def test_a_trace_is_known_by_its_first_record_wherever_that_says_so() -> None:
     one = cbor2.dumps({"line\nend": 1, **msgspec.json.decode(first)})
     assert sniff.not_trace(one + to_cbor_sequence(whole)) == ""
     assert sniff.not_trace(cbor2.dumps({"pad": "x" * 5000, **msgspec.json.decode(first)})) != ""
+
+
+def test_a_digest_whose_header_does_not_count_its_tensors_counts_none() -> None:
+    first, *rest = to_json_lines(chain_plan(2), digest=True).splitlines()
+    header = msgspec.json.decode(first)
+    counted = header.pop("tensor_count")
+    bare = read_trace(b"\n".join([msgspec.json.encode(header), *rest]))
+    assert (bare.tensor_count, counted) == (0, 3)

@@ -12,7 +12,7 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateTable
 
 import tmmu_core.store
-from tmmu_core.store.schema import HEAD, METADATA
+from tmmu_core.store.schema import HEAD, METADATA, U64
 from tmmu_core.store.store import Store
 
 REVISIONS = ScriptDirectory(str(Path(tmmu_core.store.__file__).parent / "migrations"))
@@ -50,3 +50,11 @@ def test_the_keys_that_the_code_names_are_those_that_the_revisions_make(url: str
         made = {name: inspect(connection).get_pk_constraint(name)["constrained_columns"] for name in METADATA.tables}
     store.close()
     assert made == {name: [column.name for column in table.primary_key] for name, table in METADATA.tables.items()}
+
+
+def test_whole_numbers_of_64_bits_come_back_and_sort_as_themselves_up_to_half_of_them() -> None:
+    kind, dialect = U64(), postgresql.dialect()
+    numbers = (None, 0, 1, 2**63 - 1, 2**63, 2**64 - 1)
+    kept = [kind.process_bind_param(number, dialect) for number in numbers]
+    assert kept == [None, 0, 1, 2**63 - 1, -(2**63), -1]
+    assert tuple(kind.process_result_value(number, dialect) for number in kept) == numbers
