@@ -341,6 +341,7 @@ def _compared(subject: Subject) -> Any:
     found = [compare.compare(plan, other) for other in (*others, whole, brief)]
     found += [compare.compare(brief, trace.read_trace(trace.to_json_lines(other, digest=True))) for other in others[1:]]
     verdicts = [[each.comparable, each.identical, each.first, each.totals] for each in found]
+    verdicts += [[each.largest(kind, 2) for kind in (None, *compare.KINDS)] for each in found]
     return [found, verdicts, [compare.same_plan(plan, other) for other in others]]
 
 

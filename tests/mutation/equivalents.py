@@ -24,6 +24,7 @@ _NOBODY = "nobody is any negative number: only the sign is asked for"
 _A_PAGE_MORE = "a page more is mapped, which nobody touches and no handle shows"
 _KEPT = "what is kept to be said again: what is not kept is made anew, to the same bytes"
 _AT_A_TIME = "how much is read or written at a time, of the same bytes"
+_SEVENTH = "seven bits at a time: behind 63 comes 70"
 _GUESS = "what is guessed is compared with what is said before it is taken"
 _GIVEN_BACK = "memory that is given back sooner or later, and an order that is worked out then or now"
 _THREADS = "how many threads the other program takes for it"
@@ -112,6 +113,8 @@ SAME: tuple[Same, ...] = (
     Same(
         "tmmu_core/cbor.py", "int(sizes.max(initial=0)) < 24", "0", "(1)", "of no texts the longest has 0 letters, or 1"
     ),
+    Same("tmmu_core/graph/importers/sniff.py", "shift < 64", "shift < 64", "(shift <= 64)", _SEVENTH),
+    Same("tmmu_core/graph/importers/sniff.py", "shift < 64", "64", "(65)", _SEVENTH),
     Same("tmmu_core/cbor.py", ".reshape(-1, 8)", "1", "(2)", _WORKED_OUT),
     Same("tmmu_core/cbor.py", "if len(pending) > 4096:", "len(pending) > 4096", "(len(pending) >= 4096)", _AT_A_TIME),
     Same(

@@ -187,3 +187,21 @@ def test_the_addresses_of_many_rows_are_those_of_the_same_rows_one_by_one(monkey
             monkeypatch.setattr(canonical, "CHUNK_ROWS", most)
             tables.append(H(canonical.logical_address_table(*asked)))
         assert tables[0] == tables[1], slots
+
+
+@pytest.mark.parametrize("size", [0, 23, 24, 31, 32, 33, 255, 256, 257, 1023, 1024, 1025, 4096, 4097, 65535, 65536])
+def test_a_length_or_number_where_its_head_grows_is_as_another_encoder_has_it(size: int) -> None:
+    """Heads are kept up to 256 lengths and 1,024 numbers; long lists and maps go another way than short ones."""
+    keys = {f"{k:05}": k for k in range(size)}
+    for value in (
+        size,
+        -size,
+        "x" * size,
+        bytes(size),
+        [1] * size,
+        ["t"] * size,
+        [[2]] * size,
+        keys,
+        {"a": [0] * size},
+    ):
+        assert cbor_canonical(value) == cbor2.dumps(value, canonical=True)

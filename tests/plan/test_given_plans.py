@@ -438,3 +438,19 @@ def test_every_type_of_an_element_has_its_bytes() -> None:
         assert [row[2] for row in rows(executorch.read(data))] == [3 * width], kind
     with pytest.raises(UnreadableInput, match="element type"):
         executorch.read(program.program([program.tensor(0, (3,), kind=len(widths))], [0], [0], []))
+
+
+def test_values_that_the_caller_brings_memory_for_are_counted() -> None:
+    """Neither a place nor data of its own: told. With data, or with a place of no bounds: neither told nor planned."""
+    placed = program.tensor(0, (4,))
+    bare, own, unbound = (program.tensor(0, (4,)) for _ in range(3))
+    del bare[1][6], own[1][6]  # type: ignore[union-attr]
+    own[1][5] = program.Scalar("Uint32", 1)  # type: ignore[index]
+    unbound[1][8] = program.Scalar("Int8", executorch.UNBOUND)  # type: ignore[index]
+
+    def unplaced(*values: object) -> list[str]:
+        found = executorch.read(program.program([placed, *values], [0], [0], []))
+        return [note for note in found.notes if "have no place" in note]
+
+    assert unplaced(own, unbound) == []
+    assert [note.split()[0] for note in unplaced(bare, own, unbound, bare)] == ["2"]

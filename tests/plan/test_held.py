@@ -17,7 +17,7 @@ from tmmu_core.judge.finished import finished
 from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.plan.formats import files
 from tmmu_core.plan.formats.compare import compare
-from tmmu_core.plan.formats.held import PARTS, differing, held_by, sealed
+from tmmu_core.plan.formats.held import FIGURES, PARTS, Held, changed_claim, differing, held_by, sealed
 from tmmu_core.plan.formats.trace import Trace, read_trace, to_cbor_sequence, to_json_lines
 from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.plan.model import CHANGED, Plan
@@ -184,3 +184,21 @@ def test_a_plan_made_anew_from_another_says_nothing_of_it() -> None:
     assert CHANGED not in files.from_document(files.to_json(plan)).notes
     assert set(PARTS) == set(held_by(plan).arenas["activations"])
     assert np.array_equal(files.from_document(files.to_json(plan)).offset, plan.offset)
+
+
+def test_a_claim_is_held_by_either_of_its_hashes_and_by_none_where_there_is_none() -> None:
+    plan = plan_graph(training()).plan
+    arenas: dict[str, dict[str, Any]] = {arena.name: {"extent": 7, "unsaid": None} for arena in plan.arenas}
+    whole = sealed(held_by(plan), arenas, {"mode": "x"})
+    rows_alone = {name: {k: v for k, v in parts.items() if k != FIGURES} for name, parts in whole.arenas.items()}
+    first = min(arenas)
+
+    def claim(which: Held, head: str = "x", **figures: int) -> str:
+        return changed_claim(which, {**arenas, first: {**arenas[first], **figures}}, {"mode": head})
+
+    assert [claim(whole), claim(msgspec.structs.replace(whole, arenas=rows_alone, head=""), "y", extent=8)] == ["", ""]
+    figures = f"the figures of {first} are not those that were written"
+    assert [claim(whole, extent=8), claim(msgspec.structs.replace(whole, arenas=rows_alone))] == [figures] * 2
+    beside = "what is said of the plan beside its rows is not what was written"
+    assert [claim(whole, "y"), claim(msgspec.structs.replace(whole, head=""))] == [beside] * 2
+    assert changed_claim(whole, {}, {"mode": "x"}) == "the arenas are not those that were written"

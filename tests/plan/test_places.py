@@ -15,6 +15,7 @@ from tmmu_core.errors import UnreadableInput
 from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.plan.formats import files, trace
 from tmmu_core.plan.formats.checkpoint import checkpoint, restore
+from tmmu_core.plan.formats.places import Addresses, derived
 from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.plan.making.instance import plan_problem
 from tmmu_core.plan.making.sparse import with_sparse_addresses
@@ -94,3 +95,32 @@ def test_hashed_addresses_are_held_to_rules_of_their_own() -> None:
     alone = plan.row_of["w"]
     moved = rehashed(changed(plan, "offset", alone, int(plan.offset[alone]) ^ 128))
     assert {finding.rule for finding in verify_plan(moved).errors} == {"sparse_address"}
+
+
+@pytest.mark.parametrize(
+    ("arena", "slot", "generation", "offset", "places"),
+    [
+        ((), (), (), (), "bytes"),
+        ((0, 0), (0, 1), (0, 0), (0, 64), "bytes"),
+        ((0, 0), (0, 1), (0, 0), (64, 64), "bytes"),  # at one place, at different times
+        ((0, 0), (0, 1), (0, 0), (64, 0), "slots"),
+        ((0, 1), (0, 0), (0, 0), (64, 0), "bytes"),  # each in an arena of its own
+        ((0, 0), (0, 0), (0, 1), (0, 0), "slots"),  # a second tenant
+        ((0, 0, 0), (0, 0, 1), (0, 0, 0), (64, 0, 32), "bytes"),  # two rows of one storage, which starts at 0
+        ((0, 0, 0), (1, 0, 0), (0, 0, 0), (32, 64, 48), "slots"),
+    ],
+)
+def test_a_planner_of_another_house_places_bytes_where_numbers_rise_with_offsets(
+    arena: tuple[int, ...], slot: tuple[int, ...], generation: tuple[int, ...], offset: tuple[int, ...], places: str
+) -> None:
+    whole = [np.array(column, np.int64) for column in (slot, generation, [0] * len(slot))]
+    rows = Addresses(arena, whole[0], whole[1], np.array(offset, np.uint64), whole[2])
+    found = derived("theirs", {}, rows)
+    assert (found.places, found.own_arenas) == (places, False)
+    assert ("none with another in one slot" in found.why) is (places == "bytes")
+    assert derived("theirs", {"addressing": {"kind": "blake3_sparse"}}, rows)[:2] == ("sparse", False)
+    assert derived("theirs", {"addressing": {"kind": "other"}}, rows) == found
+    assert derived("theirs", {"addressing": "blake3_sparse"}, rows) == found
+    assert [derived(name, {}, rows)[:2] for name in ("slots", "greedy", "helia")] == [
+        *(("slots", False), ("bytes", False), ("bytes", True)),
+    ]

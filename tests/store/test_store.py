@@ -285,3 +285,13 @@ def test_sqlite_waits_keeps_a_log_and_brings_each_commit_to_disk(tmp_path: Path)
         said = [connection.execute(text(f"PRAGMA {of}")).scalar() for of in PRAGMAS]
     opened.close()
     assert said == [1000 * PATIENCE, "wal", 2, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("url", "named"), [("sqlite+nobody:///x.db", "nobody"), ("postgresql+pg8000://u:secret@127.0.0.1:1/d", "pg8000")]
+)
+def test_a_driver_that_is_not_there_is_named(url: str, named: str) -> None:
+    """SQLAlchemy knows the second, which is not installed."""
+    with pytest.raises(StoreFault, match=f"driver is not there: .*{named}") as caught:
+        Store.at(url, create=True)
+    assert "secret" not in str(caught.value)

@@ -77,12 +77,12 @@ def _parsed(url: str) -> tuple[URL, str]:
             raise StoreFault(f"no store is kept in {parsed.get_backend_name()}.", hint=_FORMS)
         if parsed.get_backend_name() == "sqlite" and parsed.database in (None, "", ":memory:"):
             raise StoreFault("a store in memory would be gone with this command.", hint=_FORMS)
-        parsed.get_dialect()
+        parsed.get_dialect().import_dbapi()
+    except (NoSuchModuleError, ImportError) as error:  # the first of them is an ArgumentError, too
+        raise StoreFault(f"the URL's driver is not there: {error}.", hint=_FORMS) from error
     except ArgumentError as error:
         shown = _PASSWORD.sub(":***@", url[:200])
         raise StoreFault(f"{shown!r} is no URL of a store.", hint=_FORMS) from error
-    except (NoSuchModuleError, ImportError) as error:
-        raise StoreFault(f"the URL's driver is not there: {error}.", hint=_FORMS) from error
     return parsed, name
 
 
