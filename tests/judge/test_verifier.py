@@ -256,3 +256,13 @@ def test_a_dimension_may_reach_down_to_none_at_all(least: int) -> None:
     g = msgspec.structs.replace(g, dims={"B": Dim(least, 4)})
     for size in {least, 4}:
         assert verify_plan(plan_graph(g, dims={"B": size}).plan, g, dims={"B": size}).ok
+
+
+@pytest.mark.parametrize(("x", "y"), [("z", "y"), ("x", "w"), ("x", "y")])
+def test_a_place_is_given_once_and_taken_once(x: str, y: str) -> None:
+    tensors = [tensor("x", role="input"), tensor("z", role="input"), tensor("y"), tensor("w", role="input")]
+    plan = plan_graph(graph(tensors, [node("n", "x z", "y")], "x z w", "y")).plan
+    assert list(plan.handoffs) == [(1, "x", "y")]
+    twice = replace(plan, handoffs=((1, "x", "y"), (1, x, y)), taken=(True, False))
+    told = [f.message for f in verify_plan(twice).findings if "a second time" in f.message]
+    assert told == [f'"{x}" gives, or "{y}" takes, a second time at step 1.']
