@@ -10,10 +10,11 @@ from random import Random
 
 import pytest
 
-from tests.mutation.covering import ROOT
+from tests.mutation.covering import ROOT, Covering
 from tests.mutation.equivalents import SAME
 from tests.mutation.mutants import MUTANTS
 from tests.mutation.patching import patch, running
+from tests.mutation.sample import within
 from tests.mutation.sites import drawn_from, sites_in, sites_of
 
 TEXT = """
@@ -113,3 +114,15 @@ def test_a_place_is_known_by_the_name_that_the_interpreter_gives_its_function() 
     inner = names["A"]().f()  # type: ignore[operator]
     found = {site.old: site.function for site in sites_of("it.py", text) if "+" in site.old}
     assert found == {"1 + 2": inner.__code__.co_qualname, "3 + 4": ""}
+
+
+def test_half_of_the_time_goes_to_the_quickest_and_half_to_golden_lines() -> None:
+    quick, slow = [f"tests/plan/test_it.py::test_{k}" for k in range(8)], "tests/plan/test_it.py::test_slow"
+    golden = [f"tests/laws/test_it.py::test_{k}" for k in range(3)]
+    seconds = dict.fromkeys(quick, 1.0) | dict.fromkeys(golden, 2.0) | {slow: 9.0}
+    covering = Covering(seconds)
+    assert within([*quick, *golden, slow], covering, 8) == ([*quick[:4], *golden[:2]], 8)
+    assert within([*quick, *golden[:1], slow], covering, 8) == ([*quick[:4], *golden[:1], *quick[4:6]], 8)
+    assert within(quick, covering, 8) == (quick, 8)
+    assert within([slow], covering, 8) == ([slow], 9)
+    assert within([], covering, 8) == ([], 0)
