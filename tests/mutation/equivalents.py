@@ -44,7 +44,6 @@ SAME: tuple[Same, ...] = (
         "a cell more, which is cut off again",
     ),
     Same("tmmu_core/runtime/shadow_rules.py", "for arena in plan.arenas] or [0]", "0", "(1)", _NO_ARENA),
-    Same("tmmu_core/judge/figures.py", "for arena in plan.arenas] or [0]", "0", "(1)", _NO_ARENA),
     Same("tmmu_core/graph/unpacking.py", "CHUNK = 1 << 16", "16", "(17)", "how many bytes are unpacked at a time"),
     Same(
         *("tmmu_core/plan/formats/files.py", "pre_buffer=False", "False", "(True)"),

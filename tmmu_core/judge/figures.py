@@ -20,7 +20,7 @@ def check_arenas(facts: PlanFacts) -> Iterator[Finding]:
     """Rules ``bounds``, ``extent``, ``capacity``, ``figures``."""
     plan = facts.plan
     ends = facts.start + np.maximum(facts.size, np.uint64(plan.places != "bytes"))
-    extents = np.array([min(max(arena.extent_bytes, 0), U64_MAX) for arena in plan.arenas] or [0], np.uint64)
+    extents = np.array([min(max(arena.extent_bytes, 0), U64_MAX) for arena in plan.arenas], np.uint64)
     sparse = plan.places == "sparse"
     for i in np.flatnonzero(plan.offset + plan.size > extents[plan.arena]).tolist() if not sparse else ():
         arena = plan.arenas[plan.arena[i]]

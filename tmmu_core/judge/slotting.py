@@ -77,7 +77,7 @@ def check_slot_offsets(facts: PlanFacts, alignment: Mapping[int, int] | None) ->
 def _grids(facts: PlanFacts, alignment: Mapping[int, int] | None) -> list[U64]:
     """Per slot, what its start may be asked to be a multiple of: one answer with ``alignment``, else two."""
     plan, slots = facts.plan, facts.slots
-    floor = np.array([max(arena.alignment_bytes, 1) for arena in plan.arenas] or [1], np.uint64)[slots.arena]
+    floor = np.array([max(arena.alignment_bytes, 1) for arena in plan.arenas], np.uint64)[slots.arena]
     if alignment is not None:
         asked = floor.copy()
         np.maximum.at(asked, facts.slot_of, np.array([alignment.get(s, 1) for s in range(facts.storages)], np.uint64))

@@ -56,8 +56,9 @@ def idle_of(liveness: Liveness) -> Idle:
     gap_from, gap_to = left[longest][first], right[longest][first]
     never = gap_from >= gap_to
     ends = np.cumsum(used)
-    last = np.where(used > 0, step[np.maximum(ends - 1, 0)] if len(step) else -1, -1)
-    before = np.where(used > 1, step[np.maximum(ends - 2, 0)] if len(step) else -1, -1)
+    last, before = np.full(count, -1, np.int64), np.full(count, -1, np.int64)
+    last[used > 0] = step[ends[used > 0] - 1]
+    before[used > 1] = step[ends[used > 1] - 2]
     return Idle(
         held=death - birth,
         idle=death - birth - used,

@@ -213,7 +213,7 @@ def _alignments(liveness: Liveness, rows: I64, arenas: Sequence[ArenaSummary], o
     Inside a storage no more is promised than its start keeps to.
     """
     tensors, index = liveness.timeline.graph.tensors, liveness.timeline.index
-    floor = np.array([arena.alignment_bytes for arena in arenas] or [1], np.uint64)
+    floor = np.array([arena.alignment_bytes for arena in arenas], np.uint64)
     storage = liveness.storage_of[rows]
     alignment = floor[liveness.storages.arena[storage]]
     if own_arenas:  # no configuration says what its storages keep to: they do
