@@ -416,3 +416,33 @@ def test_a_ladder_is_climbed_again_for_the_step_at_which_its_smallest_valid_cut_
     search.weigh = lambda choice: chosen.append(choice) or search.nothing  # type: ignore[method-assign,func-returns-value,return-value]
     search.climb()
     assert chosen == [3 + climb * len(LADDER) for climb in range(CLIMBS)]
+
+
+@pytest.mark.parametrize(
+    ("costs", "freed", "need", "expected"),
+    [
+        ((100, 10, 20, 30), (50, 20, 20, 20), 50, [1, 2, 3]),  # no two of them free enough
+        ((100, 10, 20, 30), (60, 30, 30, 30), 50, [1, 2]),  # and where two do, no third is run
+        ((100, 10, 20, 30), (60, 0, 20, 30), 50, [2, 3]),  # nor one that frees nothing
+        ((100, 40, 20, 41), (60, 20, 20, 20), 50, [0]),  # what would cost more stays as it is
+        ((50, 20, 20, 10), (60, 25, 25, 0), 50, [1, 2]),
+    ],
+)
+def test_a_dear_node_is_exchanged_for_cheaper_ones_as_long_as_all_fits(
+    costs: tuple[int, ...], freed: tuple[int, ...], need: int, expected: list[int]
+) -> None:
+    """Of four nodes the first is run again: running them again frees so many bytes, of which ``need`` must be."""
+    search = object.__new__(Search)
+    search.model = SimpleNamespace(made_of=np.array(costs))  # type: ignore[assignment]
+    search.weighed, search.most, search.go_on, search.idle_bytes = 0, 1000, lambda: True, np.array(freed)
+
+    def dropping(nodes: Any) -> Any:
+        flops, total = int(np.array(costs)[nodes].sum()), 1000 - int(np.array(freed)[nodes].sum())
+        return SimpleNamespace(run=SimpleNamespace(valid=True, flops=flops, total=total), key=(flops, total))
+
+    search.dropping = dropping  # type: ignore[method-assign]
+    search.excess = lambda found: max(0, found.total - (1000 - need))  # type: ignore[method-assign]
+    begun = np.array([True, False, False, False])
+    nodes, point = search._exchanged(begun, dropping(begun))
+    assert np.flatnonzero(nodes).tolist() == expected
+    assert point.key == dropping(nodes).key

@@ -100,3 +100,10 @@ def test_what_is_not_claimed_is_not_held_to_anything() -> None:
     for left_out in plan.metrics:
         metrics = {name: value for name, value in plan.metrics.items() if name != left_out}
         assert verify_plan(rehashed(replace(plan, metrics=metrics))).ok, left_out
+
+
+def test_a_base_that_is_not_there_is_no_other_row() -> None:
+    plan = plan_graph(chain(3, "none")).plan
+    bases = (None, None, "nobody", None)
+    found = verify_plan(rehashed(replace(plan, base_tensor_uids=bases))).findings
+    assert [f for f in found if f.rule == "storage"] == []

@@ -6,7 +6,7 @@ import pytest
 
 from tests.build import chain, graph, node, residual, tensor, view
 from tmmu_core.errors import AllocationFailure, ArenaTooSmall, ContractError, InvalidIrShapes, LivenessCycle
-from tmmu_core.graph.model import Graph
+from tmmu_core.graph.model import Graph, Tensor, View
 from tmmu_core.judge.simulator import Asked, SimulatedPlan, simulate
 from tmmu_core.plan.making.engine import plan_graph
 
@@ -218,3 +218,22 @@ def test_a_gradient_flows_into_a_view_that_a_node_writes_along_its_edges_alone()
     )
     plan = played(g, "backward", "train_full")
     assert {row.tensor_id for row in plan.rows if row.role == "gradient"} == {"x@grad", "a@grad"}
+
+
+@pytest.mark.parametrize(
+    ("length", "strides", "fine"),
+    [
+        *((16, None, True), (0, (0,), True), (8, (0,), True), (16, (0,), True)),
+        *((8, None, False), (8, (1,), False), (20, (0,), False), (-4, (0,), False), (20, None, False)),
+    ],
+)
+def test_a_view_that_repeats_may_take_less_than_its_elements_would(
+    length: int, strides: tuple[int, ...] | None, fine: bool
+) -> None:
+    looks = Tensor("v", (4,), view=View("x", 0, length, strides))
+    g = graph([tensor("x", 16, "input"), looks, tensor("y")], [node("n", "v", "y", inplace="none")], "x", "y")
+    if fine:
+        assert {row.tensor_id: row.size_bytes for row in played(g).rows}["v"] == length
+    else:
+        with pytest.raises(InvalidIrShapes):
+            played(g)

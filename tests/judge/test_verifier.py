@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
+from types import SimpleNamespace
 
 import msgspec
 import numpy as np
@@ -11,6 +13,7 @@ import pytest
 from tests.build import chain, graph, node, residual, tensor, view
 from tests.judge.faults import changed, refigured, rehashed
 from tmmu_core.graph.model import Dim, Graph, Tensor
+from tmmu_core.judge.against_graph import check_apart
 from tmmu_core.judge.verifier import RULES, verify_plan
 from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.plan.model import Plan
@@ -266,3 +269,24 @@ def test_a_place_is_given_once_and_taken_once(x: str, y: str) -> None:
     twice = replace(plan, handoffs=((1, "x", "y"), (1, x, y)), taken=(True, False))
     told = [f.message for f in verify_plan(twice).findings if "a second time" in f.message]
     assert told == [f'"{x}" gives, or "{y}" takes, a second time at step 1.']
+
+
+@pytest.mark.parametrize("at", range(0, 44, 4))
+def test_storages_apart_are_held_apart_over_all_their_rows(at: int) -> None:
+    """``a`` takes [16, 32) and its view the end of it; ``b`` takes 8 bytes from ``at`` on, and its view 4 behind 8."""
+    offset, size = np.array([16, 24, at + 4, at], np.uint64), np.array([16, 8, 4, 8], np.uint64)
+    names = ("a", "a.view", "b.view", "b")
+    for arenas, slots in product(([0, 0, 0, 0], [0, 0, 1, 1]), ([0, 0, 1, 1], [2, 2, 2, 2])):
+        plan = SimpleNamespace(
+            row_of={name: row for row, name in enumerate(names)},
+            offset=offset,
+            size=size,
+            arena=arenas,
+            logical_slot=slots,
+        )
+        lives = SimpleNamespace(
+            apart={("a", "b"), ("b", "a"), ("a", "c"), ("c", "a")}, storage_of={name: name[0] for name in (*names, "c")}
+        )
+        told = [(f.tensor, f.other) for f in check_apart(plan, lives)]  # type: ignore[arg-type]
+        shares = arenas[0] == arenas[-1] and (slots[0] == slots[-1] or 8 < at < 32)
+        assert told == [("a", "b")] * shares

@@ -271,6 +271,7 @@ SAME: tuple[Same, ...] = (
         *("cols.problem.must_not_alias is None or cols.odd is None", "(cols.odd is None)"),
         "where no pair lies apart nobody is near, and it is looked for in vain",
     ),
+    Same("tmmu_core/judge/whole.py", "ends.update(walked)", "ends.update(walked)", "pass", "what ends is walked again"),
     Same("tmmu_core/sweep/running.py", "self._submitted = 0", "0", "(1)", "what names are counted from"),
 )
 

@@ -111,6 +111,9 @@ def test_one_that_is_fixed_hands_on_to_one_that_is_free_or_at_the_very_same_plac
     for fixed, extent in (((0, 4), 8), ((4, 0), 8), ((0, 0), 4), ((0, -1), 4), ((-1, 0), 4)):
         p = problem((0, 2, 4), (2, 3, 4), handoff_from=np.array([-1, 0]), fixed=np.array(fixed))
         assert lower_bound(p).bytes == extent, fixed
+        cols = columns(p)
+        pairs = [_conflict(cols, 0, 1), _conflict(cols, 1, 0), _conflicts(cols, 0)[1], _conflicts(cols, 1)[0]]
+        assert pairs == [extent == 8] * 4, fixed
 
 
 def test_what_must_not_alias_counts_on_a_grid_too() -> None:

@@ -15,7 +15,7 @@ from tmmu_core.errors import AlignmentViolation, AllocationOverflow, InvalidIrSh
 from tmmu_core.planners import kernels, near_kernel
 from tmmu_core.planners.bounds import lower_bound
 from tmmu_core.planners.columns import columns
-from tmmu_core.planners.greedy import FITS, ORDERS, _place, by_birth, greedy, place
+from tmmu_core.planners.greedy import FITS, ORDERS, _place, _times, by_birth, greedy, place
 from tmmu_core.planners.near import COMPILED_NEAR_UP_TO, NEAR_UP_TO, near_of, neighbours, place_near
 from tmmu_core.planners.portfolio import RUNS, Best, best_greedy, portfolio
 from tmmu_core.planners.problem import Problem
@@ -232,3 +232,9 @@ def test_a_sum_that_reaches_2_62_is_not_left_to_int64(extra: int, small: bool) -
     """Two storages on a grid of 1: the sizes and a grain each, less the −1 that stands for no offset given."""
     cols = columns(problem((0, 2, 1 << 61), (0, 2, (1 << 61) - 1 + extra)))
     assert cols.small is small
+
+
+def test_bytes_times_steps_may_pass_int64() -> None:
+    cols = columns(problem((0, 2, 2**41), (0, 2, 3)))
+    assert list(_times(cols, np.array([2**22, 5]))) == [2**63, 15]
+    assert list(_times(cols, np.array([2**22 - 1, -5]))) == [2**63 - 2**41, -15]

@@ -161,9 +161,9 @@ def _of_steps(question: Question, liveness: Liveness, may_take_over: bool) -> It
 
 def _may_give(node: Node, tensors: dict[str, Tensor], may_take_over: bool) -> list[int]:
     """Inputs, by position, whose place the output may take: by permission, or by one that may be added."""
-    if node.inplace in (None, "any"):
+    if node.inplace is None or node.inplace == "any":
         return list(range(len(node.inputs)))
-    given = [] if isinstance(node.inplace, str) else [i for i, _ in node.inplace or ()]
+    given = [] if isinstance(node.inplace, str) else [i for i, _ in node.inplace]
     return given + [i for i, _ in missing_pairs(node, tensors)] if may_take_over else given
 
 

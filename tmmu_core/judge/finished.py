@@ -127,5 +127,4 @@ def _meeting(facts: PlanFacts, storage: int) -> I64:
     space = facts.arena == facts.arena[storage] if facts.plan.places != "sparse" else np.ones(facts.storages, np.bool_)
     meets = space & (facts.birth < facts.death[storage]) & (facts.birth[storage] < facts.death)
     meets &= (facts.start < facts.stop[storage]) & (facts.start[storage] < facts.stop)
-    meets[storage] = False
     return np.flatnonzero(meets)

@@ -48,8 +48,8 @@ def with_backward(graph: Graph, order: Sequence[str], *, retain: bool) -> tuple[
         reads = [_grad(y) for y in incoming if y in gradients]
         # Nobody contributed yet: the loss, or nothing at all, and the step begins by writing it.
         fresh = [y for y in incoming if y not in gradients]
-        reads += [_grad(x) for x in targets if x in gradients and _grad(x) not in reads]
-        written = fresh + [x for x in targets if x not in gradients and x not in fresh]
+        reads += [_grad(x) for x in targets if x in gradients]  # nobody reads what it writes
+        written = fresh + [x for x in targets if x not in gradients]
         for x in written:
             gradients[x] = _gradient_of(tensors[x])
         backward.append(
