@@ -23,7 +23,7 @@ from tmmu_core.fit.applying import applied
 from tmmu_core.fit.asking import Question, ask
 from tmmu_core.fit.candidates import planner_move
 from tmmu_core.fit.capacity import Capacity
-from tmmu_core.fit.fitting import fit
+from tmmu_core.fit.fitting import _Watch, fit
 from tmmu_core.fit.inplace import all_missing, tight_handoffs
 from tmmu_core.fit.moves import KINDS
 from tmmu_core.fit.order.exact import Walk, walk_best_first
@@ -32,6 +32,7 @@ from tmmu_core.fit.order.model import order_model
 from tmmu_core.fit.order.searching import best_order
 from tmmu_core.fit.ordering import order_move
 from tmmu_core.fit.recompute.cut import boundary
+from tmmu_core.fit.recompute.deeper import _held_again
 from tmmu_core.fit.recompute.model import RecomputeModel, recompute_model
 from tmmu_core.fit.recompute.moves import _way_down, scaled
 from tmmu_core.fit.recompute.search import CLIMBS, LADDER, Search, choice_of
@@ -446,3 +447,48 @@ def test_a_dear_node_is_exchanged_for_cheaper_ones_as_long_as_all_fits(
     nodes, point = search._exchanged(begun, dropping(begun))
     assert np.flatnonzero(nodes).tolist() == expected
     assert point.key == dropping(nodes).key
+
+
+def test_who_watches_is_not_asked_again_once_they_have_seen_enough() -> None:
+    answers = iter([True, False, True])
+    watch = _Watch(lambda *of: next(answers))
+    assert [watch("a"), watch("a"), watch("a"), watch.stopped, next(answers)] == [True, False, False, True, True]
+    assert _Watch(None)("a")
+
+
+@pytest.mark.parametrize("patience", [0, 1, 3])
+def test_nothing_more_is_held_again_once_told_to_stop(patience: int) -> None:
+    model = recompute_model(chain_step())
+    choice = with_drops(model, Choice.nothing(model), [("a", "fb"), ("b", "fc")])
+    search = Search(model, lambda bytes_of: 0)
+    point, asked_for = search.weigh(choice), 0
+
+    def go_on() -> bool:
+        nonlocal asked_for
+        asked_for += 1
+        return asked_for <= patience
+
+    search.go_on = go_on
+    found = _held_again(search, point)
+    drops = len(np.flatnonzero(choice.used)) + len(np.flatnonzero(choice.born)) + len(np.flatnonzero(choice.again))
+    assert asked_for == min(patience + 1, drops)
+    assert found.key < point.key  # one at the least is held again, which costs nothing more
+
+
+def test_a_copying_node_that_moves_nothing_is_a_node_like_any_other() -> None:
+    question = chain_step()
+    model = recompute_model(question)
+    moved = written(model, with_drops(model, Choice.nothing(model), [("a", "fb")], away=True))
+    assert {each.instr for each in moved.nodes} >= {"copy_out", "copy_in"}
+    more = msgspec.structs.replace(
+        moved,
+        tensors=(*moved.tensors, tensor("p"), tensor("q")),
+        nodes=(*moved.nodes, node("out", "x", "p", instr="copy_out"), node("in", "p", "q", instr="copy_in")),
+        execution_order=(*(moved.execution_order or ()), "out", "in"),
+    )
+    for graph_, others in ((moved, set()), (more, {"p", "q"})):
+        after, back = unwritten(Question(graph_))
+        assert {each.id for each in after.timeline.graph.tensors} == {
+            each.id for each in question.graph.tensors
+        } | others
+        assert back.away.sum() == 1

@@ -10,6 +10,7 @@ import pytest
 from tests.build import chain, graph, node, residual, tensor
 from tests.judge.faults import rehashed
 from tests.plan.examples import chain_plan, ledger_plan
+from tmmu_core.judge.figures import check_metrics
 from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.plan.model import ArenaSummary, Plan
@@ -107,3 +108,23 @@ def test_a_base_that_is_not_there_is_no_other_row() -> None:
     bases = (None, None, "nobody", None)
     found = verify_plan(rehashed(replace(plan, base_tensor_uids=bases))).findings
     assert [f for f in found if f.rule == "storage"] == []
+
+
+@pytest.mark.parametrize(
+    ("metrics", "many"),
+    [
+        ({}, 0),
+        ({"activation_bytes": 5}, 0),
+        ({"activation_bytes_retained": 1}, 1),
+        ({"activation_bytes": 1, "activation_bytes_retained": 1}, 0),
+        ({"activation_bytes": 1, "activation_bytes_retained": 2}, 1),
+        ({"activation_retention_ratio": 0.0}, 0),
+        ({"activation_retention_ratio": 0.0, "activation_bytes": 4, "activation_bytes_retained": 1}, 1),
+        ({"activation_retention_ratio": 0.25, "activation_bytes": 4, "activation_bytes_retained": 1}, 0),
+        ({"activation_retention_ratio": 1 - (4 - 1) / 4, "activation_bytes": 4, "activation_bytes_retained": 1}, 0),
+        ({"totals": 7, "peak_live_bytes": 3}, 0),
+        ({"totals": {"peak_live_bytes": 2}, "peak_live_bytes": 3}, 1),
+    ],
+)
+def test_a_metric_is_held_to_those_that_are_said_beside_it(metrics: dict[str, Any], many: int) -> None:
+    assert len(list(check_metrics(replace(ledger_plan(), metrics=metrics)))) == many

@@ -267,8 +267,8 @@ def test_a_place_is_given_once_and_taken_once(x: str, y: str) -> None:
     plan = plan_graph(graph(tensors, [node("n", "x z", "y")], "x z w", "y")).plan
     assert list(plan.handoffs) == [(1, "x", "y")]
     twice = replace(plan, handoffs=((1, "x", "y"), (1, x, y)), taken=(True, False))
-    told = [f.message for f in verify_plan(twice).findings if "a second time" in f.message]
-    assert told == [f'"{x}" gives, or "{y}" takes, a second time at step 1.']
+    found = [f.message for f in verify_plan(twice).findings if "a second time" in f.message]
+    assert found == [f'"{x}" gives, or "{y}" takes, a second time at step 1.']
 
 
 @pytest.mark.parametrize("at", range(0, 44, 4))
@@ -287,6 +287,13 @@ def test_storages_apart_are_held_apart_over_all_their_rows(at: int) -> None:
         lives = SimpleNamespace(
             apart={("a", "b"), ("b", "a"), ("a", "c"), ("c", "a")}, storage_of={name: name[0] for name in (*names, "c")}
         )
-        told = [(f.tensor, f.other) for f in check_apart(plan, lives)]  # type: ignore[arg-type]
+        found = [(f.tensor, f.other) for f in check_apart(plan, lives)]  # type: ignore[arg-type]
         shares = arenas[0] == arenas[-1] and (slots[0] == slots[-1] or 8 < at < 32)
-        assert told == [("a", "b")] * shares
+        assert found == [("a", "b")] * shares
+
+
+def test_every_row_is_held_to_the_graph_though_one_is_of_another() -> None:
+    plan = plan_graph(chain(2, "none")).plan
+    other = replace(plan, tensor_ids=("nobody", *plan.tensor_ids[1:]), dtypes=(*plan.dtypes[:-1], "int8"))
+    found = [f.tensor for f in verify_plan(rehashed(other), chain(2, "none")).findings if f.rule == "tensors"]
+    assert found == ["t0", "nobody", "t2"]

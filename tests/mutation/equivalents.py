@@ -266,12 +266,19 @@ SAME: tuple[Same, ...] = (
     Same("tmmu_core/judge/sweep.py", "if at < 0 and c > 0:", "at < 0", "(at <= 0)", _FURTHER_BACK),
     Same("tmmu_core/judge/sweep.py", "if at < 0 and c > 0:", "at < 0 and c > 0", "(c > 0)", _FURTHER_BACK),
     Same("tmmu_core/judge/sweep.py", "at = len(self._chunks[c]) - 1", "1", "(2)", _FURTHER_BACK),
-    Same(
-        *("tmmu_core/planners/bounds.py", "if cols.problem.must_not_alias is None or cols.odd is None:"),
-        *("cols.problem.must_not_alias is None or cols.odd is None", "(cols.odd is None)"),
-        "where no pair lies apart nobody is near, and it is looked for in vain",
-    ),
     Same("tmmu_core/judge/whole.py", "ends.update(walked)", "ends.update(walked)", "pass", "what ends is walked again"),
+    Same(
+        *("tmmu_core/liveness/timeline.py", "ordered[1:] > ordered[:-1]", "ordered[1:] > ordered[:-1]"),
+        *("(ordered[1:] >= ordered[:-1])", "no node runs twice"),
+    ),
+    Same(
+        *("tmmu_core/fit/order/exact.py", "touches[s, bits(touchers)] = 1", "1", "(2)"),
+        "it is only asked whether sums of it are 0",
+    ),
+    Same(
+        *("tmmu_core/fit/recompute/search.py", "return int(np.argmax(idle)) if idle else 0", "0", "(1)"),
+        "without an arena none is asked for",
+    ),
     Same("tmmu_core/sweep/running.py", "self._submitted = 0", "0", "(1)", "what names are counted from"),
 )
 

@@ -205,3 +205,14 @@ def test_a_length_or_number_where_its_head_grows_is_as_another_encoder_has_it(si
         {"a": [0] * size},
     ):
         assert cbor_canonical(value) == cbor2.dumps(value, canonical=True)
+
+
+def test_a_shard_spec_that_cannot_be_hashed_says_why() -> None:
+    deep: dict[str, Any] = {}
+    for _ in range(100_000):
+        deep = {"a": deep}
+    for spec, why in ((deep, "it is nested too deeply"), ({"a": object()}, "object"), ({1: 2}, "1")):
+        with pytest.raises(InvalidIrShapes, match="the shard spec cannot be hashed") as caught:
+            canonical.shard_spec_hash(spec)
+        assert why in str(caught.value)
+        assert ("too deeply" in str(caught.value)) == (spec is deep)

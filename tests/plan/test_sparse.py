@@ -139,3 +139,9 @@ def test_a_long_pattern_goes_on_where_its_part_before_ended() -> None:
     write_pattern(target, TOKEN, 128, 0)
     whole = blake3(TOKEN + b"tmmu_fill" + (128).to_bytes(8, "big") + bytes(8)).digest(length=CHUNK + 5)
     assert target.tobytes() == whole
+
+
+def test_a_plan_of_nothing_has_nothing_in_memory_either() -> None:
+    nothing = plan_graph(Graph()).plan
+    found = in_memory(with_sparse_addresses(nothing))
+    assert (found.places, len(found), found.layout_hash) == ("slots", 0, with_sparse_addresses(nothing).layout_hash)

@@ -9,6 +9,7 @@ import struct
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from hypothesis import given
 from packings import problem, problems
 
 from tmmu_core.loops import build, calls
+from tmmu_core.loops import library as ahead
 from tmmu_core.loops.library import FOLDER, MACHINES, SWITCH, file_name, library, load, manifest
 from tmmu_core.planners import kernels
 from tmmu_core.planners.columns import columns
@@ -202,3 +204,25 @@ def test_without_a_compiler_a_library_of_other_sources_is_not_kept(
     written.unlink()
     with pytest.raises(SystemExit, match="install gcc for"):
         build.main()
+
+
+@pytest.mark.parametrize(
+    ("machine", "byteorder", "system", "loaded"),
+    [
+        ("x86_64", "little", "linux", True),
+        ("AMD64", "little", "linux", True),
+        ("arm64", "little", "linux", True),
+        ("riscv64", "little", "linux", False),
+        ("x86_64", "big", "linux", False),
+        ("x86_64", "little", "darwin", False),
+    ],
+)
+def test_a_library_is_for_machines_of_its_kind(
+    machine: str, byteorder: str, system: str, loaded: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ahead.platform, "machine", lambda: machine)
+    monkeypatch.setattr(ahead, "sys", SimpleNamespace(byteorder=byteorder, platform=system))
+    monkeypatch.setattr(ahead, "load", lambda path: path.name)
+    monkeypatch.delenv(SWITCH, raising=False)
+    kind = {"x86_64": "x86_64", "amd64": "x86_64", "arm64": "aarch64"}.get(machine.lower())
+    assert library.__wrapped__() == (f"linux-{kind}.so" if loaded else None)

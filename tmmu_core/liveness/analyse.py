@@ -168,7 +168,8 @@ def row_bytes(timeline: Timeline) -> U64:
     nbytes = timeline.index.nbytes.copy()
     for i in np.flatnonzero(timeline.index.base >= 0).tolist():
         view = timeline.graph.tensors[i].view
-        if view is not None and view.byte_length is not None:
+        assert view is not None
+        if view.byte_length is not None:
             nbytes[i] = view.byte_length
     return nbytes
 

@@ -143,7 +143,7 @@ def _refused_handoffs(cols: Columns, alive: tuple[int, ...], step: int) -> list[
 
 def _never_alias(cols: Columns, held: tuple[int, ...]) -> list[int]:
     """Further storages, largest first, that conflict with all of ``held`` and with each other."""
-    if cols.problem.must_not_alias is None or cols.odd is None:
+    if cols.problem.must_not_alias is None:
         return []
     kept: dict[tuple[int, ...], list[int]] = cols.memo.setdefault("never_alias", {})
     if held not in kept:

@@ -72,7 +72,7 @@ def in_memory(plan: Plan) -> Plan:
     prefix sums over the slots (seed ``MapToVirtualAddresses_v1``). Every other plan is given back as it is. The value
     is for memory alone: its hashes stay those of the plan. Raises ``AllocationOverflow`` past 2^64 − 1.
     """
-    if plan.places != "sparse" or not len(plan):
+    if plan.places != "sparse":
         return plan
     s = storages_of(plan)
     number, count = slot_numbers(s.arena, s.slot)
@@ -80,15 +80,14 @@ def in_memory(plan: Plan) -> Plan:
     one[number] = np.arange(len(s))
     floor = np.array([arena.alignment_bytes for arena in plan.arenas], np.uint64)
     grid = np.maximum(s.slot_alignment[one], floor[s.arena[one]])
-    start, end, before = np.zeros(count, np.uint64), 0, -1
-    ends = {}
+    start = np.zeros(count, np.uint64)
+    ends: dict[int, int] = {}
     for k, (arena, step, size) in enumerate(
         zip(s.arena[one].tolist(), grid.tolist(), s.backing[one].tolist(), strict=True)
     ):
-        begin = align_up(end if arena == before else 0, step)
-        end, before = begin + size, arena
-        ends[arena] = end
-        if end > U64_MAX:
+        begin = align_up(ends.get(arena, 0), step)
+        ends[arena] = begin + size
+        if ends[arena] > U64_MAX:
             raise AllocationOverflow(
                 f"the slots of arena {plan.arenas[arena].name!r} end to end are past 2^64 − 1.",
                 arena=plan.arenas[arena].name,
