@@ -6,6 +6,7 @@ from blake3 import blake3
 
 from tests.plan.examples import chain_plan, views_graph
 from tmmu_core.errors import AddressCollision, InvalidIrShapes
+from tmmu_core.graph.model import Graph
 from tmmu_core.judge.lint import lint_verdict
 from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.plan.canonical import plan_digests
