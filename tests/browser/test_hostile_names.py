@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import subprocess
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs, urlparse
 
-import pytest
 from markdown_it import MarkdownIt
 from playwright.sync_api import Browser, expect
 
@@ -23,26 +19,6 @@ from tests.browser.conftest import Visit, open_files, rest
 from tests.hostile import hostile_graph, hostile_names, hostile_to_files
 from tmmu_core.graph import native
 from tmmu_core.plan.making.engine import plan_graph
-
-
-@pytest.fixture
-def listener() -> Iterator[tuple[str, list[str]]]:
-    """An address, and what was asked of it."""
-    asked: list[str] = []
-
-    class Answer(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            asked.append(self.path)
-            self.send_response(404)
-            self.end_headers()
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = HTTPServer(("127.0.0.1", 0), Answer)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}", asked
-    server.shutdown()
 
 
 def test_a_hostile_graph_asks_for_nothing_on_any_page(
