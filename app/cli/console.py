@@ -19,7 +19,7 @@ import msgspec
 from app.say import words
 from app.say.refused import nearest, others
 from tmmu_core.door import place
-from tmmu_core.errors import ContractError, TmmuError, UnreadableInput
+from tmmu_core.errors import ContractError, TmmuError, UnreadableInput, spelled_out
 from tmmu_core.graph.unpacking import read_stream, read_whole
 from tmmu_core.names import for_log, visible
 from tmmu_core.writing import replace_file
@@ -106,7 +106,11 @@ def note(*lines: str) -> None:
 
 def say_json(value: Any) -> None:
     """Write a value as indented JSON to standard output. Takes what msgspec encodes; bytes must be hex by now."""
-    say_bytes(_for_log(msgspec.json.format(msgspec.json.encode(value), indent=2).decode()).encode() + b"\n")
+    try:
+        written = msgspec.json.encode(value)
+    except UnicodeEncodeError:  # of a file's name, which is bytes that are no text
+        written = msgspec.json.encode(spelled_out(msgspec.to_builtins(value)))
+    say_bytes(_for_log(msgspec.json.format(written, indent=2).decode()).encode() + b"\n")
 
 
 _IN_JSON = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]|#(?=#\\w*\\[)")

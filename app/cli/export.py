@@ -11,6 +11,7 @@ import typer
 from app.cli.console import FINE, STREAM, UsageFault, note, write_output
 from app.cli.options import AsJson, Out, Resolved, Source, open_any, planning, resolve, sound
 from app.say import words
+from tmmu_core.errors import spelled_out
 from tmmu_core.graph import unpacking
 from tmmu_core.graph.constants import Constants
 from tmmu_core.graph.model import Graph
@@ -82,9 +83,8 @@ def command(
     found = resolve(plan, request)
     sound_plan = sound(found, "export")
     if to == PROJECT:
-        render = build_render_plan(
-            sound_plan, _constants(found, model), module_prefix=_prefix(sound_plan) if prefix is None else prefix
-        )
+        named = _prefix(sound_plan) if prefix is None else spelled_out(prefix)
+        render = build_render_plan(sound_plan, _constants(found, model), module_prefix=named)
         return _write_project(render, output or STREAM, blobs or "auto")
     data = files.to_instance(sound_plan, arena) if to == "instance" else EXPORTERS[to](sound_plan)
     name = output or STREAM

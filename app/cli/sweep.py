@@ -19,7 +19,7 @@ from app.cli.console import BAD_INPUT, FINE, Column, UsageFault, note, read_inpu
 from app.cli.options import AsJson, about_instance, input_of, planning, progress_on_terminal, read_bytes_option
 from app.cli.stores import StoreUrl, open_store
 from app.say import words
-from tmmu_core.errors import TmmuError
+from tmmu_core.errors import TmmuError, spelled_out
 from tmmu_core.extras import installed, require
 from tmmu_core.graph.model import MODES, PRESETS, Graph
 from tmmu_core.plan.formats.reading import Opened, read_any
@@ -129,7 +129,7 @@ def command(
         fits=tuple({ANY_ARENA: read_bytes_option("--capacities", n)} for n in _commas(fits)) or None,
         ranks=ranks,
     )
-    sources = [Source(called, data) for data, called in map(input_of, files)]
+    sources = [Source(spelled_out(called), data) for data, called in map(input_of, files)]
     opened = [_opened(source, alone=len(sources) == 1) for source in sources]
     for one, source in zip(opened, sources, strict=True):
         _check(one, source.name, request, axes)
@@ -179,7 +179,9 @@ def _check(opened: Opened | None, name: str, request: PlanRequest, axes: Axes) -
 
 def _shards(text: str) -> tuple[tuple[str, Mapping[str, Any] | None], ...]:
     read = SAID["shard_spec"].read
-    return tuple((n, None if n == "none" else read(read_input(n).decode("utf-8", "replace"))) for n in _commas(text))
+    return tuple(
+        (spelled_out(n), None if n == "none" else read(read_input(n).decode("utf-8", "replace"))) for n in _commas(text)
+    )
 
 
 # --- working -----------------------------------------------------------------------------------------------------
@@ -298,7 +300,7 @@ def _commas(text: str | None) -> tuple[str, ...]:
 def _words(text: str | None, known: tuple[str, ...]) -> tuple[str | None, ...]:
     if text is None:
         return ()
-    return known if text.strip() == "all" else _commas(text)
+    return known if text.strip() == "all" else _commas(spelled_out(text))
 
 
 def _sizes(text: str, opened: Opened | None, name: str) -> tuple[tuple[str, int] | None, ...]:

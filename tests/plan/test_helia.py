@@ -251,3 +251,20 @@ def test_the_memories_and_the_tensors_of_a_header_stand_apart() -> None:
 def test_memories_have_names_of_their_own_and_there_is_one(memories: list[dict[str, str]]) -> None:
     with pytest.raises(InvalidIrShapes, match="need names of their own, at least one"):
         plan_graph(chain(2), planner="helia", options={"memories": memories})
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"memories": [{"name": "a", "max_size": 2**70}]},
+        {"memories": [{"name": "a", "origin": 2**64}]},
+        {"memories": [{"name": "a", "arena_alignment": 2**64}]},
+        {"min_alignment": 2**70},
+        {"rules": [{"memory": "SRAM", "min_size": 2**70}]},
+        {"memories": [{"name": "\ud800"}]},
+        {"rules": [{"memory": "SRAM", "name": "\udcff*"}]},
+    ],
+)
+def test_what_no_figure_and_no_text_can_be_is_refused_as_an_option(options: dict[str, Any]) -> None:
+    with pytest.raises(InvalidIrShapes, match=r"planner 'helia'.*(64 bits|surrogate)"):
+        plan_graph(model(), planner="helia", options=options)

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from tmmu_core.errors import InvalidIrShapes
+from tmmu_core.errors import U64_MAX, InvalidIrShapes, spelled_out
 
 ROLES = ("scratch", "persistent", "constant")
 READ_ONLY_ROLES = frozenset({"parameter", "constant"})
@@ -69,9 +69,19 @@ def read_platform(options: Mapping[str, Any]) -> Platform:
         platform = msgspec.convert({k: v for k, v in options.items() if v is not None}, Platform)
     except msgspec.ValidationError as error:
         raise _bad(f"{error}.") from error
-    for wrong in (*_wrong_memories(platform), *_wrong_rules(platform)):
+    for wrong in (*_wrong_values(msgspec.to_builtins(platform)), *_wrong_memories(platform), *_wrong_rules(platform)):
         raise _bad(wrong)
     return platform
+
+
+def _wrong_values(value: Any) -> Iterator[str]:
+    """Numbers that no figure of a plan can be, and texts that are not: they would end in a hash."""
+    if isinstance(value, int) and not -U64_MAX <= value <= U64_MAX:
+        yield f"{value:,} does not fit 64 bits."
+    elif isinstance(value, str) and value != spelled_out(value):
+        yield f"{spelled_out(value)} is not text: it holds half a surrogate pair."
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ():
+        yield from _wrong_values(inner)
 
 
 def _wrong_memories(platform: Platform) -> Iterator[str]:

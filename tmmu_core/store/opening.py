@@ -66,6 +66,8 @@ def faults_of(name: str) -> Iterator[None]:
         yield
     except SQLAlchemyError as error:
         raise StoreFault(_reason(error), store=name, hint=_way_out(error)) from error
+    except UnicodeEncodeError as error:
+        raise StoreFault("half a surrogate pair is in no name that a store keeps.", store=name, hint=_NAMES) from error
 
 
 def _parsed(url: str) -> tuple[URL, str]:
@@ -86,6 +88,7 @@ def _parsed(url: str) -> tuple[URL, str]:
     return parsed, name
 
 
+_NAMES = "tmmu history lists what there is."
 _PASSWORD = re.compile(r":[^:@/]*@")
 _FORMS = "Write sqlite:///plans.db, or postgresql://user@host/database."
 
