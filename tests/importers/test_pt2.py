@@ -524,3 +524,20 @@ def test_what_ends_at_2_63_bytes_is_refused_however_it_is_said(
         read(sizes, offset)
     sizes[0], offset = (sizes[0], offset - 1) if offset else (sizes[0] - 1, offset)
     assert [tensor.id for tensor in read(sizes, offset).tensors]
+
+
+@pytest.mark.parametrize("kind", ["as_tensors", "as_nested_tensors", "as_optional_tensors"])
+def test_an_argument_that_is_no_list_of_tensors_names_none(kind: str) -> None:
+    def read(argument: Any) -> Graph:
+        made = Programming(Random(3))
+        made.symbol = ""
+        for name in ("p_0", "y"):
+            made.add(name, [4], [1])
+        made.inputs = [{"as_tensor": {"name": "p_0"}}]
+        made.specs = [{"user_input": {"arg": made.inputs[0]}}]
+        made.call("torch.ops.aten.cat.default", [("tensors", argument)], [{"as_tensor": {"name": "y"}}], name="cat")
+        return as_saved(pt2_program.read_program(made.archive(), "given"), "given")
+
+    nothing = read({"as_none": True})
+    assert [read({kind: inner}) for inner in (4, None, "p_0", {"name": "p_0"}, [])] == [nothing] * 5
+    assert read({kind: [{"name": "p_0"}]}).nodes[0].inputs == ("p_0",)

@@ -22,7 +22,7 @@ from tmmu_core import limits
 from tmmu_core.errors import TmmuError, UnreadableInput
 from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.plan.formats import executorch, xla_folder, xla_report
-from tmmu_core.plan.formats.given import Life, Lives, instance_of, instance_of_columns
+from tmmu_core.plan.formats.given import AddressMap, Life, Lives, instance_of, instance_of_columns, peak_of
 from tmmu_core.plan.formats.reading import READERS, read_any
 from tmmu_core.plan.making.make import make_plan
 from tmmu_core.plan.making.request import PlanRequest
@@ -454,3 +454,49 @@ def test_values_that_the_caller_brings_memory_for_are_counted() -> None:
 
     assert unplaced(own, unbound) == []
     assert [note.split()[0] for note in unplaced(bare, own, unbound, bare)] == ["2"]
+
+
+def test_a_value_with_a_name_of_its_own_is_called_by_it() -> None:
+    """The program keeps it beside the tensor, behind the number of what holds its data."""
+    named = program.tensor(0, (4,))
+    named[1][9] = {0: program.Scalar("Uint64", 3), 1: "layers.0.cache", 2: program.Scalar("Int8", 1)}  # type: ignore[index]
+    found = executorch.read(program.program([named, program.tensor(16, (4,))], [0, 1], [1], []))
+    assert found.problem.ids == ("input 1 @1", "layers.0.cache @0")
+
+
+@pytest.mark.parametrize(
+    ("regions", "joined"),
+    [
+        ([], []),
+        ([(5, 5), (7, 3)], []),
+        ([(10, 20)], [(10, 20, 0)]),
+        ([(0, 4), (4, 8), (9, 9), (10, 12)], [(0, 8, 0), (10, 12, 8)]),
+        ([(30, 40), (0, 20), (5, 10), (19, 25)], [(0, 25, 0), (30, 40, 25)]),
+        ([(0, 100), (10, 20), (100, 101), (102, 103)], [(0, 101, 0), (102, 103, 101)]),
+    ],
+)
+def test_regions_that_touch_are_one_and_those_apart_are_laid_behind_one_another(
+    regions: list[tuple[int, int]], joined: list[tuple[int, int, int]]
+) -> None:
+    starts, ends = np.array(regions, np.int64).reshape(-1, 2).T
+    laid = AddressMap.of(starts, ends)
+    assert list(zip(laid.starts.tolist(), laid.ends.tolist(), laid.bases.tolist(), strict=True)) == joined
+    assert laid.size == sum(end - start for start, end, _ in joined)
+    for start, end, base in joined:
+        assert laid.offsets(np.array([start, end - 1])).tolist() == [base, base + end - 1 - start]
+
+
+@pytest.mark.parametrize(
+    ("lives", "peak"),
+    [
+        ([], (0, 0)),
+        ([(3, 5, 7)], (3, 7)),
+        ([(0, 2, 8), (2, 4, 8)], (0, 8)),  # one ends where the other begins; of two as high the first
+        ([(0, 3, 8), (2, 4, 8), (9, 10, 15)], (2, 16)),
+        ([(1, 2, 0)], (1, 0)),
+    ],
+)
+def test_the_peak_is_the_first_step_at_which_most_is_held(
+    lives: list[tuple[int, int, int]], peak: tuple[int, int]
+) -> None:
+    assert peak_of([Life("", birth, death, size, 0) for birth, death, size in lives]) == peak

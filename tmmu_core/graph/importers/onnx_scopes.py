@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, NoReturn
 
 import onnx
@@ -123,7 +124,7 @@ class _Flattening:
         self.weights: list[onnx.TensorProto] = []
         self.infos: list[onnx.ValueInfoProto] = []
         self.inside: tuple[str, ...] = ()
-        self.branches = 0
+        self.branches = count()
 
     def lay(self, graph: onnx.GraphProto, scope: str, names: Names, place: str) -> None:
         """Emit the nodes of one graph; ``names`` gets what they write."""
@@ -151,8 +152,7 @@ class _Flattening:
 
     def _if(self, node: onnx.NodeProto, reads: list[str], names: Names, at: Origin) -> _Closing:
         results: list[str] = []
-        number, around = self.branches, self.inside
-        self.branches += 1
+        number, around = next(self.branches), self.inside
         for taken, word in ((True, "then"), (False, "else")):
             body, inner = _attribute(node, f"{word}_branch"), names.new_child()
             self.inside = (*around, branch(number, taken))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from tmmu_core.errors import UnreadableInput
-from tmmu_core.graph.importers import xla
+from tmmu_core.graph.importers import xla, xla_program
 
 LISTED = 12
 MOST_PROGRAM = 1 << 28
@@ -35,16 +35,18 @@ class Module:
 
 def modules(files: Mapping[str, int]) -> tuple[Module, ...]:
     """The modules among the files ``name → bytes``, the largest first."""
+    stems = [name.removesuffix(xla.ASSIGNMENT_ENDING) for name in files if name.endswith(xla.ASSIGNMENT_ENDING)]
+    both = [(stem, stem + xla.ASSIGNMENT_ENDING, stem + xla.RANGES_ENDING) for stem in stems]
     found = [
-        Module(name.removesuffix(xla.ASSIGNMENT_ENDING), name, other, size, _program(name, files))
-        for name, size in files.items()
-        if name.endswith(xla.ASSIGNMENT_ENDING) and (other := xla.companion(name)) in files and other is not None
+        Module(stem, assignment, ranges, files[assignment], _program(stem, files))
+        for stem, assignment, ranges in both
+        if ranges in files
     ]
     return tuple(sorted(found, key=lambda module: (-module.size, module.name)))
 
 
-def _program(assignment: str, files: Mapping[str, int]) -> str:
-    name = xla.program_of(assignment) or ""
+def _program(stem: str, files: Mapping[str, int]) -> str:
+    name = stem + xla_program.PROGRAM_ENDING
     return name if files.get(name, MOST_PROGRAM + 1) <= MOST_PROGRAM else ""
 
 
