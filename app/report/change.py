@@ -16,6 +16,10 @@ from tmmu_core.store.growth import Blame, blame
 BAR = 40
 """Characters of the longest bar."""
 LARGEST = 12
+MOST_CHECKS = 40
+LONGEST = 40_000
+"""Characters up to which arenas are told of: GitHub takes no comment of more than 65,536, and the action puts 20,000 of
+a comparison behind it."""
 
 
 @dataclass(frozen=True)
@@ -49,12 +53,15 @@ def markdown(change: Change) -> str:
     lines = [f"### {'🟢' if green else '🔴'} {title}: {'within its limits' if green else f'{exceeded} exceeded'}", ""]
     lines += ["```text", *bars(change.after, change.before), "```", ""]
     lines += ["| limit on | arena | value | limit | verdict |", "|---|---|--:|--:|---|"]
-    for check in change.checks:
+    shown = sorted(change.checks, key=lambda check: check.ok)[:MOST_CHECKS]
+    for check in shown:
         verdict = "ok" if check.ok else "**EXCEEDED**"
         lines.append(f"| {check.what} | {code(check.arena)} | {check.value} | {check.limit} | {verdict} |")
     lines.append("")
+    if len(shown) < len(change.checks):
+        lines += [f"{words.of(len(shown), len(change.checks), 'limit')}, those exceeded first", ""]
     if change.before is not None:
-        lines += _changes(change.before, change.after)
+        lines += _changes(change.before, change.after, LONGEST - sum(map(len, lines)))
     lines.append(_way(change))
     return "\n".join(lines) + "\n"
 
@@ -71,14 +78,20 @@ def bars(after: Plan, before: Plan | None) -> list[str]:
     return [f"{name:<6}  {'█' * -(-n * BAR // most):<{BAR}}  {words.full_bytes(n)}" for name, n in rows]
 
 
-def _changes(before: Plan, after: Plan) -> list[str]:
+def _changes(before: Plan, after: Plan, room: int) -> list[str]:
     found = compare(before, after)
     counted = [f"{words.count(n, 'tensor')} {kind.replace('_', ' ')}" for kind in KINDS if (n := found.totals[kind][0])]
     lines = ["No tensor changed." if not counted else "Changed: " + ", ".join(counted) + ".", ""]
     blamed = [blame(before, after, arena.name) for arena in found.arenas]
-    for one in sorted(blamed, key=lambda one: (-one.grown_bytes, one.arena)):
-        lines += _arena(one)
-    return lines
+    parts = [part for one in sorted(blamed, key=lambda one: (-one.grown_bytes, one.arena)) if (part := _arena(one))]
+    shown = 0
+    for part in parts:
+        room -= sum(map(len, part))
+        if room < 0:
+            break
+        lines += part
+        shown += 1
+    return lines + ([] if shown == len(parts) else [words.of(shown, len(parts), "changed arena"), ""])
 
 
 def _arena(one: Blame) -> list[str]:

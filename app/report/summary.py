@@ -11,6 +11,8 @@ from tmmu_core.plan.model import Plan
 
 LARGEST = 8
 FINDINGS = 5
+LONGEST_NAME = 120
+"""Characters of a name: GitHub takes a comment of 65,536 or none."""
 
 
 def markdown(plan: Plan, verified: Verdict, title: str = "") -> bytes:
@@ -18,7 +20,8 @@ def markdown(plan: Plan, verified: Verdict, title: str = "") -> bytes:
     mode, planner = for_markdown(plan.mode), for_markdown(plan.planner)  # of a finished plan: any text
     lines = [f"### {code(title or plan.ir_name or 'a graph')}: {mode}, planned by {planner}", ""]
     lines += ["✓ verified" if verified.ok else f"✗ **{words.count(len(verified.errors), 'error')}**", ""]
-    lines += [f"* {for_markdown(f.message)}" for f in verified.errors[:FINDINGS]] + ([""] if not verified.ok else [])
+    first = [words.shortened(finding.message, 4 * LONGEST_NAME) for finding in verified.errors[:FINDINGS]]
+    lines += [f"* {for_markdown(message)}" for message in first] + ([""] if not verified.ok else [])
     lines += [f"* {name}: {figure}" for name, figure in totals.rows(plan, code)] + [""]
     lines += ["| arena | lower bound | extent | gap | capacity | certificate |", "|---|--:|--:|--:|--:|---|"]
     for a in plan.arenas:
@@ -52,5 +55,5 @@ def _largest(plan: Plan, arena: str) -> list[str]:
 
 
 def code(name: str) -> str:
-    """A name as code: other people's text cannot leave it, nor a cell of a table."""
-    return "`" + visible(name).replace("`", "'").replace("|", "¦") + "`"
+    """A name as code: other people's text cannot leave it, nor a cell of a table; a long one is cut in its middle."""
+    return "`" + words.shortened(visible(name), LONGEST_NAME).replace("`", "'").replace("|", "¦") + "`"

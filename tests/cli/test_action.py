@@ -17,10 +17,14 @@ import pytest
 import yaml
 
 from app.cli.main import run as run_here
-from app.report.change import bars
+from app.report.change import Change, Check, bars, markdown
+from app.report.summary import markdown as summarised
+from tests.build import graph, node, tensor
 from tests.cli.test_store import file_of, record
+from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.plan.formats.files import to_json
 from tmmu_core.plan.formats.reading import read_any
+from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.plan.model import Plan
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -67,6 +71,7 @@ def programs(tmp_path: Path) -> dict[str, str]:
     return {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), "TMMU_STORE": ""}
 
 
+FROM, LABEL = "github.event.pull_request.head.repo.full_name", "github.event.pull_request.head.label"
 GITHUB = {
     "github.action": "gate",
     "github.event.pull_request.number": "7",
@@ -264,7 +269,6 @@ def test_what_others_planned_is_theirs(tmp_path: Path) -> None:
 
 def _plan(file: str) -> Plan:
     from tmmu_core.plan.formats.reading import read_graph
-    from tmmu_core.plan.making.engine import plan_graph
 
     return plan_graph(read_graph(Path(file).read_bytes(), file)).plan
 
@@ -286,3 +290,52 @@ def test_a_hook_passes_or_stops_a_commit(
         [*shlex.split(HOOKS[hook]["entry"]), *arguments], env=programs, cwd=tmp_path, capture_output=True, timeout=120
     )
     assert ran.returncode == code
+
+
+@pytest.mark.parametrize(("arenas", "letters"), [(200, 10), (3, 200_000)])
+def test_a_summary_is_never_longer_than_a_comment_may_be(arenas: int, letters: int) -> None:
+    """GitHub refuses a comment of more than 65,536 characters, and the action puts 20,000 bytes behind the summary."""
+    before, after = (_many(arenas, letters, size) for size in (1, 64))
+    grown = Check("growth", "the last", "2", "1", ok=False)
+    fine = [Check("growth", arena.name, "1", "1", ok=True) for arena in after.arenas]
+    summary = markdown(Change(after, before, [*fine, grown], name="n" * letters))
+    assert len(summary) < 45_536
+    assert "| growth | `the last` | 2 | 1 | **EXCEEDED** |" in summary
+    if arenas > 100:
+        assert f"40 of {len(fine) + 1} limits, those exceeded first" in summary
+        assert re.search(r"^\d+ of 200 changed arenas$", summary, re.M)
+    assert len(summarised(after, verify_plan(after))) < 45_536
+
+
+def _many(arenas: int, letters: int, size: int) -> Plan:
+    """So many arenas, in each as many tensors as are listed, all alive together."""
+    names = [f"a{k}".ljust(letters, "y") for k in range(arenas)]
+    tensors = [tensor(f"{a}t{k}", size, arena=a) for a in names for k in range(14)]
+    ids = [each.id for each in tensors]
+    nodes = [node(f"n{k}", "", t) for k, t in enumerate(ids)] + [node("last", " ".join(ids), "y", inplace="none")]
+    made = graph([*tensors, tensor("y", 1)], nodes, "", "y", name="net")
+    return plan_graph(made, arenas={name: {} for name in (*names, "activations")}).plan
+
+
+@pytest.mark.parametrize(
+    ("values", "branch"),
+    [
+        ({"github.ref_name": "main"}, "main"),
+        ({"github.ref_name": "7/merge", "github.head_ref": "topic", FROM: "them/net"}, "topic"),
+        ({"github.ref_name": "7/merge", "github.head_ref": "main", FROM: "you/net", LABEL: "you:main"}, "you:main"),
+        ({"github.ref_name": "7/merge", "github.head_ref": "main", LABEL: "gone:main"}, "gone:main"),
+    ],
+)
+def test_a_branch_of_a_fork_is_never_taken_for_one_of_the_repository(values: dict[str, str], branch: str) -> None:
+    """The baseline store:main is the latest run on main: who opens a pull request must not be it."""
+    (expression,) = re.findall(r"\$\{\{(.*?)\}\}", ACTION["inputs"]["branch"]["default"], re.S)
+    given = {"github.repository": "them/net"} | values
+
+    def value(text: str) -> str:
+        left, unlike, right = (part.strip() for part in text.partition("!="))
+        if unlike:
+            return "true" if given.get(left, "") != given.get(right, "") else ""
+        return given.get(left, "")
+
+    ways = ([value(part) for part in way.split("&&")] for way in expression.split("||"))
+    assert next((way[-1] for way in ways if all(way)), "") == branch
