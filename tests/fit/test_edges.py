@@ -21,6 +21,8 @@ from tmmu_core.fit.alignment import finer, finest, widest
 from tmmu_core.fit.answer import Allowed
 from tmmu_core.fit.applying import applied
 from tmmu_core.fit.asking import Question, ask
+from tmmu_core.fit.bisecting import bisected
+from tmmu_core.fit.bounds import _of_steps
 from tmmu_core.fit.candidates import planner_move
 from tmmu_core.fit.capacity import Capacity
 from tmmu_core.fit.fitting import _Watch, fit
@@ -33,7 +35,7 @@ from tmmu_core.fit.order.searching import best_order
 from tmmu_core.fit.ordering import order_move
 from tmmu_core.fit.recompute.cut import boundary
 from tmmu_core.fit.recompute.deeper import _held_again
-from tmmu_core.fit.recompute.model import RecomputeModel, recompute_model
+from tmmu_core.fit.recompute.model import RecomputeModel, _may_run_again, recompute_model
 from tmmu_core.fit.recompute.moves import _way_down, scaled
 from tmmu_core.fit.recompute.search import CLIMBS, LADDER, Search, choice_of
 from tmmu_core.fit.recompute.simulate import Choice
@@ -41,7 +43,7 @@ from tmmu_core.fit.recompute.unwrite import unwritten
 from tmmu_core.fit.recompute.write import drops_of, with_drops, written
 from tmmu_core.fit.settling import _settled
 from tmmu_core.fit.whatif import handed_at_the_peak, what_if
-from tmmu_core.graph.model import OFFLOAD_ARENA, Graph
+from tmmu_core.graph.model import OFFLOAD_ARENA, Dim, Graph, Node
 from tmmu_core.liveness.model import Liveness
 
 SEEDS = seeds()[:20]
@@ -433,20 +435,10 @@ def test_a_dear_node_is_exchanged_for_cheaper_ones_as_long_as_all_fits(
     costs: tuple[int, ...], freed: tuple[int, ...], need: int, expected: list[int]
 ) -> None:
     """Of four nodes the first is run again: running them again frees so many bytes, of which ``need`` must be."""
-    search = object.__new__(Search)
-    search.model = SimpleNamespace(made_of=np.array(costs))  # type: ignore[assignment]
-    search.weighed, search.most, search.go_on, search.idle_bytes = 0, 1000, lambda: True, np.array(freed)
-
-    def dropping(nodes: Any) -> Any:
-        flops, total = int(np.array(costs)[nodes].sum()), 1000 - int(np.array(freed)[nodes].sum())
-        return SimpleNamespace(run=SimpleNamespace(valid=True, flops=flops, total=total), key=(flops, total))
-
-    search.dropping = dropping  # type: ignore[method-assign]
-    search.excess = lambda found: max(0, found.total - (1000 - need))  # type: ignore[method-assign]
-    begun = np.array([True, False, False, False])
-    nodes, point = search._exchanged(begun, dropping(begun))
+    search, begun = scripted(costs, freed, need), np.array([True, False, False, False])
+    nodes, point = search._exchanged(begun, search.dropping(begun))
     assert np.flatnonzero(nodes).tolist() == expected
-    assert point.key == dropping(nodes).key
+    assert point.key == search.dropping(nodes).key
 
 
 def test_who_watches_is_not_asked_again_once_they_have_seen_enough() -> None:
@@ -492,3 +484,98 @@ def test_a_copying_node_that_moves_nothing_is_a_node_like_any_other() -> None:
             each.id for each in question.graph.tensors
         } | others
         assert back.away.sum() == 1
+
+
+@pytest.mark.parametrize(
+    ("fits_up_to", "stopped_at", "size", "tried"),
+    [
+        (9, (), 9, [9]),
+        (0, (), None, [9, 1]),
+        (5, (), 5, [9, 1, 5, 7, 6]),
+        (1, (), 1, [9, 1, 5, 3, 2]),
+        (8, (), 8, [9, 1, 5, 7, 8]),
+        (5, (5,), 5, [9, 1, 5]),
+        (5, (9,), None, [9]),
+        (5, (1,), 1, [9, 1]),
+    ],
+)
+def test_the_largest_size_is_found_by_halves_until_told_to_stop(
+    fits_up_to: int, stopped_at: tuple[int, ...], size: int | None, tried: list[int]
+) -> None:
+    asked_for: list[int] = []
+
+    def at(n: int) -> Any:
+        asked_for.append(n)
+        return SimpleNamespace(answer="fits" if n <= fits_up_to else "cannot", stopped=n in stopped_at, n=n)
+
+    found: Any = bisected(Dim(1, 9), at)
+    assert (found.size, asked_for) == (size, tried)
+    assert found.fitted.n == (size or asked_for[-1])
+    asked_for.clear()
+    assert bisected(Dim(6, 6), at).size == (6 if fits_up_to >= 6 else None)
+    assert asked_for == [6]
+
+
+@pytest.mark.parametrize(
+    ("each", "overwriting", "again"),
+    [
+        (node("n", "a", "b", instr="Relu"), False, True),
+        (node("n", "a", "b", instr="Relu"), True, False),
+        (node("n", "a", "b", instr="Relu", params={"scope": "loop"}), False, False),
+        (node("n", "a", "b", instr="Relu", params={"subgraphs_not_planned": True}), False, False),
+        (node("n", "a", "b", instr="aten.rand.default"), False, True),
+        (node("n", "a", "b", instr="_c10d_functional.all_reduce"), False, False),
+        (node("n", "a", "b", instr="native_batch_norm"), True, True),
+        (node("n", "a", "b", instr="native_batch_norm", params={"scope": "loop"}), True, False),
+    ],
+)
+def test_a_node_runs_again_where_a_second_run_does_what_the_first_one_did(
+    each: Node, overwriting: bool, again: bool
+) -> None:
+    assert _may_run_again(each, overwriting) == again
+
+
+def test_without_inputs_the_first_node_is_a_moment_like_any_other() -> None:
+    ir = graph(
+        [tensor("w", role="parameter"), tensor("y", 64), tensor("z")],
+        [node("f", "w", "y", inplace="none"), node("g", "w", "z", inplace="none")],
+        "",
+        "z",
+    )
+    question = Question(ir)
+    needs = {need.arena: need for need in _of_steps(question, ask(question).liveness, False)}
+    assert (needs["activations"].bytes, needs["activations"].step, needs["activations"].tensors) == (256, "f", ("y",))
+    assert (needs["parameters"].bytes, needs["parameters"].step) == (16, "")
+
+
+def scripted(costs: tuple[int, ...], freed: tuple[int, ...], need: int) -> Search:
+    """A search in which running nodes again costs and frees so much, of which ``need`` bytes must be freed."""
+    search = object.__new__(Search)
+    search.model = SimpleNamespace(made_of=np.array(costs))  # type: ignore[assignment]
+    search.weighed, search.most, search.go_on, search.idle_bytes = 0, 1000, lambda: True, np.array(freed)
+
+    def dropping(nodes: Any) -> Any:
+        flops, total = int(np.array(costs)[nodes].sum()), 1000 - int(np.array(freed)[nodes].sum())
+        return SimpleNamespace(run=SimpleNamespace(valid=True, flops=flops, total=total), key=(flops, total))
+
+    search.dropping = dropping  # type: ignore[method-assign]
+    search.excess = lambda found: max(0, found.total - (1000 - need))  # type: ignore[method-assign]
+    return search
+
+
+@pytest.mark.parametrize(
+    ("costs", "freed", "need", "left"),
+    [
+        ((10, 9, 9), (20, 10, 10), 20, [0]),  # the first is the dearest, but not for its bytes
+        ((30, 9, 9), (20, 10, 10), 20, [1, 2]),
+        ((30, 9, 9), (20, 10, 10), 40, [0, 1, 2]),
+        ((30, 9, 9), (20, 10, 10), 0, []),
+    ],
+)
+def test_what_is_held_instead_is_what_leaves_the_cheapest(
+    costs: tuple[int, ...], freed: tuple[int, ...], need: int, left: list[int]
+) -> None:
+    search, everyone = scripted(costs, freed, need), np.ones(3, np.bool_)
+    nodes, point = search._held_instead(everyone, search.dropping(everyone))
+    assert np.flatnonzero(nodes).tolist() == left
+    assert point.key == search.dropping(nodes).key

@@ -9,6 +9,7 @@ import pytest
 
 from tests.build import chain
 from tmmu_core.errors import AllocationFailure, ArenaTooSmall
+from tmmu_core.judge.canonical import ir_hash
 from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.plan.formats.reading import read_any, read_graph_file
 from tmmu_core.plan.making import summary
@@ -110,3 +111,9 @@ def test_a_plan_that_fills_its_arena_to_the_byte_is_not_over() -> None:
         assert over_limits(held) == found
     assert over_limits(plan, extent) == {}
     assert over_limits(plan, extent - 1) == {"": 1}
+
+
+def test_only_a_ranks_plan_names_the_graph_that_it_was_cut_from() -> None:
+    assert make_plan(chain(2), PlanRequest()).cut_from is None
+    cut = make_plan(chain(2), PlanRequest(shard_spec={}, rank=0, world_size=1))
+    assert cut.cut_from == cut.plan.ir_hash == ir_hash(chain(2))

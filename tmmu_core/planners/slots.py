@@ -38,9 +38,8 @@ def plan_naive(problem: Problem, options: Mapping[str, Any], progress: Progress 
 
 def assign_slots(problem: Problem) -> I64:
     """Shape (n,): the lowest slot free at each storage's birth, in the problem's (normative) order."""
-    first, others = _forbidden(problem)
-    if len(others):
-        return _assign_apart(problem, first, others)
+    if problem.must_not_alias is not None and len(problem.must_not_alias):
+        return _assign_apart(problem, *_forbidden(problem.must_not_alias, len(problem)))
     slot = [0] * len(problem)
     free: list[int] = []
     opened = 0
@@ -69,12 +68,11 @@ FEW = 32
 """So many barred slots are passed over one by one, however few are free."""
 
 
-def _forbidden(problem: Problem) -> tuple[I64, I64]:
+def _forbidden(pairs: I64, storages: int) -> tuple[I64, I64]:
     """``(first, others)``: storage i must not share with ``others[first[i]:first[i + 1]]``."""
-    pairs = np.zeros((0, 2), np.int64) if problem.must_not_alias is None else problem.must_not_alias.reshape(-1, 2)
     both = np.concatenate([pairs, pairs[:, ::-1]])
     both = both[np.argsort(both[:, 0], kind="stable")]
-    return np.searchsorted(both[:, 0], np.arange(len(problem) + 1)), both[:, 1]
+    return np.searchsorted(both[:, 0], np.arange(storages + 1)), both[:, 1]
 
 
 def _assign_apart(problem: Problem, first: I64, others: I64) -> I64:
