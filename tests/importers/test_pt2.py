@@ -21,7 +21,7 @@ from app.session.opening import read_bytes
 from tests.made.programs import Programming
 from tmmu_core import limits
 from tmmu_core.errors import InvalidIrShapes, UnreadableInput
-from tmmu_core.graph.importers import fx_child, pt2_names, pt2_operators, pt2_program, pt2_sizes
+from tmmu_core.graph.importers import fx_child, pt2_graph, pt2_names, pt2_operators, pt2_program, pt2_sizes
 from tmmu_core.graph.importers.layouts import Lies
 from tmmu_core.graph.importers.pt2_graph import as_saved
 from tmmu_core.graph.model import Dim, Graph, Node, Tensor
@@ -541,3 +541,18 @@ def test_an_argument_that_is_no_list_of_tensors_names_none(kind: str) -> None:
     nothing = read({"as_none": True})
     assert [read({kind: inner}) for inner in (4, None, "p_0", {"name": "p_0"}, [])] == [nothing] * 5
     assert read({kind: [{"name": "p_0"}]}).nodes[0].inputs == ("p_0",)
+
+
+def test_every_number_of_a_dtype_is_that_of_torch() -> None:
+    """``torch._export.serde.schema.ScalarType``."""
+    whole, floats = ("uint8", "int8", "int16", "int32", "int64"), ("float16", "float32", "float64")
+    named = dict(enumerate((*whole, *floats, "complex32", "complex64", "complex128", "bool", "bfloat16"), 1))
+    named |= {28: "uint16", 34: "uint32", 35: "uint64"}
+    named |= {
+        29: "float8_e4m3fn",
+        30: "float8_e5m2",
+        31: "float8_e4m3fnuz",
+        32: "float8_e5m2fnuz",
+        33: "float8_e8m0fnu",
+    }
+    assert named == pt2_graph.DTYPES

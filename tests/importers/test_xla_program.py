@@ -136,3 +136,8 @@ def test_a_folder_reads_the_program_beside_it_unless_it_is_too_large(
     monkeypatch.setattr(xla_folder, "MOST_PROGRAM", 10)
     ((_, small),) = files_at(tmp_path)
     assert b"HloModule" not in small
+
+
+def test_a_scope_in_brackets_is_named_in_plain_letters_and_may_hold_a_line_end() -> None:
+    assert scopes_of("jit(step)/outer(a\nb)/add")[0] == ("a\nb",)
+    assert scopes_of("jit(step)/\u00e9(a)/add")[0] == ("\u00e9(a)",)

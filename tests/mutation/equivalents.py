@@ -25,6 +25,7 @@ _A_PAGE_MORE = "a page more is mapped, which nobody touches and no handle shows"
 _KEPT = "what is kept to be said again: what is not kept is made anew, to the same bytes"
 _AT_A_TIME = "how much is read or written at a time, of the same bytes"
 _SEVENTH = "seven bits at a time: behind 63 comes 70"
+_ASKED_ALONE = "notes are only held to their kinds by it: what is not said is not read"
 _GUESS = "what is guessed is compared with what is said before it is taken"
 _GIVEN_BACK = "memory that is given back sooner or later, and an order that is worked out then or now"
 _THREADS = "how many threads the other program takes for it"
@@ -111,6 +112,16 @@ SAME: tuple[Same, ...] = (
     Same("tmmu_core/cbor.py", "if size <= 32 else _in_order(x)", "32", "(33)", _KEPT),
     Same(
         "tmmu_core/cbor.py", "int(sizes.max(initial=0)) < 24", "0", "(1)", "of no texts the longest has 0 letters, or 1"
+    ),
+    Same("tmmu_core/plan/formats/said.py", "sharing_pairs: Count = 0", "0", "(1)", _ASKED_ALONE),
+    Same("tmmu_core/plan/formats/said.py", "saved_bytes: Count = 0", "0", "(1)", _ASKED_ALONE),
+    Same(
+        *("tmmu_core/graph/importers/xla.py", "if phis and len(here) > 1:", "len(here) > 1", "(len(here) >= 1)"),
+        "what lies beside a row is asked for where a second one follows; of one nobody reads it",
+    ),
+    Same(
+        *("tmmu_core/graph/importers/onnx_values.py", "start = known[node.input[0]]", "0", "(1)"),
+        "only its type is read, and all operands of a Range are of one",
     ),
     Same("tmmu_core/graph/importers/sniff.py", "shift < 64", "shift < 64", "(shift <= 64)", _SEVENTH),
     Same("tmmu_core/graph/importers/sniff.py", "shift < 64", "64", "(65)", _SEVENTH),
