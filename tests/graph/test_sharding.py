@@ -297,3 +297,9 @@ def test_the_base_of_a_view_that_is_split_by_itself_must_be_split_too():
         )
         == "shard_view"
     )
+
+
+def test_a_view_of_a_base_without_bytes_cannot_follow_its_split():
+    base = Tensor(id="x", shape=(8, 0), role="input")
+    ir = graph([base, Tensor(id="v", shape=(8, 0), view=View("x"))], [], "x", "x")
+    assert refusal(lambda: shapes(ir, spec(tensors={"x": split(0)}))) == "shard_view"

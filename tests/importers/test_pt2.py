@@ -13,6 +13,7 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -556,3 +557,28 @@ def test_every_number_of_a_dtype_is_that_of_torch() -> None:
         33: "float8_e8m0fnu",
     }
     assert named == pt2_graph.DTYPES
+
+
+def test_inputs_are_named_by_the_way_to_them_down_to_fifty_steps() -> None:
+    """Positional ones begin at 0, those with names a step further in; a tree that goes deeper names none."""
+    leaf = {"type": None}
+
+    def names(positional: int, by_name: int) -> dict[int, str]:
+        def nested(depth: int) -> dict[str, Any]:
+            spec: dict[str, Any] = leaf
+            for _ in range(depth):
+                spec = {"type": "builtins.list", "context": "null", "children_spec": [spec]}
+            return spec
+
+        keys = {"type": "builtins.dict", "context": '["k"]', "children_spec": [nested(by_name)]}
+        tree = {"children_spec": [{"type": "tuple", "children_spec": [nested(positional), leaf]}, keys]}
+        signature = SimpleNamespace(in_spec=json.dumps([1, tree]), forward_arg_names=["x"])
+        inputs = [SimpleNamespace(user_input=given) for given in (None, 1, 1, 1)]
+        module = SimpleNamespace(
+            module_call_graph=[SimpleNamespace(signature=signature)], signature=SimpleNamespace(input_specs=inputs)
+        )
+        return pt2_names.given_names(SimpleNamespace(module=module))  # type: ignore[arg-type]
+
+    assert names(0, 0) == {1: "x", 2: "input_1", 3: "k"}
+    assert names(50, 49) == {1: "x" + ".0" * 50, 2: "input_1", 3: "k" + ".0" * 49}
+    assert names(51, 49) == names(50, 50) == {}

@@ -396,3 +396,4 @@ def test_the_explorer_is_shown_a_file_by_the_graphs_name(monkeypatch: pytest.Mon
 def test_offsets_that_came_with_an_instance_are_judged() -> None:
     given = b"id,lower,upper,size,offset\na,0,2,8,0\nb,1,3,8,%d\n"
     assert [tmmu.plan(given % at).arenas[0].status for at in (4, 8)] == ["invalid", "optimal"]
+    assert [tmmu.plan(given % 8, capacities=most).arenas[0].status for most in (15, 16)] == ["invalid", "optimal"]

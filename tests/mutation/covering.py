@@ -28,7 +28,7 @@ MAP = ROOT / ".mutation" / "map.json"
 LOOPS = ROOT / ".mutation" / "loops.json"
 ROOMS = (
     *("liveness", "graph", "planners", "plan", "judge", "runtime", "laws", "importers"),
-    *("store", "library", "sweep", "fit", "cli"),
+    *("store", "library", "sweep", "fit", "cli", "test_limits.py"),
 )
 WITH_LOOPS = (
     *("laws/test_planners_asked.py", "laws/test_searches.py", "laws/test_fits.py"),

@@ -370,9 +370,11 @@ def _values(offset: int, *shape: int) -> bytes:
     ids=lambda data: "",
 )
 def test_what_ends_at_the_last_byte_or_step_is_read_and_what_passes_it_is_refused(last: bytes, past: bytes) -> None:
+    """A log or report names the line."""
     assert isinstance(read_any(last, "last"), PlainInstance)
-    with pytest.raises(UnreadableInput):
+    with pytest.raises(UnreadableInput) as caught:
         read_any(past, "past")
+    assert caught.value.place.startswith("line") is (b"{" not in past and b"ET12" not in past)
 
 
 def test_loops_may_go_over_as_many_values_as_the_limit_and_no_more() -> None:

@@ -77,11 +77,10 @@ def declared(timeline: Timeline) -> Declared:
 
     in_place = _in_place(timeline)
     storage = _storages(timeline, planned, root, in_place)
-    offset = view_offset.copy()
+    offset = np.zeros(count, np.uint64)
     for write in in_place:
         offset[write.target] = offset[root[write.source]] + view_offset[write.source]
-    views = index.base >= 0
-    offset[views] = offset[root[views]] + view_offset[views]
+    offset = offset[root] + view_offset
 
     size = index.nbytes.copy()
     for i in np.flatnonzero(index.base >= 0).tolist():
