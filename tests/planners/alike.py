@@ -1,8 +1,9 @@
 """Answers of the planners' loops to problems by seed: ``python -m tests.planners.alike COUNT FIRST`` prints them.
 
-A line for each problem: every order and fit by both greedy loops, and what ``exact`` finds after how many nodes. What
-runs them is said by the environment: the library, numba (``TMMU_NATIVE=0``), or Python (``plainly`` as a third word,
-and neither). :func:`ways` asks all three, and tells the first problem that is not answered alike.
+A line for each problem: every order and fit by both greedy loops, what is torn down and put up again in some turns,
+and what ``exact`` finds after how many nodes. What runs them is said by the environment: the library, numba
+(``TMMU_NATIVE=0``), or Python (``plainly`` as a third word, and neither). :func:`ways` asks all three, and tells the
+first problem that is not answered alike.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ from packings import offsets, problem_with
 from tmmu_core.errors import TmmuError
 from tmmu_core.planners.columns import SAFE, columns
 from tmmu_core.planners.exact import exact
+from tmmu_core.planners.exact.model import build, chains
+from tmmu_core.planners.exact.rebuild import rebuild_of
+from tmmu_core.planners.exact.tables import shape_of
 from tmmu_core.planners.greedy import ORDERS, greedy, place
 from tmmu_core.planners.problem import Problem
 
@@ -84,6 +88,10 @@ def answers(seed: int) -> list[object]:
                     free = [i for i in order(cols) if cols.fixed[i] < 0]
                     found.append(kernels.place(cols, [*given, *free], fit == "tightest"))
         searched = exact(p, {"budget": 600})
+        if cols.small:
+            model = build(cols, chains(cols, ()) or ())
+            again = rebuild_of(model, shape_of(model), 1)
+            found += [again.run(max(searched.lower_bound or 0, 1), 30), again.site.now.tolist()]
         return [*found, offsets(searched), searched.lower_bound, repr(sorted(searched.notes.items()))]
     except TmmuError as error:
         return [repr(error)]

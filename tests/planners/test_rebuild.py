@@ -19,19 +19,51 @@ from tmmu_core.planners.columns import Columns, columns
 from tmmu_core.planners.exact import COURSE, exact, searched
 from tmmu_core.planners.exact import rebuild as rebuilding_of
 from tmmu_core.planners.exact.model import Model, build, chains
-from tmmu_core.planners.exact.rebuild import CLOSE, RUIN, Aims, Rebuild, cooling, is_for, losses, rebuild_of, turns_for
+from tmmu_core.planners.exact.rebuild import (
+    CLOSE,
+    FAILURES,
+    HOPE,
+    LONG,
+    RUIN,
+    Aims,
+    Rebuild,
+    blurs,
+    cooling,
+    is_for,
+    losses,
+    rebuild_of,
+    turns_for,
+)
 from tmmu_core.planners.exact.rebuilding import (
+    AT,
     COST,
     DRAWN,
+    FAR,
     FEWEST,
+    FIRM,
     LEFT,
+    LOOSE,
+    MANY,
+    NEXT_ROW,
     OFFSET,
+    ORDER,
     OUT,
     ROW,
     ROWS,
+    SIZE,
+    TAKEN,
+    TRIES,
+    WAS,
+    WEIGHT,
+    WHO,
     Site,
+    _chosen,
     _draw,
-    _least_in_front,
+    _in_an_order,
+    _lay,
+    _least_in_the_way,
+    _put_up,
+    _torn_down,
     rebuild,
 )
 from tmmu_core.planners.exact.tables import shape_of
@@ -102,7 +134,9 @@ def test_the_library_takes_the_same_turns() -> None:
             continue
         assert (one.run(capacity, 60) is not None) == plainly(two.site, capacity, 60)
         assert one.site.now.tolist() == two.site.now.tolist()
-        assert one.site.work[: ROW + 1].tolist() == two.site.work[: ROW + 1].tolist()
+        rows, out = one.site.now[[ROWS, OUT]].tolist()
+        for row, count in ((OFFSET, len(model)), (WEIGHT, len(model)), (ROW, rows), (LEFT, out)):
+            assert one.site.work[row, :count].tolist() == two.site.work[row, :count].tolist()
 
 
 def test_a_run_is_the_same_again_and_another_number_is_another_run() -> None:
@@ -152,6 +186,13 @@ def test_heat_falls_by_equal_factors_and_losses_are_logarithms() -> None:
         assert abs(-math.log((k + 0.5) / 1024) * 1024 - loss) < 1.5
 
 
+def test_blurs_are_in_their_ranges() -> None:
+    one, two = blurs(5_000)
+    assert sorted(set(one.tolist())) == list(range(11, 21))
+    assert (two.min(), two.max()) == (0, 1023)
+    assert len(set(two.tolist())) > 1_000
+
+
 def test_draws_are_those_of_the_published_generator() -> None:
     # PCG-RXS-M-XS-32 (O'Neill 2014), by its definition.
     state, mine = 42, 42
@@ -162,17 +203,73 @@ def test_draws_are_those_of_the_published_generator() -> None:
         assert (mine, drawn) == (state, word >> 22 ^ word)
 
 
-def test_the_least_keys_stand_in_front() -> None:
-    rng = np.random.default_rng(7)
-    for _ in range(300):
-        count = int(rng.integers(1, 40))
-        many = int(rng.integers(1, count + 1))
-        key = rng.permutation(count + 5).astype(np.int64)
-        least = sorted(key[:count].tolist())[:many]
-        beyond = key[count:].tolist()
-        _least_in_front(key, count, many)
-        assert sorted(key[:many].tolist()) == least
-        assert key[count:].tolist() == beyond
+def packed(count: int, seed: int, turns: int) -> tuple[Site, int]:
+    """A perfect packing begun, below three quarters of the bytes it takes; and these."""
+    model = model_of(problem_of(perfect(count, seed)))
+    again, capacity = rebuild_of(model, shape_of(model), seed), 3 << 18
+    assert again.run(capacity, turns) is None
+    return again.site, capacity
+
+
+def test_where_a_unit_is_put_first_it_is_right_above_or_below_another_and_the_least_lies() -> None:
+    site, capacity = packed(40, 3, 200)
+    size, weight, at = site.unit[:, SIZE], site.work[WEIGHT], site.work[OFFSET]
+    lying, out = site.work[ROW, : site.now[ROWS]].tolist(), site.work[LEFT, : site.now[OUT]].tolist()
+    state, seen = 5, 0
+    for i in out * 20:
+        before = state
+        state, best = _least_in_the_way(site, capacity, i, state)
+        met = [j for j in lying if site.meets[i, j]]
+        edges = {0, capacity - size[i], *(at[j] + size[j] for j in met), *(at[j] - size[i] for j in met)}
+        assert best == -1 or (best in edges and 0 <= best <= capacity - size[i])
+        costs = []
+        for _ in range(TRIES):
+            before, r = _draw(before)
+            k = (r >> 1) % (len(met) + 1)
+            above, below = (*(at[j] + size[j] for j in met), 0), (*(at[j] for j in met), capacity)
+            there = above[k] if r & 1 else below[k] - size[i]
+            if 0 <= there <= capacity - size[i]:
+                over = [j for j in met if at[j] < there + size[i] and at[j] + size[j] > there]
+                costs.append((sum(weight[j] for j in over), there))
+        least = min(costs, key=lambda one: one[0], default=(0, -1))
+        seen += len(costs) > 2
+        assert best == least[1]
+    assert seen > 20
+
+
+def test_who_lies_in_the_way_and_who_is_nearest_is_taken_away() -> None:
+    site, capacity = packed(60, 5, 300)
+    scale, driven = (capacity + 1023) // 1024, 0
+    for seed in range(1, 60):
+        before, rows, out = site.work[OFFSET].tolist(), site.now[ROWS], site.now[OUT]
+        state = _torn_down(site, scale, _chosen(site, capacity, RUIN, seed))
+        loose = site.work[TAKEN, : site.spot[LOOSE]].tolist()
+        taken, far = loose[out:], site.near[FAR].tolist()
+        who, at, top = site.spot[WHO], site.spot[AT], site.spot[AT] + site.unit[site.spot[WHO], SIZE]
+        lying = [j for j in range(60) if before[j] >= 0]
+        blocking = {j for j in lying if at >= 0 and site.meets[who, j]}
+        blocking = {j for j in blocking if before[j] < top and before[j] + site.unit[j, SIZE] > at}
+        driven += at >= 0
+        assert set(taken[: len(blocking)]) == blocking
+        nearest = sorted((far[j], j) for j in lying if j not in blocking)[: site.spot[MANY]]
+        assert [(far[j], j) for j in taken[len(blocking) :]] == nearest
+        assert site.work[NEXT_ROW, : site.spot[FIRM]].tolist() == [
+            j for j in site.work[ROW, :rows].tolist() if j not in taken
+        ]
+        assert [j for j in range(60) if site.work[OFFSET, j] < 0] == sorted(loose)
+        assert site.work[WAS, : len(loose)].tolist() == [before[j] for j in loose]
+        assert state >= 0
+        for j in taken:
+            _lay(site, scale, j, before[j])
+    assert 10 < driven < 50
+
+
+def test_a_turn_that_leaves_out_too_much_ends_at_once() -> None:
+    site, capacity = packed(60, 5, 300)
+    _torn_down(site, (capacity + 1023) // 1024, _chosen(site, capacity, RUIN, 9))
+    _in_an_order(site, 9)
+    _, still, cost = _put_up(site, capacity, 1, 9)
+    assert (still, cost) == (1, site.work[WEIGHT, site.work[ORDER, 0]])
 
 
 def test_what_is_asked_for_after_what() -> None:
@@ -188,14 +285,28 @@ def test_a_near_miss_is_asked_for_again_and_then_given_up() -> None:
     assert aims.next(1400, CLOSE) == (1200, 1600)  # nearly: twice as long
     assert aims.next(1400, CLOSE) == (1300, 800)  # given up: above it
     assert aims.next(1300, 0) == (1250, 800)  # found: between what was given up and what was found
-    assert aims.next(1250, CLOSE + 1)[1] == 0  # the second that is given up
+    assert aims.next(1250, CLOSE + 1) == (1120, 800 * LONG)  # the second that is given up: for long
+    assert aims.next(1120, 0) == (1060, 800 * LONG)  # found: once more
+    assert aims.next(1060, 0)[1] == 0
+
+
+def test_nothing_is_asked_for_at_length_after_a_run_that_left_out_many() -> None:
+    aims = Aims(low=1000, grain=10, turns=800, failures=FAILURES - 1)
+    assert aims.next(1400, HOPE + 1)[1] == 0
+    aims = Aims(low=1000, grain=10, turns=800, failures=FAILURES - 1)
+    assert aims.next(1400, HOPE) == (1200, 800 * LONG)
+    assert aims.next(1400, CLOSE)[1] == 0  # it failed
+    aims = Aims(low=1000, grain=10, turns=800, failures=FAILURES - 1)
+    assert aims.next(1400, HOPE) == (1200, 800 * LONG)
+    assert aims.next(1000, 0)[1] == 0  # the low end is met
 
 
 def test_the_bound_itself_is_asked_for_last() -> None:
     aims = Aims(low=1000, grain=10, turns=800)
     assert aims.next(1030, -1) == (1010, 800)
     assert aims.next(1010, 0) == (1000, 800)
-    assert aims.next(1010, CLOSE + 1)[1] == 0  # nothing is between 1,000 and 1,010
+    assert aims.next(1010, CLOSE + 1) == (1000, 800 * LONG)  # nothing is between 1,000 and 1,010
+    assert aims.next(1010, CLOSE)[1] == 0
 
 
 def test_it_is_for_what_is_near_and_neither_small_nor_huge() -> None:
@@ -252,7 +363,7 @@ def test_a_capacity_is_asked_for_itself_and_nothing_above_it(monkeypatch: pytest
 
     monkeypatch.setattr(Rebuild, "run", seen)
     exact(p, {"budget": 20_000})
-    assert asked == [1_000_000 // 1024 * 1024] * 2
+    assert asked == [1_000_000 // 1024 * 1024] * 3
 
 
 def test_exact_stops_in_the_middle_of_it() -> None:

@@ -79,7 +79,7 @@ class Meeting(_Call):
 class Site(_Call):
     """``struct site``."""
 
-    _fields_ = _fields("n capacity turns ruin unit heat loss meets work now stop")
+    _fields_ = _fields("n blurs capacity turns ruin unit heat loss meets blur work near spot now stop")
 
 
 DONE = 0
@@ -173,10 +173,14 @@ def search(loops: ctypes.CDLL, levels: int, **fields: Any) -> int:
 
 def rebuild(loops: ctypes.CDLL, n: int, **fields: Any) -> bool:
     """As :func:`tmmu_core.planners.exact.rebuilding.rebuild`, the interpreter's lock not held meanwhile."""
-    unit, meets, work, now = (fields[name] for name in ("unit", "meets", "work", "now"))
+    unit, meets, blur, work, near = (fields[name] for name in ("unit", "meets", "blur", "work", "near"))
     assert unit.shape == (n, 10)
     assert meets.shape == (n, n)
-    assert work.shape == (8, n + 1)
-    assert len(now) == 6
+    assert blur.shape[0] == 2
+    assert blur.shape[1] >= 4096 + n
+    assert work.shape == (13, n + 1)
+    assert near.shape == (7, n)
+    assert blur.dtype == near.dtype == np.int32
+    assert (len(fields["spot"]), len(fields["now"])) == (8, 6)
     assert len(fields["heat"]) == len(fields["loss"]) + 1 == 1025
-    return bool(loops.tmmu_rebuild(ctypes.byref(Site(n=n, **fields))))
+    return bool(loops.tmmu_rebuild(ctypes.byref(Site(n=n, blurs=blur.shape[1], **fields))))

@@ -1,197 +1,308 @@
 /* Part of a packing torn down and put up again, compiled ahead: what rebuilding.py of tmmu_core/planners/exact/ says,
  * function by function under the same names; why, is said there.
  *
- * Freestanding, as greedy.c is: no library, no recursion, no memory but the caller's.
+ * Freestanding, as greedy.c is: no library, no recursion, no memory but the caller's. Its loops gain by vectors.
  */
+#pragma GCC optimize("O3")
 #include "loops.h"
 
+typedef int32_t N;
+
 enum { AREA, BYTES, LIFE, EARLY, LATE, BORN, DIES, SIZE, GRID, FIXED, COLUMNS };
-enum { OFFSET, ROW, LEFT, NEXT_OFFSET, NEXT_ROW, NEXT_LEFT, KEY, WEIGHT };
+enum { OFFSET, LEFT, WEIGHT, ROW, START, END, NEXT_ROW, NEXT_START, NEXT_END, TAKEN, WAS, ORDER, KEY };
+enum { FROM, UNTIL, LONG, TALL, LOW, HIGH, FAR };
 enum { DRAWN, ROWS, OUT, COST, FEWEST, TURN };
+enum { WHO, AT, WHEN, BELOW, ABOVE, MANY, LOOSE, FIRM };
 enum { LOWEST, TIGHTEST, HIGHEST, TIGHTEST_ABOVE };
-enum { UNITS = 1024, STAGES = 1024, EVERY = 128, ROUNDS = 1000, DEARER = 64 };
+enum { UNITS = 1024, STAGES = 1024, BLURS = 4096, TRIES = 8, EVERY = 128, ROUNDS = 1000, DEARER = 64 };
+enum { NOWHERE = 0x7FFFFFFF };
 #define BEYOND ((I)1 << 62)
-static const I FAR_IN_TIME[3] = {48, 10, 144}, FAR_IN_BYTES[3] = {60, 300, 20};
+#define PINNED ((I)1 << 50)
+static const N FAR_IN_TIME[3] = {48, 10, 144}, FAR_IN_BYTES[3] = {60, 300, 20};
 
 typedef const struct site *P;
 
 #define UNIT(u, c) (p->unit[(u) * COLUMNS + (c)])
 #define WORK(row) (p->work + (row) * (p->n + 1))
+#define NEAR(row) (p->near + (row) * p->n)
 
 static inline I greater(I one, I two) { return one > two ? one : two; }
 
 static inline I draw(I *state)
 {
-    const I s = *state, word = (((s >> ((s >> 28) + 4)) ^ s) * 277803737) & 0xFFFFFFFF;
-    *state = (s * 747796405 + 2891336453) & 0xFFFFFFFF;
+    const uint32_t s = (uint32_t)*state, word = ((s >> ((s >> 28) + 4)) ^ s) * 277803737u;
+    *state = s * 747796405u + 2891336453u;
     return (word >> 22) ^ word;
 }
 
-static void least_in_front(I *key, I count, I many)
+static inline I scale_of(P p) { return (p->capacity + UNITS - 1) / UNITS; }
+
+static inline void lay(P p, I scale, I i, I at)
 {
-    I lo = 0, hi = count - 1;
-    while (lo < hi) {
-        const I pivot = key[(lo + hi) >> 1];
-        I i = lo, j = hi;
-        while (i <= j) {
-            while (key[i] < pivot)
-                i++;
-            while (key[j] > pivot)
-                j--;
-            if (i <= j) {
-                const I one = key[i];
-                key[i++] = key[j];
-                key[j--] = one;
-            }
-        }
-        if (many - 1 <= j)
-            hi = j;
-        else if (many - 1 >= i)
-            lo = i;
-        else
-            return;
-    }
+    const N low = at >= 0 && UNIT(i, FIXED) < 0 ? (N)(at / scale) : -1;
+    WORK(OFFSET)[i] = at;
+    NEAR(LOW)[i] = low;
+    NEAR(HIGH)[i] = low + NEAR(TALL)[i];
 }
 
-static void torn_down(P p, I *state, I *rows, I *out)
+static I least_in_the_way(P p, I i, I *state)
 {
-    const I n = p->n, scale = (p->capacity + UNITS - 1) / UNITS;
-    I *const offset = WORK(NEXT_OFFSET), *const row = WORK(NEXT_ROW), *const left = WORK(NEXT_LEFT);
-    I *const key = WORK(KEY), *const lying = WORK(ROW);
-    const I lie = p->now[ROWS];
-    for (I i = 0; i < n; i++)
-        offset[i] = WORK(OFFSET)[i];
-    *out = p->now[OUT];
-    for (I i = 0; i < *out; i++)
-        left[i] = WORK(LEFT)[i];
-    I many = 1 + draw(state) % (2 * p->ruin), r = draw(state);
-    const I seed = *out && (r & 3) ? left[(r >> 2) % *out] : (r >> 2) % n;
-    const I about = UNIT(seed, BORN) + draw(state) % greater(UNIT(seed, DIES) - UNIT(seed, BORN), 1);
-    r = draw(state);
-    const I low = offset[seed] >= 0 ? offset[seed] / scale : r % UNITS, high = low + UNIT(seed, SIZE) / scale;
-    r = draw(state);
-    const I in_time = FAR_IN_TIME[r % 3], in_bytes = FAR_IN_BYTES[r % 3];
-    I count = 0;
-    for (I k = 0; k < lie; k++) {
-        const I j = lying[k];
-        if (UNIT(j, FIXED) >= 0)
-            continue;
-        r = draw(state);
-        const I begin = offset[j] / scale, end = begin + UNIT(j, SIZE) / scale;
-        const I born = UNIT(j, BORN), dies = UNIT(j, DIES);
-        const I steps = greater(greater(born - about, about - dies), 0);
-        const I places = greater(greater(begin - high, low - end), 0);
-        const I far = (in_time * steps + in_bytes * places) * (11 + r % 10) + 3 * (dies - born) * ((r >> 8) & 1023) / 64;
-        key[count++] = far * n + j;
-    }
-    if (many < count)
-        least_in_front(key, count, many);
-    else
-        many = count;
-    for (I k = 0; k < many; k++) {
-        const I j = key[k] % n;
-        offset[j] = -1;
-        left[(*out)++] = j;
-    }
-    *rows = 0;
-    for (I k = 0; k < lie; k++)
-        if (offset[lying[k]] >= 0)
-            row[(*rows)++] = lying[k];
-}
-
-static void in_an_order(P p, I out, I *state)
-{
-    const I n = p->n, *const left = WORK(NEXT_LEFT);
-    I *const key = WORK(KEY);
-    const I by = draw(state) % 6;
-    for (I k = 0; k < out; k++) {
-        const I i = left[k], r = draw(state);
-        const I value = (by == 5 ? -(r & 0xFFFFF) : -UNIT(i, by) * (64 + (r >> 4) % 33)) * n + i;
-        I at = k;
-        for (; at > 0 && key[at - 1] > value; at--)
-            key[at] = key[at - 1];
-        key[at] = value;
-    }
-}
-
-static I gap(P p, I rows, I i, I rule, I *state)
-{
-    const I *const offset = WORK(NEXT_OFFSET), *const row = WORK(NEXT_ROW);
+    I *const start = WORK(NEXT_START), *const end = WORK(NEXT_END), *const weight = WORK(NEXT_ROW);
     const uint8_t *const meets = p->meets + i * p->n;
-    const I need = UNIT(i, SIZE), grid = UNIT(i, GRID);
-    I top = 0, best = -1, least = BEYOND;
-    for (I k = 0; k <= rows; k++) {
-        const I j = k < rows ? row[k] : -1;
-        if (j >= 0 && !meets[j])
+    const I need = UNIT(i, SIZE), grid = UNIT(i, GRID), rows = p->now[ROWS];
+    I count = 0, best = -1, least = PINNED;
+    for (I k = 0; k < rows; k++) {
+        const I j = WORK(ROW)[k];
+        start[count] = WORK(START)[k];
+        end[count] = WORK(END)[k];
+        weight[count] = UNIT(j, FIXED) >= 0 ? PINNED : WORK(WEIGHT)[j];
+        count += meets[j];
+    }
+    start[count] = p->capacity;
+    end[count] = 0;
+    for (I tried = 0; tried < TRIES; tried++) {
+        const I r = draw(state), k = (r >> 1) % (count + 1);
+        const I at = r & 1 ? (end[k] + grid - 1) & -grid : (start[k] - need) & -grid, top = at + need;
+        if (at < 0 || top > p->capacity)
             continue;
-        const I start = j < 0 ? p->capacity : offset[j];
-        if (start - top >= need) {
-            const I low = (top + grid - 1) & -grid, high = (start - need) & -grid;
-            if (low <= high) {
-                const I worth = rule == LOWEST ? low : rule == HIGHEST ? -high : start - top - need;
-                if (draw(state) % EVERY && worth < least) {
-                    least = worth;
-                    best = rule <= TIGHTEST ? low : high;
-                }
-            }
+        I cost = 0;
+        for (I j = 0; j < count; j++)
+            cost += weight[j] & -(I)((start[j] < top) & (end[j] > at));
+        if (cost < least) {
+            least = cost;
+            best = at;
         }
-        if (j >= 0)
-            top = greater(top, start + UNIT(j, SIZE));
     }
     return best;
 }
 
-static void put(P p, I rows, I i, I at)
+static void chosen(P p, I *state)
 {
-    I *const offset = WORK(NEXT_OFFSET), *const row = WORK(NEXT_ROW);
-    offset[i] = at;
-    I k = rows;
-    for (; k > 0 && (offset[row[k - 1]] > at || (offset[row[k - 1]] == at && row[k - 1] > i)); k--)
+    const I out = p->now[OUT], scale = scale_of(p);
+    p->spot[MANY] = 1 + draw(state) % (2 * p->ruin);
+    I r = draw(state);
+    const I who = r & 7 ? WORK(LEFT)[(r >> 3) % out] : (r >> 3) % p->n;
+    p->spot[AT] = r & 1 ? least_in_the_way(p, who, state) : -1;
+    p->spot[WHEN] = UNIT(who, BORN) + draw(state) % greater(UNIT(who, DIES) - UNIT(who, BORN), 1);
+    r = draw(state);
+    const I at = greater(p->spot[AT], WORK(OFFSET)[who]), below = at >= 0 ? at / scale : r % UNITS;
+    p->spot[WHO] = who;
+    p->spot[BELOW] = below;
+    p->spot[ABOVE] = below + NEAR(TALL)[who];
+}
+
+static void how_far(P p, I *state)
+{
+    const I r = draw(state), n = p->n;
+    const N in_time = FAR_IN_TIME[r % 3], in_bytes = FAR_IN_BYTES[r % 3];
+    const N *const one = p->blur + (r >> 4) % BLURS, *const two = p->blur + p->blurs + (r >> 16) % BLURS;
+    const N when = (N)p->spot[WHEN], below = (N)p->spot[BELOW], above = (N)p->spot[ABOVE];
+    const N *const from = NEAR(FROM), *const until = NEAR(UNTIL), *const life = NEAR(LONG);
+    const N *const low = NEAR(LOW), *const high = NEAR(HIGH);
+    N *const restrict far = NEAR(FAR);
+    for (I j = 0; j < n; j++) {
+        const N early = from[j] - when, late = when - until[j], over = low[j] - above, under = below - high[j];
+        N steps = early > late ? early : late, places = over > under ? over : under;
+        steps = steps > 0 ? steps : 0;
+        places = places > 0 ? places : 0;
+        const N distance = (in_time * steps + in_bytes * places) * one[j] + ((life[j] * two[j]) >> 6);
+        far[j] = low[j] < 0 ? NOWHERE : distance;
+    }
+}
+
+static void torn_down(P p, I scale, I *state)
+{
+    I *const taken = WORK(TAKEN), *const was = WORK(WAS), *const key = WORK(KEY);
+    const I *const row = WORK(ROW), *const start = WORK(START), *const end = WORK(END);
+    const I n = p->n, rows = p->now[ROWS], out = p->now[OUT], at = p->spot[AT];
+    I count = out;
+    for (I k = 0; k < out; k++) {
+        taken[k] = WORK(LEFT)[k];
+        was[k] = -1;
+    }
+    if (at >= 0) {
+        const I who = p->spot[WHO], top = at + UNIT(who, SIZE);
+        for (I k = 0; k < rows; k++)
+            if (start[k] < top && end[k] > at && p->meets[who * n + row[k]])
+                taken[count++] = row[k];
+    }
+    for (I k = out; k < count; k++) {
+        was[k] = WORK(OFFSET)[taken[k]];
+        lay(p, scale, taken[k], -1);
+    }
+    how_far(p, state);
+    const N *const far = NEAR(FAR);
+    const I first = count, full = first + p->spot[MANY];
+    N farthest = NOWHERE;
+    for (I j = 0; j < n; j++) {
+        if (far[j] >= farthest)
+            continue;
+        I k = count < full ? count++ : count - 1;
+        for (; k > first && key[k - 1] > far[j]; k--) {
+            key[k] = key[k - 1];
+            taken[k] = taken[k - 1];
+        }
+        key[k] = far[j];
+        taken[k] = j;
+        if (count == full)
+            farthest = (N)key[count - 1];
+    }
+    for (I k = first; k < count; k++) {
+        was[k] = WORK(OFFSET)[taken[k]];
+        lay(p, scale, taken[k], -1);
+    }
+    I *const next_row = WORK(NEXT_ROW), *const next_start = WORK(NEXT_START), *const next_end = WORK(NEXT_END);
+    I kept = 0;
+    for (I k = 0; k < rows; k++) {
+        next_row[kept] = row[k];
+        next_start[kept] = start[k];
+        next_end[kept] = end[k];
+        kept += WORK(OFFSET)[row[k]] >= 0;
+    }
+    p->spot[LOOSE] = count;
+    p->spot[FIRM] = kept;
+}
+
+static void in_an_order(P p, I *state)
+{
+    const I *const taken = WORK(TAKEN), count = p->spot[LOOSE], by = draw(state) % 6;
+    I *const key = WORK(KEY), *const order = WORK(ORDER);
+    for (I k = 0; k < count; k++) {
+        const I i = taken[k], r = draw(state);
+        const I value = by == 5 ? -(r & 0xFFFFF) : -UNIT(i, by) * (64 + (r >> 4) % 33);
+        I at = k;
+        for (; at > 0 && key[at - 1] > value; at--) {
+            key[at] = key[at - 1];
+            order[at] = order[at - 1];
+        }
+        key[at] = value;
+        order[at] = i;
+    }
+}
+
+static I gap(P p, I i, I rule, I *state)
+{
+    I *const row = WORK(NEXT_ROW), *const start = WORK(NEXT_START), *const end = WORK(NEXT_END);
+    const uint8_t *const meets = p->meets + i * p->n;
+    const I need = UNIT(i, SIZE), grid = UNIT(i, GRID), rows = p->spot[FIRM];
+    I top = 0, best = -1, least = BEYOND;
+    /* It meets itself: what is above all others is met as well. */
+    row[rows] = i;
+    start[rows] = end[rows] = p->capacity;
+    for (I k = 0; k <= rows; k++) {
+        const I met = -(I)meets[row[k]], over = end[k] & met;
+        if (__builtin_expect(((start[k] - top) & met) >= need, 0)) {
+            const I low = (top + grid - 1) & -grid, high = (start[k] - need) & -grid;
+            if (low <= high) {
+                const I worth = rule == LOWEST ? low : rule == HIGHEST ? -high : start[k] - top - need;
+                if (draw(state) % EVERY && worth < least) {
+                    least = worth;
+                    best = rule <= TIGHTEST ? low : high;
+                    if (rule == LOWEST)
+                        break;
+                }
+            }
+        }
+        top = greater(top, over);
+    }
+    return best;
+}
+
+static void put(P p, I scale, I i, I at)
+{
+    I *const row = WORK(NEXT_ROW), *const start = WORK(NEXT_START), *const end = WORK(NEXT_END);
+    lay(p, scale, i, at);
+    I k = p->spot[FIRM]++;
+    for (; k > 0 && (start[k - 1] > at || (start[k - 1] == at && row[k - 1] > i)); k--) {
         row[k] = row[k - 1];
+        start[k] = start[k - 1];
+        end[k] = end[k - 1];
+    }
     row[k] = i;
+    start[k] = at;
+    end[k] = at + UNIT(i, SIZE);
+}
+
+static I put_up(P p, I most, I *still, I *state)
+{
+    const I scale = scale_of(p), first = p->spot[AT] >= 0 ? p->spot[WHO] : -1, count = p->spot[LOOSE];
+    I *const order = WORK(ORDER), cost = 0;
+    if (first >= 0)
+        put(p, scale, first, p->spot[AT]);
+    const I common = draw(state);
+    *still = 0;
+    for (I k = 0; k < count; k++) {
+        const I i = order[k];
+        if (i == first)
+            continue;
+        const I r = draw(state), at = gap(p, i, r & 7 ? common & 3 : (r >> 3) & 3, state);
+        if (at >= 0) {
+            put(p, scale, i, at);
+            continue;
+        }
+        order[(*still)++] = i;
+        cost += WORK(WEIGHT)[i];
+        if (cost >= most)
+            break;
+    }
+    return cost;
+}
+
+static void begin(P p)
+{
+    const I scale = scale_of(p);
+    for (I i = 0; i < p->n; i++) {
+        const I tall = UNIT(i, SIZE) / scale;
+        NEAR(FROM)[i] = (N)UNIT(i, BORN);
+        NEAR(UNTIL)[i] = (N)UNIT(i, DIES);
+        NEAR(LONG)[i] = (N)(3 * (UNIT(i, DIES) - UNIT(i, BORN)));
+        NEAR(TALL)[i] = (N)(tall < UNITS ? tall : UNITS);
+        lay(p, scale, i, WORK(OFFSET)[i]);
+    }
+    for (I k = 0; k < p->now[ROWS]; k++) {
+        const I j = WORK(ROW)[k];
+        WORK(START)[k] = WORK(OFFSET)[j];
+        WORK(END)[k] = WORK(OFFSET)[j] + UNIT(j, SIZE);
+    }
 }
 
 SHARED I tmmu_rebuild(P p)
 {
-    const I n = p->n;
     volatile I *const now = p->now;
-    I *const key = WORK(KEY), *const left = WORK(NEXT_LEFT), *const weight = WORK(WEIGHT);
-    const I every = greater(p->turns / ROUNDS, 1);
+    I *const left = WORK(LEFT), *const weight = WORK(WEIGHT);
+    const I scale = scale_of(p), every = greater(p->turns / ROUNDS, 1);
+    begin(p);
     while (now[OUT] && now[TURN] < p->turns && !*p->stop) {
-        I state = now[DRAWN], rows, out, cost = 0, still = 0;
-        torn_down(p, &state, &rows, &out);
-        in_an_order(p, out, &state);
-        const I common = draw(&state);
-        for (I k = 0; k < out; k++) {
-            const I i = (key[k] % n + n) % n, r = draw(&state);
-            const I at = gap(p, rows, i, r & 7 ? common & 3 : (r >> 3) & 3, &state);
-            if (at < 0) {
-                left[still++] = i;
-                cost += weight[i];
-            } else {
-                put(p, rows++, i, at);
-            }
-        }
+        I state = now[DRAWN], still;
+        chosen(p, &state);
+        torn_down(p, scale, &state);
+        in_an_order(p, &state);
         const I more = (p->heat[now[TURN] * STAGES / p->turns] * p->loss[draw(&state) & 1023]) >> 20;
-        if (cost < now[COST] + more || !still) {
-            for (I i = 0; i < n; i++)
-                WORK(OFFSET)[i] = WORK(NEXT_OFFSET)[i];
-            for (I k = 0; k < rows; k++)
+        const I most = now[COST] + greater(more, 0), cost = put_up(p, most, &still, &state);
+        if (cost < most) {
+            const I rows = p->spot[FIRM];
+            for (I k = 0; k < rows; k++) {
                 WORK(ROW)[k] = WORK(NEXT_ROW)[k];
+                WORK(START)[k] = WORK(NEXT_START)[k];
+                WORK(END)[k] = WORK(NEXT_END)[k];
+            }
             for (I k = 0; k < still; k++)
-                WORK(LEFT)[k] = left[k];
+                left[k] = WORK(ORDER)[k];
             now[ROWS] = rows;
             now[OUT] = still;
             now[COST] = cost;
             if (still < now[FEWEST])
                 now[FEWEST] = still;
+        } else {
+            for (I k = 0; k < p->spot[LOOSE]; k++)
+                lay(p, scale, WORK(TAKEN)[k], WORK(WAS)[k]);
         }
         now[DRAWN] = state;
         now[TURN]++;
         if (now[TURN] % every == 0) {
             for (I k = 0; k < now[OUT]; k++) {
-                const I i = WORK(LEFT)[k], dearer = weight[i] / DEARER + 1;
-                weight[i] += dearer;
+                const I dearer = weight[left[k]] / DEARER + 1;
+                weight[left[k]] += dearer;
                 now[COST] += dearer;
             }
         }

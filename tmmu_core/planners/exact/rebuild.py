@@ -16,12 +16,14 @@ from functools import cache
 from math import isqrt
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tmmu_core.loops import calls
 from tmmu_core.loops.library import library
 from tmmu_core.planners.exact.model import Model, logarithm
 from tmmu_core.planners.exact.rebuilding import (
     BEYOND,
+    BLURS,
     FEWEST,
     LEFT,
     OFFSET,
@@ -31,6 +33,7 @@ from tmmu_core.planners.exact.rebuilding import (
     UNITS,
     WEIGHT,
     Site,
+    _draw,
     rebuild,
 )
 from tmmu_core.planners.exact.run import Watch, watched
@@ -42,7 +45,13 @@ TURNS = 6
 CLOSE = 1
 """A run that came to leave out no more units than so many has another of twice the turns follow it."""
 FAILURES = 2
-"""So many capacities are given up, and it ends."""
+"""So many capacities are given up, and nothing between them and the extent is asked for any more."""
+LONG = 6
+"""Then half of the whole way is, with so many times the turns: how far a run comes hangs on how slowly it cools."""
+LONG_RUNS = 2
+"""So often at most, again where the first one found."""
+HOPE = 4
+"""And not after a run that left out more than so many."""
 FEW, MANY, MOST = 32, 256, 2_048
 """Units below which the search needs no help; see :data:`TURNS`; beyond which the table of who meets whom is large."""
 NEAR = 8
@@ -106,16 +115,17 @@ def rebuild_of(model: Model, shape: Shape, number: int) -> Rebuild:
     traits = (area, tall.tolist(), life.tolist(), (UNITS - born).tolist(), dies.tolist())
     scaled = [[value * TRAIT // max(*trait, 1) for value in trait] for trait in traits]
     unit = np.column_stack([*scaled, born, dies, tall, shape.unit[:-1, GRID], fixed]).astype(np.int64)
-    meets = np.zeros((n, n), dtype=np.uint8)
+    meets = np.eye(n, dtype=np.uint8)
     meets[np.repeat(np.arange(n), np.diff(shape.unit[:, NEIGHBOURS])), shape.neighbour[:, OTHER]] = 1
     lying = sorted(np.flatnonzero(fixed >= 0).tolist(), key=lambda u: (int(fixed[u]), u))
     out = np.flatnonzero(fixed < 0)
-    work = np.zeros((8, n + 1), dtype=np.int64)
+    work = np.zeros((13, n + 1), dtype=np.int64)
     work[OFFSET, :n], work[WEIGHT, :n] = fixed, weight
     work[ROW, : len(lying)], work[LEFT, : len(out)] = lying, out
     cost = int(sum(weight[u] for u in out.tolist()))
     now = np.array([SEED * number % 2**32, len(lying), len(out), cost, len(out), 0], dtype=np.int64)
-    site = Site(unit, meets, cooling(WARM, COLD), losses(), work, now)
+    near, spot = np.zeros((7, n), dtype=np.int32), np.zeros(8, dtype=np.int64)
+    site = Site(unit, meets, cooling(WARM, COLD), losses(), blurs(BLURS + max(n, MOST)), work, near, spot, now)
     return Rebuild(site, (fixed + tall)[fixed >= 0], np.zeros(1, dtype=np.int64))
 
 
@@ -148,6 +158,16 @@ def losses() -> I64:
     return np.array([(eleven - logarithm(2 * k + 1)) * 45_426 >> 18 for k in range(1024)], dtype=np.int64)
 
 
+@cache
+def blurs(count: int) -> NDArray[np.int32]:
+    """(2, count): 11 to 20 and 0 to 1,023, drawn."""
+    state, drawn = SEED, []
+    for _ in range(count):
+        state, r = _draw(state)
+        drawn.append((11 + r % 10, r >> 8 & 1023))
+    return np.array(drawn, dtype=np.int32).T.copy()
+
+
 def is_for(model: Model, extent: int, bound: int) -> bool:
     """Whether a model is of a size, and an extent as near its bound, as this is for."""
     return FEW <= len(model) <= MOST and 0 < (extent - bound) * NEAR <= bound and extent < BEYOND
@@ -170,27 +190,35 @@ class Aims:
     """The highest capacity that was."""
     longer: int = 1
     failures: int = 0
+    long: int = 0
+    """Long runs that were asked for."""
 
     def next(self, extent: int, fewest: int) -> tuple[int, int]:
         """Capacity and turns of the next run, after one that left out so many (−1: there was none); turns 0: no more.
 
         Half the way from the low end, or from what was given up, to the extent; the low end when nothing is between.
+        When too much was given up: half the way from the low end again, for long, and once more if that found.
         """
-        base = max(self.low, self.given_up)
-        if fewest > 0:
-            if fewest <= CLOSE and self.longer == 1:
-                self.longer = 2
-                return self._between(base, extent), 2 * self.turns
-            self.given_up = base = self._between(base, extent)
-            self.failures += 1
-        self.longer = 1
-        at = self._between(base, extent)
-        return at, self.turns if self.given_up < at < extent and self.failures < FAILURES else 0
+        if not self.long:
+            base = max(self.low, self.given_up)
+            if fewest > 0:
+                if fewest <= CLOSE and self.longer == 1:
+                    self.longer = 2
+                    return self._between(base, extent), 2 * self.turns
+                self.given_up = base = self._between(base, extent)
+                self.failures += 1
+            self.longer = 1
+            at = self._between(base, extent)
+            if self.given_up < at < extent and self.failures < FAILURES:
+                return at, self.turns
+        hopeless = fewest > (0 if self.long else HOPE) or self.long == LONG_RUNS or extent <= self.low
+        self.long += 1
+        return self._between(self.low, extent), 0 if hopeless else LONG * self.turns
 
     @property
     def most(self) -> int:
         """Turns of a few runs: by so many, how far it has come is told."""
-        return 8 * self.turns
+        return 18 * self.turns
 
     def _between(self, base: int, extent: int) -> int:
         return max((base + extent) // 2 // self.grain * self.grain, self.low)
