@@ -12,9 +12,12 @@ _MARKDOWN = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~$:&=@/\"'^])")
 _ADDRESS = re.compile(r"(https?:|ftp:|mailto:|xmpp:|www|@)", re.I)
 """How what Markdown makes a link of by itself begins, escapes or not: a joiner without width stands behind it."""
 _INVISIBLE = re.compile(
-    "[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb"
-    "\U000e0000-\U000e007f]"
+    "[\x00-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f"
+    "\u3164\ud800-\udfff\ufeff\uffa0\ufff0-\ufffb\U00013430-\U00013438\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
+    "\U000e0000-\U000e0fff]"
 )
+"""What Unicode has drawn as nothing (``Default_Ignorable_Code_Point``) and its controls, but for what makes an emoji of
+the sign before it (U+FE00 … U+FE0F), which stands in names that people write."""
 _COMMAND = re.compile(r"^(\s*):(?=:)|#(?=#\w*\[)")
 """What a runner takes for its own in a log: ``::`` where a line begins and ``##[`` anywhere (GitHub Actions),
 ``##vso[`` (Azure Pipelines), ``##teamcity[``."""

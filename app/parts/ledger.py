@@ -8,6 +8,7 @@ import streamlit as st
 from app.charts import base
 from app.charts.ledger import ledger_chart
 from app.parts import pictures
+from app.parts.sheets import sheet
 from app.say import glossary, markup, words
 from app.session import placed
 from app.session.jobs import remembered
@@ -45,11 +46,9 @@ def section(shown: Shown) -> None:
         drawn = base.phase_bands(ledger_chart(plan, found), placed.bands(shown))
         st.plotly_chart(drawn, key=f"resources.{shown.key}", config=pictures.camera())
     with right:
-        st.dataframe(
+        sheet(
             frame(found, shown),
-            hide_index=True,
             height=310,
-            row_height=28,
             column_config={
                 name: st.column_config.NumberColumn(name, format="localized")
                 for name in ("bytes_allocated", "peak_bytes")

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pandas as pd
-import streamlit as st
 
+from app.parts.sheets import sheet
 from app.session import state
 
 HEIGHT = 330
@@ -32,12 +32,10 @@ def pickable(frame: pd.DataFrame, picks: Picks, columns: dict[str, Any], *, heig
     """Draw ``frame``, its columns written as ``columns`` says, at most ``height`` pixels high."""
     cells = [] if picks.marked is None else [picks.marked]
     state.put(picks.key, {"selection": {"rows": [], "columns": [], "cells": cells}})
-    st.dataframe(
+    sheet(
         frame,
         key=picks.key,
         height=min(height, 38 + 28 * max(1, len(frame))),
-        hide_index=True,
-        row_height=28,
         on_select=lambda: picks.picked(_clicked(picks.key)),
         selection_mode="single-cell",
         column_config=columns,

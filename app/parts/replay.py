@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import streamlit as st
 
+from app.parts.sheets import sheet
 from app.say import glossary, markup, words
 from app.session import jobs, planning
 from app.session.planning import Shown
@@ -50,16 +51,14 @@ def findings(shown: Shown) -> None:
         return
     listed = verdict.findings
     with st.expander(f"{words.of(len(listed), verdict.found, 'finding')} of the shadow replay", expanded=True):
-        st.dataframe(
+        sheet(
             pd.DataFrame(
                 [
                     {"kind": f.kind, "step": f.step, "says": f.message, "tensor": f.tensor, "found instead": f.culprit}
                     for f in listed
                 ]
             ),
-            hide_index=True,
             height=min(280, 38 + 28 * len(listed)),
-            row_height=28,
         )
 
 

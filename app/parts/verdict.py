@@ -6,6 +6,7 @@ import pandas as pd
 import streamlit as st
 
 from app.parts import focus, replay
+from app.parts.sheets import sheet
 from app.say import claims, glossary, markup, totals, words
 from app.session import planning
 from app.session.jobs import Job
@@ -80,16 +81,14 @@ def findings(shown: Shown) -> None:
         return
     bad = not (judged.verified.ok and judged.lint.ok) and not _only_over(judged)
     with st.expander(f"{words.count(len(listed), 'finding')} of the judge", expanded=bad):
-        st.dataframe(
+        sheet(
             pd.DataFrame(
                 [
                     {"severity": f.severity, "rule": f.rule, "says": f.message, "tensor": f.tensor, "other": f.other}
                     for _, f in listed
                 ]
             ),
-            hide_index=True,
             height=min(280, 38 + 28 * len(listed)),
-            row_height=28,
         )
 
 

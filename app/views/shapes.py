@@ -9,6 +9,7 @@ import streamlit as st
 
 from app.charts import shapes as charts
 from app.parts import focus, frame, pictures, verdict
+from app.parts.sheets import sheet
 from app.say import markup, words
 from app.session import envelopes, opening, planning, scenarios, state
 from app.session.choice import POLICIES
@@ -310,11 +311,9 @@ def log_line(shown: Shown, log: ReplanLog, dim: str, wanted: int) -> None:
             config=pictures.camera(alone=True),
         )
     with right:
-        st.dataframe(
+        sheet(
             pd.DataFrame(rows(log, arena)),
-            hide_index=True,
             height=min(330, 38 + 28 * len(log.iterations)),
-            row_height=28,
             column_config={"what": st.column_config.TextColumn(width="medium")},
         )
     last = log.iterations[-1]

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import csv
 import io
+import json
+import re
+from pathlib import Path
 
 import pytest
 
 from app.charts.live import live_curve
 from app.cli.main import run
+from app.session import opening
+from tests.app.test_pages import opened
 from tests.hostile import hostile_graph, hostile_names
 from tmmu_core import names
 from tmmu_core.graph import native
@@ -18,6 +23,7 @@ from tmmu_core.plan.making.engine import plan_graph
 IMAGE, LINK, SCRIPT, FORMULA, COLOURS = HOSTILE = hostile_names("http://127.0.0.1:9")
 ARENAS = {"activations": {}, IMAGE: {}}
 GRAPH = hostile_graph(HOSTILE)
+ROOT = Path(__file__).parents[2]
 
 
 def test_markdown_shows_a_name_as_it_stands() -> None:
@@ -70,3 +76,18 @@ def test_a_chart_holds_no_link_and_no_image() -> None:
         assert "<img" not in text
         assert "<script" not in text
     assert "<b>peak" in str(figure.to_dict())
+
+
+@pytest.mark.parametrize("page", ["plan", "graph"])
+def test_no_table_that_a_page_lets_be_taken_away_computes(page: str) -> None:
+    """A table's own button writes its cells as they are."""
+    source = opening.shelf().put("hostile.tmmu.json", native.encode_json(GRAPH))
+    at = opened(page, graph=source, arenas=json.dumps(ARENAS))
+    cells = [str(cell) for table in at.dataframe for column in table.value for cell in table.value[column]]
+    assert any(FORMULA in cell for cell in cells)
+    assert [cell for cell in cells if cell.startswith(("=", "+", "@", "-=", "\t"))] == []
+
+
+def test_tables_are_drawn_in_one_place() -> None:
+    call = re.compile(r"st\.(dataframe|table|data_editor)\(")
+    assert [path.name for path in (ROOT / "app").rglob("*.py") if call.search(path.read_text())] == ["sheets.py"]
