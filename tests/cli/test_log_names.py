@@ -22,7 +22,7 @@ from tests.hostile import hostile_graph
 from tmmu_core.graph import native
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.verifier import verify_plan
-from tmmu_core.names import for_log, natural
+from tmmu_core.names import for_log, natural, visible
 from tmmu_core.plan.formats.files import to_json
 from tmmu_core.plan.making.engine import plan_graph
 
@@ -139,6 +139,16 @@ def test_what_a_log_takes_for_a_command_is_spelled_out_and_nothing_else() -> Non
     assert for_log("a ::b##[group]") == r"a ::b\x23#[group]"
     assert for_log("##vso[task.x]y ##teamcity[x]") == r"\x23#vso[task.x]y \x23#teamcity[x]"
     assert for_log("conv::relu #1 ## [x]") == "conv::relu #1 ## [x]"
+
+
+IGNORABLE = (0x34F, 0x115F, 0x17B4, 0x180B, 0x200B, 0x2065, 0x3164, 0xFFA0, 0xFFF0, 0x1BCA0, 0x1D173, 0xE0100, 0xE0FFF)
+
+
+@pytest.mark.parametrize("number", IGNORABLE)
+def test_what_is_drawn_as_nothing_is_spelled_out(number: int) -> None:
+    """``conv`` beside ``conv`` with a Hangul filler behind it are two names that look the same."""
+    assert visible(f"conv{chr(number)}").isascii()
+    assert visible("❤\ufe0f é 模型") == "❤\ufe0f é 模型"
 
 
 def test_json_for_a_log_holds_the_same_values(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
