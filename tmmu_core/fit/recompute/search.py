@@ -247,7 +247,7 @@ class Search:
         members = np.flatnonzero(nodes)
         dearest = members[np.lexsort((members, -model.made_of[members]))][:DEAREST]
         for n in dearest.tolist():
-            if not best[0][n] or self._spent(begun):
+            if self._spent(begun):
                 continue
             trial = best[0].copy()
             trial[n] = False
