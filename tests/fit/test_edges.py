@@ -17,6 +17,7 @@ from tests.fit.test_fitting import started
 from tests.fit.test_recompute import chain_step
 from tests.fit.varied import asked
 from tests.fits import order_of, recompute_of, seeds, shuffled
+from tmmu_core.fit import fitting
 from tmmu_core.fit.alignment import finer, finest, widest
 from tmmu_core.fit.answer import Allowed
 from tmmu_core.fit.applying import applied
@@ -579,3 +580,26 @@ def test_what_is_held_instead_is_what_leaves_the_cheapest(
     nodes, point = search._held_instead(everyone, search.dropping(everyone))
     assert np.flatnonzero(nodes).tolist() == left
     assert point.key == search.dropping(nodes).key
+
+
+@pytest.mark.parametrize(
+    ("candidate", "best", "better"),
+    [
+        ((0, 90, 5), (0, 80, 6), True),  # where both fit, the cheaper
+        ((0, 70, 6), (0, 80, 5), False),
+        ((0, 80, 5), (0, 80, 5), False),
+        ((1, 90, 0), (0, 80, 5), False),  # what fits before what does not
+        ((0, 90, 9), (1, 95, 0), True),
+        ((2, 90, 0), (1, 95, 9), False),  # where none does, what is over by less
+        ((1, 90, 9), (1, 95, 0), True),
+        ((1, 95, 1), (1, 95, 2), True),
+    ],
+)
+def test_the_better_of_two_fits_or_is_nearer_or_cheaper(
+    candidate: tuple[int, int, int], best: tuple[int, int, int], better: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """(bytes over the capacity, extent, cost) of each."""
+    one, other = (SimpleNamespace(plan=over, extent_bytes=size, key=cost) for over, size, cost in (candidate, best))
+    search = SimpleNamespace(capacity=SimpleNamespace(over=lambda extents_: extents_), best=other)
+    monkeypatch.setattr(fitting, "extents", lambda plan: plan)
+    assert fitting._Fitting.better(search, one) == better  # type: ignore[arg-type]

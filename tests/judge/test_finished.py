@@ -11,6 +11,7 @@ from tests.build import chain, graph, node, tensor
 from tests.judge.faults import changed, refigured, rehashed
 from tests.plan.examples import ledger_plan, problem_of
 from tmmu_core.errors import AddressCollision, AlignmentViolation, ArenaTooSmall, ContractError, InvalidIrShapes
+from tmmu_core.judge import finished as judge_finished
 from tmmu_core.judge.finished import conflicting_rows, finished, refuse_invalid
 from tmmu_core.plan.formats.checkpoint import checkpoint
 from tmmu_core.plan.making.engine import plan_graph
@@ -108,3 +109,14 @@ def test_bytes_of_another_arena_are_other_bytes() -> None:
     offset[[plan.row_of[name] for name in "abc"]] = 4096
     met = conflicting_rows(replace(plan, offset=offset))
     assert {plan.tensor_ids[k] for k in np.flatnonzero(met)} == {"a", "b"}
+
+
+@pytest.mark.parametrize(("looked_at", "found"), [(2, [True, True, False]), (3, [True, True, True])])
+def test_who_meets_only_one_that_was_left_out_is_looked_for_among_so_many_pairs(
+    looked_at: int, found: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(judge_finished, "LOOKED_AT", looked_at)
+    # a and b share [8, 16), b and c [16, 24): the sweep leaves b out when it has met a.
+    problem = problem_of(("a", 0, 4, 16), ("b", 1, 4, 16), ("c", 2, 4, 16), alignment=1)
+    packing = Packing(np.array([0, 8, 16], np.uint64))
+    assert conflicting_rows(plan_problem(PlainInstance("it", problem, packing))).tolist() == found

@@ -226,3 +226,21 @@ def test_a_library_is_for_machines_of_its_kind(
     monkeypatch.delenv(SWITCH, raising=False)
     kind = {"x86_64": "x86_64", "amd64": "x86_64", "arm64": "aarch64"}.get(machine.lower())
     assert library.__wrapped__() == (f"linux-{kind}.so" if loaded else None)
+
+
+@pytest.mark.parametrize(
+    ("machine", "here_", "installed", "compiler"),
+    [
+        ("x86_64", "AMD64", {"gcc"}, "gcc"),
+        ("x86_64", "x86_64", {"gcc", "x86_64-linux-gnu-gcc"}, "x86_64-linux-gnu-gcc"),
+        ("aarch64", "x86_64", {"gcc"}, None),
+        ("aarch64", "x86_64", {"gcc", "aarch64-linux-gnu-gcc"}, "aarch64-linux-gnu-gcc"),
+        ("aarch64", "riscv64", {"gcc"}, None),
+    ],
+)
+def test_gcc_alone_compiles_for_its_own_machine(
+    machine: str, here_: str, installed: set[str], compiler: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build, "platform", SimpleNamespace(machine=lambda: here_))
+    monkeypatch.setattr(build, "shutil", SimpleNamespace(which=lambda name: name if name in installed else None))
+    assert build.compiler_of(machine) == compiler

@@ -94,7 +94,7 @@ def _who_fits(problem: Problem, bound: int, capacity: int) -> str:
         return "no"
     if len(problem) <= TRIED_UP_TO:
         packing = ARENA_PLANNERS[TRIED].pack(problem, {}, None)
-        extent = int((packing.offset + problem.size).max(initial=0))
+        extent = int((packing.offset + problem.size).max())
         if extent <= capacity:
             return TRIED
     return "unknown"
