@@ -290,6 +290,11 @@ SAME: tuple[Same, ...] = (
         *("tmmu_core/fit/recompute/search.py", "return int(np.argmax(idle)) if idle else 0", "0", "(1)"),
         "without an arena none is asked for",
     ),
+    Same(
+        *("tmmu_core/fit/recompute/unwrite.py", 'if node.node_id in moving and node.instr == "copy_in"'),
+        *('node.node_id in moving and node.instr == "copy_in"', "(node.node_id in moving)"),
+        "what is copied out is read by those alone that copy it in, and they are taken out",
+    ),
     Same("tmmu_core/sweep/running.py", "self._submitted = 0", "0", "(1)", "what names are counted from"),
 )
 
