@@ -235,3 +235,18 @@ def test_the_largest_changes_of_a_kind_come_first_and_no_others() -> None:
     named = [[change.tensor_id for change in verdict.largest(kind, 9)] for kind in ("moved", "resized", "added", None)]
     assert named == [["t1"], ["t2", "t3"], [], ["t2", "t1", "t3"]]
     assert [change.tensor_id for change in verdict.largest(None, 1)] == ["t2"]
+
+
+def test_the_largest_changes_come_first_by_the_larger_side_then_by_id() -> None:
+    """In tensors of a to d: d is the largest and b, which grows, is next; of a and c, as large, a is first."""
+    sizes = {"d": 64, "a": 8, "b": 4, "c": 8}
+    tensors = [tensor(name, floats, role="input") for name, floats in sizes.items()]
+    left = plan_graph(graph(tensors, [], "a b c d", "a b c d")).plan
+    size = left.size.copy()
+    size[left.row_of["b"]] = 100
+    right = replace(left, size=size, offset=left.offset + np.uint64(4096))
+    for one, other in ((left, right), (right, left)):
+        found = compare(one, other)
+        assert [change.tensor_id for change in found.largest(None, 9)] == ["d", "b", "a", "c"]
+        assert [change.tensor_id for change in found.largest(None, 2)] == ["d", "b"]
+        assert [change.tensor_id for change in found.largest("resized", 9)] == ["b"]

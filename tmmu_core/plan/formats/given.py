@@ -154,7 +154,8 @@ class AddressMap:
         some = ends > starts
         order = np.argsort(starts[some], kind="stable")
         first, last = starts[some][order], np.maximum.accumulate(ends[some][order])
-        apart = np.concatenate(([True], first[1:] > last[:-1])) if len(first) else np.zeros(0, bool)
+        apart = np.ones(len(first), np.bool_)
+        apart[1:] = first[1:] > last[:-1]
         begins = np.flatnonzero(apart)
         starts, ends = first[begins], last[np.concatenate((begins[1:], [len(first)])) - 1] if len(first) else last
         lengths = ends - starts
