@@ -23,6 +23,7 @@ from tmmu_core.graph import native
 from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.library.requests import ratio
 from tmmu_core.plan.analysis.gate import ALL, Limit, gate
+from tmmu_core.plan.formats.files import to_json
 from tmmu_core.plan.formats.reading import read_graph_file
 from tmmu_core.plan.formats.trace import to_json_lines
 from tmmu_core.plan.making.engine import plan_graph
@@ -397,3 +398,9 @@ def test_offsets_that_came_with_an_instance_are_judged() -> None:
     given = b"id,lower,upper,size,offset\na,0,2,8,0\nb,1,3,8,%d\n"
     assert [tmmu.plan(given % at).arenas[0].status for at in (4, 8)] == ["invalid", "optimal"]
     assert [tmmu.plan(given % 8, capacities=most).arenas[0].status for most in (15, 16)] == ["invalid", "optimal"]
+
+
+def test_a_plan_file_whose_rows_were_changed_is_judged_when_it_is_read() -> None:
+    plan = plan_graph(chain(3)).plan
+    moved = replace(plan, offset=plan.offset + np.uint64(1))
+    assert [tmmu.read(to_json(each)).arenas[0].status for each in (plan, moved)] == [plan.arenas[0].status, "invalid"]

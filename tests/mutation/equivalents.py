@@ -123,6 +123,11 @@ SAME: tuple[Same, ...] = (
         *("tmmu_core/graph/importers/onnx_values.py", "start = known[node.input[0]]", "0", "(1)"),
         "only its type is read, and all operands of a Range are of one",
     ),
+    Same(
+        *("tmmu_core/plan/formats/executorch.py", "if 0 <= value.births < first <= value.last < last:"),
+        *("0 <= value.births < first <= value.last < last", "(0 <= value.births < first <= value.last <= last)"),
+        "what lives to a loop's end is made to live to it",
+    ),
     Same("tmmu_core/graph/importers/sniff.py", "shift < 64", "shift < 64", "(shift <= 64)", _SEVENTH),
     Same("tmmu_core/graph/importers/sniff.py", "shift < 64", "64", "(65)", _SEVENTH),
     Same("tmmu_core/cbor.py", ".reshape(-1, 8)", "1", "(2)", _WORKED_OUT),
