@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import re
+import sqlite3
 import zipfile
 from dataclasses import replace
 from itertools import pairwise
@@ -19,9 +20,11 @@ from onnx import TensorProto, helper
 from app.cli.main import run
 from tests.build import chain, graph, node, tensor, view
 from tests.fuzz.targets import sharded
+from tests.store.plans import label, plan_of
 from tmmu_core import limits
 from tmmu_core.errors import InvalidIrShapes, TmmuError, UnreadableInput
 from tmmu_core.graph import document, native, unpacking
+from tmmu_core.graph.importers.onnx_complete import WAIT
 from tmmu_core.graph.importers.pt2_program import _member
 from tmmu_core.graph.model import Arena, Graph
 from tmmu_core.plan.formats import files, trace
@@ -30,6 +33,7 @@ from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.plan.making.ranks import plan_ranks
 from tmmu_core.plan.making.request import PlanRequest
 from tmmu_core.plan.making.wording import SAID
+from tmmu_core.store.store import Store
 
 
 def names_its_limit(error: TmmuError, limit: limits.Limit) -> bool:
@@ -349,3 +353,27 @@ def test_more_values_than_the_limit_are_not_read_of_an_option(field: str, text: 
     with limits.raised({"values": 40}), pytest.raises(UnreadableInput) as caught:
         SAID[field].read(text % ",".join([inner] * 50))
     assert names_its_limit(caught.value, limits.VALUES)
+
+
+@pytest.mark.parametrize("limit", limits.LIMITS, ids=lambda limit: limit.name)
+def test_a_limit_past_what_a_machine_counts_to_is_that(limit: limits.Limit, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nineteen nines mean no limit: no buffer, no database and no clock takes them for a number."""
+    monkeypatch.setenv(limit.variable, "9" * 19)
+    assert limits.ceiling(limit) == limit.most < 2**63
+    with limits.raised({limit.name: 10**19}):
+        assert limits.ceiling(limit) == limit.most
+    assert ("seconds" in limit.name) == (WAIT * limit.most * 1000 < 2**31), "so are seconds told to the system"
+
+
+def test_a_pipe_and_a_store_are_read_where_there_is_no_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMMU_MAX_UNPACKED_BYTES", "9" * 19)
+    assert unpacking.read_stream(io.BytesIO(b"x" * 3_000_000), "a pipe") == b"x" * 3_000_000
+    store = Store.at(f"sqlite:///{tmp_path / 's.db'}", create=True)
+    plan = plan_of({"a": 1})
+    run_of_it = store.record(plan, label("c1")).run
+    assert store.plan(run_of_it).tmmu_plan_hash == plan.tmmu_plan_hash
+    with sqlite3.connect(tmp_path / "s.db") as connection:
+        connection.execute("UPDATE plans SET bytes = 9223372036854775807")
+    with pytest.raises(TmmuError):
+        store.plan(run_of_it)
+    store.close()

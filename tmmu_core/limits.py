@@ -25,12 +25,18 @@ class Limit:
     default: int
     what: str
     """What is counted, in the plural."""
+    most: int = 1 << 62
+    """What a machine can count to: higher numbers mean that."""
 
     @property
     def variable(self) -> str:
         """The environment variable that sets it."""
         return f"TMMU_MAX_{self.name.replace('-', '_').upper()}"
 
+
+_LONGEST = 10**5
+"""Seconds, more than a day: what is waited for is told to the system in thousandths, in 31 bits, and several times as
+long as the work may take."""
 
 UNPACKED_BYTES = Limit("unpacked-bytes", 1 << 28, "bytes that a compressed file, an archive member or a pipe comes to")
 VALUES = Limit("values", 1 << 23, "values in a document, or cells and lines in a text")
@@ -41,9 +47,11 @@ DEVICES = Limit("devices", 1 << 10, "devices in a snapshot")
 INLINED_NODES = Limit("inlined-nodes", 1 << 18, "nodes")
 RANKS = Limit("ranks", 1 << 20, "ranks in a mesh")
 SHARES = Limit("shares", 1 << 12, "shares of one tensor to try its views on")
-TRACE_SECONDS = Limit("trace-seconds", 120, "seconds for tracing a program with PyTorch")
+TRACE_SECONDS = Limit("trace-seconds", 120, "seconds for tracing a program with PyTorch", _LONGEST)
 TRACE_BYTES = Limit("trace-bytes", 1 << 33, "bytes of address space for tracing a program with PyTorch")
-RUN_SECONDS = Limit("run-seconds", 60, "seconds of processor time for asking onnxruntime (0: it is never asked)")
+RUN_SECONDS = Limit(
+    "run-seconds", 60, "seconds of processor time for asking onnxruntime (0: it is never asked)", _LONGEST
+)
 RUN_BYTES = Limit("run-bytes", 12 << 30, "bytes of address space for asking onnxruntime")
 WORKER_BYTES = Limit("worker-bytes", 1 << 33, "bytes of address space for a piece of work of the explorer")
 SESSION_WORKERS = Limit("session-workers", 3, "pieces of work at a time for one visitor of the explorer")
@@ -80,10 +88,10 @@ def ceiling(limit: Limit, default: int | None = None) -> int:
     """
     by_caller = _raised.get() or {}
     if limit.name in by_caller:
-        return by_caller[limit.name]
+        return min(by_caller[limit.name], limit.most)
     text = os.environ.get(limit.variable, "")
     if text:
-        return whole_number(text, limit.variable)
+        return min(whole_number(text, limit.variable), limit.most)
     return limit.default if default is None else default
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import gzip
+import io
 import mmap
 import os
 import stat
@@ -38,11 +39,12 @@ def read_whole(path: Path) -> bytes:
 
 def read_stream(stream: BinaryIO, source: str) -> bytes:
     """The bytes of a pipe or a device, which nobody knows the number of. Raises ``UnreadableInput`` past the limit."""
-    most = limits.ceiling(limits.UNPACKED_BYTES, LONGEST_STREAM)
-    data = stream.read(most + 1)
-    if len(data) > most:
-        raise limits.past(limits.UNPACKED_BYTES, "what is no plain file", source, most)
-    return data
+    most, data = limits.ceiling(limits.UNPACKED_BYTES, LONGEST_STREAM), io.BytesIO()
+    while part := stream.read(1 << 20):  # asked for all at once, Python makes room for all
+        if data.tell() + len(part) > most:
+            raise limits.past(limits.UNPACKED_BYTES, "what is no plain file", source, most)
+        data.write(part)
+    return data.getvalue()
 
 
 @contextmanager
