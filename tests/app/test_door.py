@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import subprocess
 from dataclasses import fields
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -75,6 +76,14 @@ def choice_of(request: PlanRequest, **viewed: Any) -> Choice:
     return Choice(**viewed, **{field.name: getattr(request, field.name) for field in fields(PlanRequest)})
 
 
+def as_a_shell_reads(line: str) -> list[str]:
+    """A line's words: control characters stand in quotes that ``shlex`` does not know."""
+    if "$'" not in line:
+        return shlex.split(line)
+    printed = subprocess.run(["bash", "-c", f'printf "%s\\0" {line}'], capture_output=True, check=True).stdout
+    return printed.decode().removesuffix("\0").split("\0")
+
+
 def repeated(asked: bytes, request: PlanRequest, name: str = "asked.tmmu.json") -> tuple[Any, dict[str, Any]]:
     """``(what the page shows, the plan that its command writes)``. Raises what the page refuses with."""
     choice = choice_of(request, source=opening.shelf().put(name, asked))
@@ -82,7 +91,7 @@ def repeated(asked: bytes, request: PlanRequest, name: str = "asked.tmmu.json") 
     full = planning.spelled_out(choice, opened)
     made = make_plan(planning.asked_of(opened), planning.requested(full, opened))
     shown = planning.Shown(full, opened, made.plan, made.solution)
-    words = shlex.split(repeat.command(shown))
+    words = as_a_shell_reads(repeat.command(shown))
     assert words[0] == "tmmu"
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)

@@ -252,6 +252,12 @@ def test_an_object_that_says_a_key_twice_is_refused(text: str, place: str) -> No
     assert refused.value.place == place
 
 
+@pytest.mark.parametrize("rest", ["x", "}", '{"name": "one"}', "\x00"])
+def test_a_text_that_goes_on_behind_an_object_that_says_a_key_twice_is_no_json(rest: str) -> None:
+    with pytest.raises(UnreadableInput, match="this is not JSON"):
+        document.refuse_repeated_keys(b'{"name": "one", "name": "two"}' + rest.encode(), "g.tmmu.json")
+
+
 def test_a_text_with_the_same_words_twice_is_read() -> None:
     text = '{"tensors": [{"id": "x", "shape": [1], "dtype": "int8"}], "nodes": [], "name": "\\"id\\": \\"id\\":"}'
     assert native.decode(text.encode()).name == '"id": "id":'

@@ -249,12 +249,13 @@ def refuse_repeated_keys(data: bytes, source: str) -> None:
     """
     try:
         text = data.removeprefix(BYTE_ORDER_MARK).decode()
-        json.loads(text, object_pairs_hook=_once)
-    except _RepeatedKey:
-        path = next(_repeated_keys(json.loads(text, object_pairs_hook=_Pairs), "$"))
-        raise UnreadableInput(
-            "an object says this key twice.", source=source, place=path, hint="Say it once."
-        ) from None
+        try:
+            json.loads(text, object_pairs_hook=_once)
+        except _RepeatedKey:  # seen before the document has ended, which may end in anything
+            path = next(_repeated_keys(json.loads(text, object_pairs_hook=_Pairs), "$"))
+            raise UnreadableInput(
+                "an object says this key twice.", source=source, place=path, hint="Say it once."
+            ) from None
     except UnicodeDecodeError as error:  # in a field that nobody asked for
         raise UnreadableInput(
             "this is not JSON: a text in it is not UTF-8.",
