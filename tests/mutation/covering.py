@@ -57,7 +57,9 @@ class Covering:
     def tests_for(self, file: str, function: str) -> list[str]:
         """The tests for one function, soonest first; of a module's own lines, or of a compiled loop, its module's.
 
-        Behind those that enter it come the others of their files: what they ask may have been kept from the first.
+        Before all come those of the room's own tests: hundreds of other rooms' enter what everything enters, and ask
+        after nothing of it. Behind those that enter it come the others of their files: what they ask may have been
+        kept from the first.
         """
         direct = self.entered_by.get(f"{file}:{function}", [])
         if not direct:
@@ -65,7 +67,10 @@ class Covering:
             direct = sorted({test for tests in of_module for test in tests})
         files = {test.split("::")[0] for test in direct}
         beside = [test for test in self.seconds if test.split("::")[0] in files and test not in set(direct)]
-        return [*self._by_time(direct), *self._by_time(beside)]
+        room = f"tests/{file.split('/')[1]}/"
+        own = [test for test in direct if test.startswith(room)]
+        others = [test for test in direct if not test.startswith(room)]
+        return [*self._by_time(own), *self._by_time(others), *self._by_time(beside)]
 
     def _by_time(self, tests: list[str]) -> list[str]:
         return sorted((t for t in tests if t in self.seconds), key=lambda test: (self.seconds[test], test))

@@ -18,7 +18,6 @@ class Same:
     why: str
 
 
-_NO_ARENA = "where there is no arena there is no row, and nothing is looked up in what stands for its extents"
 _WORKED_OUT = "any negative number is the dimension that numpy works out"
 _NOBODY = "nobody is any negative number: only the sign is asked for"
 _A_PAGE_MORE = "a page more is mapped, which nobody touches and no handle shows"
@@ -44,7 +43,6 @@ SAME: tuple[Same, ...] = (
         "(2)",
         "a cell more, which is cut off again",
     ),
-    Same("tmmu_core/runtime/shadow_rules.py", "for arena in plan.arenas] or [0]", "0", "(1)", _NO_ARENA),
     Same("tmmu_core/graph/unpacking.py", "CHUNK = 1 << 16", "16", "(17)", "how many bytes are unpacked at a time"),
     Same(
         *("tmmu_core/plan/formats/files.py", "pre_buffer=False", "False", "(True)"),

@@ -126,3 +126,10 @@ def test_half_of_the_time_goes_to_the_quickest_and_half_to_golden_lines() -> Non
     assert within(quick, covering, 8) == (quick, 8)
     assert within([slow], covering, 8) == ([slow], 9)
     assert within([], covering, 8) == ([], 0)
+
+
+def test_the_tests_of_the_room_come_before_quicker_ones_of_others() -> None:
+    own, other, beside = "tests/fit/test_it.py::test", "tests/cli/test_it.py::test", "tests/cli/test_it.py::test_more"
+    covering = Covering({own: 2.0, other: 1.0, beside: 0.5}, {"tmmu_core/fit/it.py:f": [other, own]})
+    assert covering.tests_for("tmmu_core/fit/it.py", "f") == [own, other, beside]
+    assert covering.tests_for("tmmu_core/cli.py", "f") == []

@@ -300,7 +300,7 @@ def apply_plan(
     _check_addresses(placed, arenas)
 
     applied = Applied(plan, arenas, security)
-    written = np.array([not arenas[arena.name].fresh for arena in plan.arenas] or [False])[plan.arena]
+    written = np.array([not arenas[arena.name].fresh for arena in plan.arenas], np.bool_)[plan.arena]
     for row in np.flatnonzero(written & ~applied.blocks.resident[plan.storage]).tolist():
         applied.zero_tensor(plan.tensor_ids[row])
     return applied
@@ -308,10 +308,10 @@ def apply_plan(
 
 def _check_addresses(plan: Plan, arenas: Mapping[str, ArenaHandle]) -> None:
     """Every tensor inside its arena and on its grid, told for the first by id bytes."""
-    base = np.array([arenas[arena.name].base_ptr for arena in plan.arenas] or [0], np.uint64)
-    extent = np.array([arena.extent_bytes for arena in plan.arenas] or [0], np.uint64)
+    base = np.array([arenas[arena.name].base_ptr for arena in plan.arenas], np.uint64)
+    extent = np.array([arena.extent_bytes for arena in plan.arenas], np.uint64)
     inside = (plan.offset <= extent[plan.arena]) & (plan.size <= extent[plan.arena] - plan.offset)
-    for row in np.flatnonzero(~inside)[:1].tolist():
+    for row in np.flatnonzero(~inside).tolist():
         name = plan.arenas[plan.arena[row]].name
         end = int(plan.offset[row]) + int(plan.size[row])
         raise ArenaTooSmall(
@@ -323,7 +323,7 @@ def _check_addresses(plan: Plan, arenas: Mapping[str, ArenaHandle]) -> None:
             tensor=plan.tensor_ids[row],
             hint="The plan contradicts itself: verify it, or plan again.",
         )
-    for row in np.flatnonzero((base[plan.arena] + plan.offset) % plan.alignment)[:1].tolist():
+    for row in np.flatnonzero((base[plan.arena] + plan.offset) % plan.alignment).tolist():
         raise AlignmentViolation(
             f"tensor {plan.tensor_ids[row]!r} would lie at address "
             f"{int(base[plan.arena[row]]) + int(plan.offset[row]):#x}, which is no multiple of "

@@ -73,7 +73,7 @@ def _agreement(scene: Scene, timeline: Timeline, declared: Declared) -> Iterator
 def _places(scene: Scene) -> Iterator[Fault]:
     """Rows inside their arenas, on their grids, where their storage is; storages where their slot is."""
     plan = scene.plan
-    extent = np.array([arena.extent_bytes for arena in plan.arenas] or [0], np.uint64)[scene.arena]
+    extent = np.array([arena.extent_bytes for arena in plan.arenas], np.uint64)[scene.arena]
     for row in np.flatnonzero(
         (scene.start > extent) | (scene.size > extent - np.minimum(scene.start, extent))
     ).tolist():
@@ -109,7 +109,7 @@ def _grids(scene: Scene) -> U64:
     """What each row's offset must be a multiple of: what the plan says, and for a storage's start the arena's."""
     plan = scene.plan
     grid = np.maximum(plan.alignment[scene.plan_row], np.uint64(1))
-    floor = np.array([max(arena.alignment_bytes, 1) for arena in plan.arenas] or [1], np.uint64)[scene.arena]
+    floor = np.array([max(arena.alignment_bytes, 1) for arena in plan.arenas], np.uint64)[scene.arena]
     at_start = scene.offset == 0
     if scene.timeline is not None:
         at_start &= scene.timeline.index.base[scene.tensor] < 0

@@ -124,7 +124,7 @@ def _facts(liveness: Liveness, storage: int, memory: Mapping[str, Memory]) -> Fa
 
 def _dtype_grids(liveness: Liveness) -> NDArray[np.uint64]:
     """Per storage, the widest element among its members: bytes, a power of two for every dtype there is."""
-    widths = np.array([itemsize(tensor.dtype) for tensor in liveness.timeline.graph.tensors] or [1], np.uint64)
+    widths = np.array([itemsize(tensor.dtype) for tensor in liveness.timeline.graph.tensors], np.uint64)
     grids = np.ones(len(liveness.storages), np.uint64)
     members = np.flatnonzero(liveness.storage_of >= 0)
     np.maximum.at(grids, liveness.storage_of[members], widths[members])
