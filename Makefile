@@ -56,7 +56,7 @@ fuzz: $(VENV)/.dev ## hostile files for every reader, SECONDS each (.fuzz/ keeps
 mutate: $(VENV)/.dev ## break the core in MUTANTS random places, and see that a test notices (.mutation/ keeps what was found)
 	$(BIN)/python -m tests.mutation.sample --mutants $(or $(MUTANTS),300) --seed $(or $(SEED),0)
 
-golden: $(VENV)/.dev ## write the golden traces, searches, fits, refusals, verdicts, answers and what is made anew (review the difference like code)
+golden: $(VENV)/.dev ## write the golden traces, searches, fits, refusals, verdicts, answers, what is made and what is declared anew (review the difference like code)
 	$(BIN)/python -m tests.golden
 	$(BIN)/python -m tests.searches
 	$(BIN)/python -m tests.fits
@@ -67,6 +67,7 @@ golden: $(VENV)/.dev ## write the golden traces, searches, fits, refusals, verdi
 	$(BIN)/python -m tests.others
 	$(BIN)/python -m tests.requests
 	$(BIN)/python -m tests.made
+	$(BIN)/python -m tests.declared
 
 # The peers pin other versions of what we pin, so they live apart; without them their columns stay empty.
 .venv-peers/.made:

@@ -33,6 +33,7 @@ ROOMS = (
 WITH_LOOPS = (
     *("laws/test_planners_asked.py", "laws/test_searches.py", "laws/test_fits.py"),
     *("planners/test_greedy.py", "planners/test_exact.py", "planners/test_bounds.py"),
+    "planners/test_rebuild.py",
     *("fit/test_order_model.py", "fit/test_order.py", "fit/test_recompute.py"),
     *("plan/test_waste.py", "runtime/test_shadow.py", "runtime/test_shadow_laws.py"),
 )
@@ -57,11 +58,12 @@ class Covering:
     def tests_for(self, file: str, function: str) -> list[str]:
         """The tests for one function, soonest first; of a module's own lines, or of a compiled loop, its module's.
 
-        Before all come those of the room's own tests: hundreds of other rooms' enter what everything enters, and ask
-        after nothing of it. Behind those that enter it come the others of their files: what they ask may have been
-        kept from the first.
+        What a module declares is asked by a test that is called by it. Before all others come the room's own tests:
+        hundreds of other rooms' enter what everything enters, and ask after nothing of it. Behind those that enter it
+        come the others of their files: what they ask may have been kept from the first.
         """
         direct = self.entered_by.get(f"{file}:{function}", [])
+        declared = [test for test in self.seconds if not function and test.endswith(f"[{file}]")]
         if not direct:
             of_module = [tests for place, tests in self.entered_by.items() if place.startswith(f"{file}:")]
             direct = sorted({test for tests in of_module for test in tests})
@@ -70,7 +72,7 @@ class Covering:
         room = f"tests/{file.split('/')[1]}/"
         own = [test for test in direct if test.startswith(room)]
         others = [test for test in direct if not test.startswith(room)]
-        return [*self._by_time(own), *self._by_time(others), *self._by_time(beside)]
+        return list(dict.fromkeys((*declared, *self._by_time(own), *self._by_time(others), *self._by_time(beside))))
 
     def _by_time(self, tests: list[str]) -> list[str]:
         return sorted((t for t in tests if t in self.seconds), key=lambda test: (self.seconds[test], test))
