@@ -116,10 +116,10 @@ def _of_fields(name: str, kind: type) -> Iterator[str]:
             if of is not dataclasses.MISSING or not (field.init and field.repr and field.compare):
                 yield f"{name}.{field.name} : {_short(of)}, {field.init}, {field.repr}, {field.compare}"
     elif issubclass(kind, msgspec.Struct):
-        for told in msgspec.structs.fields(kind):
-            if not told.required:
-                of = told.default if told.default is not msgspec.NODEFAULT else told.default_factory
-                yield f"{name}.{told.name} : {_short(of)}"
+        for one in msgspec.structs.fields(kind):
+            if not one.required:
+                of = one.default if one.default is not msgspec.NODEFAULT else one.default_factory
+                yield f"{name}.{one.name} : {_short(of)}"
 
 
 def _line(before: str, value: Any) -> Iterator[str]:
