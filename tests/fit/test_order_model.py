@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.build import graph, node, tensor
 from tests.strategies import graphs, orders
 from tmmu_core.errors import ContractError
+from tmmu_core.fit.order import model as order_model_room
 from tmmu_core.fit.order.kernels import measure
 from tmmu_core.fit.order.model import OrderModel, order_model
 from tmmu_core.graph.model import Graph
@@ -109,3 +111,27 @@ def test_phases_stay_apart_where_that_is_asked_for() -> None:
     assert free is not None
     assert kept is not None
     assert (free.waits_for.tolist(), kept.waits_for.tolist()) == ([0, 0], [0, 1])
+
+
+def test_sizes_are_summed_on_their_grids_up_to_the_last_byte_that_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``x`` and ``y`` of 5 floats and ``a`` of 4: 20 + 20 + 16 bytes, or 32 + 32 + 16 on a grid of 16."""
+    tensors = [tensor("x", 5, role="input"), tensor("a", 4), tensor("y", 5)]
+    liveness = lived(graph(tensors, [node("n", "x", "a", inplace="none"), node("m", "a", "y", inplace="none")], "x", "y"))
+    for grids, total in ((None, 56), ({"activations": 16}, 80), ({"activations": 24}, 72), ({"elsewhere": 64}, 56)):
+        monkeypatch.setattr(order_model_room, "LARGEST", total)
+        assert order_model(liveness, grids) is None
+        monkeypatch.setattr(order_model_room, "LARGEST", total + 1)
+        found = order_model(liveness, grids)
+        assert found is not None
+        assert int(found.size.sum()) == total
+        assert found.pad == max(int(size) - each for size, each in zip(found.size, liveness.storages.size, strict=True))
+
+
+def test_who_writes_at_the_first_step_comes_before_who_writes_there_again() -> None:
+    """Nothing is loaded, so ``first`` runs at step 0; ``second`` reads nothing of it and shares its bytes."""
+    tensors = [tensor("a", alias_group_id="g"), tensor("b", alias_group_id="g"), tensor("c")]
+    nodes = [node("first", "", "a"), node("read", "a", "c", inplace="none"), node("second", "", "b")]
+    model = order_model(lived(graph(tensors, nodes, "", "b c", execution_order=("first", "read", "second"))))
+    assert model is not None
+    later = [model.succ_idx[model.succ_ptr[k] : model.succ_ptr[k + 1]].tolist() for k in range(3)]
+    assert later == [[1, 2], [2], []]

@@ -136,3 +136,12 @@ def test_a_scope_whose_nodes_follow_one_another_is_none(order: tuple[str, ...]) 
 def test_whatever_the_verifier_finds_has_a_name_in_the_lint() -> None:
     named = {rule for lint in RULES for rule in lint.made_of}
     assert sorted(set(verifier.RULES) - named) == []
+
+
+def test_without_a_graph_the_rules_that_ask_it_are_not_said_to_be_tried() -> None:
+    g = chain(2, "none")
+    plan = plan_graph(g).plan
+    with_graph, without = lint_verdict(plan, g).checked, lint_verdict(plan).checked
+    assert with_graph == tuple(rule.name for rule in RULES)
+    assert set(with_graph) - set(without) == {"undeclared_inplace", "backward_before_forward", "split_scope"}
+    assert set(without) < set(with_graph)

@@ -13,7 +13,9 @@ import pytest
 from tests.build import chain, graph, node, residual, tensor, view
 from tests.judge.faults import changed, refigured, rehashed
 from tmmu_core.graph.model import Dim, Graph, Tensor
-from tmmu_core.judge.against_graph import check_apart
+from tmmu_core.judge.against_graph import RULES as AGAINST_GRAPH
+from tmmu_core.judge.against_graph import check_apart, examine
+from tmmu_core.judge.facts import PlanFacts
 from tmmu_core.judge.verifier import RULES, verify_plan
 from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.plan.model import Plan
@@ -297,3 +299,37 @@ def test_every_row_is_held_to_the_graph_though_one_is_of_another() -> None:
     other = replace(plan, tensor_ids=("nobody", *plan.tensor_ids[1:]), dtypes=(*plan.dtypes[:-1], "int8"))
     found = [f.tensor for f in verify_plan(rehashed(other), chain(2, "none")).findings if f.rule == "tensors"]
     assert found == ["t0", "nobody", "t2"]
+
+
+@pytest.mark.parametrize("pair", [("t0", "nobody"), ("nobody", "t1"), ("nobody", "nothing")])
+def test_a_hand_off_of_a_tensor_without_a_row_is_found(pair: tuple[str, str]) -> None:
+    plan = replace(plan_graph(chain(2)).plan, handoffs=((1, *pair),), taken=(True,))
+    found = [finding.message for finding in verify_plan(plan).findings if finding.rule == "handoff"]
+    assert f'"{pair[0]}" is handed to "{pair[1]}" at step 1, and one of them has no row.' in found
+
+
+def test_a_slot_begins_on_the_arenas_grid_unless_a_view_alone_opens_it() -> None:
+    """64 bytes up, where the rows ask for no more than 4: off a grid of 128. A view's base may stand before it."""
+    plan = plan_graph(chain(2, "none"), planner="greedy").plan
+    moved = replace(plan, offset=plan.offset + np.uint64(64), alignment=np.full(len(plan), 4, np.uint64))
+    words = "lies at 64, off the arena's grid of 128 bytes."
+    assert any(f.rule == "alignment" and words in f.message for f in verify_plan(moved).findings)
+    of_views = replace(moved, base_tensor_uids=("gone",) * len(plan))
+    assert not any(words in f.message for f in verify_plan(of_views).findings)
+
+
+def test_a_graph_that_cannot_be_run_leaves_every_other_rule_of_it_untried() -> None:
+    plan = plan_graph(chain(2)).plan
+    seen = examine(PlanFacts(replace(plan, execution_order=("n001", "n000"))), chain(2), None)
+    assert [finding.rule for finding in seen.findings] == ["graph"]
+    assert set(seen.left_out) == set(AGAINST_GRAPH) - {"graph"}
+    assert (seen.alignment, seen.arenas_with_pairs) == (None, None)
+
+
+@pytest.mark.parametrize(("step", "who"), [(-1, "-1"), (0, "n000"), (1, "n001"), (2, "2"), (7, "7")])
+def test_a_hand_off_is_held_to_the_node_of_its_step_where_there_is_one(step: int, who: str) -> None:
+    """Nothing is loaded: the first node runs at step 0, the last at step 1."""
+    g = graph([tensor("a"), tensor("b")], [node("n000", "", "a"), node("n001", "a", "b", inplace="none")], "", "b")
+    plan = replace(plan_graph(g).plan, handoffs=((step, "a", "b"),), taken=(False,))
+    found = [f.message for f in verify_plan(plan, g).findings if f.rule == "illegal_handoff"]
+    assert found == [f'"{who}" does not permit "b" to take over "a".']

@@ -76,3 +76,11 @@ def test_refusals_are_those_of_the_tensor_itself() -> None:
 def test_who_is_not_planned_is_a_key_error() -> None:
     with pytest.raises(KeyError):
         why(held(), "nobody")
+
+
+def test_who_belongs_to_another_mode_is_a_key_error_that_says_so() -> None:
+    tensors = [tensor("x", role="input"), tensor("y"), tensor("g", role="gradient")]
+    g = graph(tensors, [node("f", "x", "y"), node("b", "y", "g", phase="backward")], "x", "y g")
+    assert why(g, "g", mode="backward", preset="train_full").birth == 2
+    with pytest.raises(KeyError, match="'g' is not planned in mode 'inference'"):
+        why(g, "g", mode="inference")

@@ -35,7 +35,39 @@ _FURTHER_BACK = "the look begins further back, at what ends before and is passed
 _ROOM = "room that nobody uses"
 _A_GAP = "a gap that takes a storage has a byte, so that none yet is less than any"
 
+_NONE_OF_IT = "of none at all the most is 0 or 1, and either is within the limit"
+
+_THE_NEXT_TOO = "places are by their start: where one lies too far up, all that follow do"
+_A_RING = "a ring of values walked the other way round: each is met again after as many rounds"
+_FOR_NOTHING = "what is worked out then is asked for by nobody"
+
+_MADE_ANEW = "what is not handed in is made anew, to the same columns"
+_TWO_WAYS = "two ways to the same rows: only which of them is taken"
+
 SAME: tuple[Same, ...] = (
+    *(
+        Same("tmmu_core/plan/figures/storages.py", line, line, f"({line.partition(' or ')[2]})", _MADE_ANEW)
+        for line in ("storages or storages_of(plan)", "beats or beats_of(plan, s)")
+    ),
+    *(
+        Same("tmmu_core/plan/canonical.py", "if len(slot) > CHUNK_ROWS and int(slot.max())", old, new, _TWO_WAYS)
+        for old, new in (
+            ("len(slot) > CHUNK_ROWS", "(len(slot) >= CHUNK_ROWS)"),
+            ("int(slot.max()) < len(slot)", "(int(slot.max()) <= len(slot))"),
+            ("len(slot) > CHUNK_ROWS and int(slot.max()) < len(slot)", "(len(slot) > CHUNK_ROWS)"),
+        )
+    ),
+    Same("tmmu_core/planners/near_kernel.py", "break", "break", "continue", _THE_NEXT_TOO),
+    Same("tmmu_core/planners/search.py", "self.steps += 1", "self.steps += 1", "self.steps -= 1", _A_RING),
+    Same(
+        *("tmmu_core/planners/bounds.py", "most = _padded(cols) if coarse and", "coarse and cols.odd is None and cols.small"),
+        *("(cols.odd is None and cols.small)", _FOR_NOTHING),
+    ),
+    Same("tmmu_core/liveness/order.py", "at = np.full(len(index.node_ids), -1", "1", "(2)", _NONE_YET),
+    Same("tmmu_core/plan/analysis/waste.py", "np.full(2 * leaves, -1, np.int64), np.full(", "2", "(3)", _ROOM),
+    Same("tmmu_core/plan/analysis/waste.py", "inside, tenants = np.zeros(2 * leaves", "2", "(3)", _ROOM),
+    Same("tmmu_core/plan/making/rows.py", "if int(dense.max(initial=0)) < 1 << 16", "0", "(1)", _NONE_OF_IT),
+    Same("tmmu_core/planners/greedy.py", "int(np.abs(steps).max(initial=0)) < 2**63", "0", "(1)", _NONE_OF_IT),
     Same(
         "tmmu_core/plan/figures/live.py",
         "change = np.zeros(steps + 1",

@@ -251,7 +251,7 @@ SHARING = _in(
     (
         "analyse.py",
         "§3 pairs inside a storage contradict",
-        "for other in others[a == b][:1].tolist():",
+        "for other in others[a == b].tolist():",
         "for other in others[:0].tolist():",
         (STORAGES, LAW),
     ),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -13,8 +15,8 @@ from tests.plan.examples import ledger_plan, problem_of
 from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.plan.analysis.ledger import resource_ledger
 from tmmu_core.plan.analysis.waste import waste_ledger
-from tmmu_core.plan.figures.live import live_bytes_of, peak_of, peak_together
-from tmmu_core.plan.figures.storages import beats_of, live_bytes, peak_step_of
+from tmmu_core.plan.figures.live import _squeezed, live_bytes_of, peak_and_count, peak_of, peak_together
+from tmmu_core.plan.figures.storages import beats_of, live_bytes, peak_step_of, storages_of
 from tmmu_core.plan.making.instance import plan_problem
 from tmmu_core.plan.model import Plan
 
@@ -81,3 +83,36 @@ def test_beats_and_steps_tell_the_same(steps: int) -> None:
     size = np.array([3, 5, 7], np.uint64)
     curve = live_bytes_of(birth, death, size, steps)
     assert peak_together(birth, death, size, steps) == peak_of(curve)
+
+
+@pytest.mark.parametrize(("steps", "all_of_them"), [(1, True), (1039, True), (1040, True), (1041, False), (2**40, False)])
+def test_where_steps_are_many_only_those_are_looked_at_at_which_something_happens(
+    steps: int, all_of_them: bool
+) -> None:
+    """Eight steps a row and 1,024 more, here of two rows."""
+    birth, death = np.array([0, 3], np.int64), np.array([9, 7], np.int64)
+    times, born, gone, many = _squeezed(birth, death, steps)
+    if all_of_them:
+        assert times is None
+        assert (born.tolist(), gone.tolist(), many) == ([0, 3], [9, 7], steps)
+    else:
+        assert times is not None
+        assert (times.tolist(), born.tolist(), gone.tolist(), many) == ([0, 3, 7, 9], [0, 1], [3, 2], 4)
+
+
+def test_of_nobody_no_more_than_a_step_is_looked_at() -> None:
+    nobody, sizes = np.zeros(0, np.int64), np.zeros(0, np.uint64)
+    assert _squeezed(nobody, nobody, 1024)[3] == 1024
+    assert (_squeezed(nobody, nobody, 1025)[0], _squeezed(nobody, nobody, 1025)[3]) == (None, 1)
+    assert peak_together(nobody, nobody, sizes, 2**50) == (0, 0)
+    assert peak_and_count(nobody, nobody, sizes, 2**50) == (0, 0)
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_plan_is_told_by_its_steps_up_to_eight_a_storage_and_1024(more: int) -> None:
+    plan = ledger_plan()
+    steps = 8 * len(storages_of(plan)) + 1024 + more
+    beats = beats_of(replace(plan, steps=steps))
+    assert len(beats) == (steps if not more else len({0, *beats.steps.tolist()}))
+    assert (len(beats) < 1024) == bool(more)
+    assert beats.at(steps - 1) == len(beats) - 1

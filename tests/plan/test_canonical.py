@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from random import Random
 from typing import Any
 
 import cbor2
@@ -216,3 +217,27 @@ def test_a_shard_spec_that_cannot_be_hashed_says_why() -> None:
             canonical.shard_spec_hash(spec)
         assert why in str(caught.value)
         assert ("too deeply" in str(caught.value)) == (spec is deep)
+
+
+@pytest.mark.parametrize("rows", [0, 10**9])
+def test_the_slots_in_use_are_found_by_counting_and_by_sorting(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many rows are counted, few are sorted: the lowest offset of each slot, arenas by the bytes of their names."""
+    monkeypatch.setattr(canonical, "CHUNK_ROWS", rows)
+    random = Random("slots")
+    for _ in range(60):
+        names = random.sample(["b", "a", "é", "Z"], random.randrange(1, 4))
+        count = random.randrange(1, 12)
+        cells = [
+            (random.randrange(len(names)), random.choice((0, 1, 2, 5, 11, 12)), random.randrange(40))
+            for _ in range(count)
+        ]
+        lowest: dict[tuple[bytes, int], int] = {}
+        for arena, slot, offset in cells:
+            key = names[arena].encode(), slot
+            lowest[key] = min(offset, lowest.get(key, offset))
+        arena, slot, offset = (np.array(column) for column in zip(*cells, strict=True))
+        table = canonical.logical_address_table(
+            names, arena.astype(np.int32), slot.astype(np.int64), offset.astype(np.uint64)
+        )
+        wanted = [[key[0].decode(), key[1], at] for key, at in sorted(lowest.items())]
+        assert cbor_canonical(table) == cbor_canonical(wanted)

@@ -261,3 +261,16 @@ def test_a_curve_holds_its_peaks_and_its_extents_apart():
     assert (curve.peak_live_bytes[0, 0], curve.extent_bytes[0, 0]) == (arena.peak_live_bytes, arena.extent_bytes)
     one = peak_over_dim(batched(), "B", values=[3], request=PlanRequest(planner="naive"))
     assert one.peak_live_bytes[0, 0] < one.extent_bytes[0, 0]
+
+
+def test_a_session_ends_at_the_first_no_and_asks_no_more():
+    """Whoever says no once is not asked again, though he would say yes."""
+    asked = []
+
+    def go_on(what, number, of):
+        asked.append((what, number, of))
+        return number != 1
+
+    log = run([4, 2, 3], progress=go_on)
+    assert len(log.iterations) == 1
+    assert asked == [("iterations", 0, 3), ("iterations", 1, 3)]

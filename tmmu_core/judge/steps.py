@@ -397,7 +397,7 @@ def _to_recompute(name: str, dropped: set[str], maker: Mapping[str, Node], inser
     pending = [name] if name in dropped else []
     while pending:
         node = maker[pending[-1]]
-        if node.node_id in inserted or node.node_id in plan:
+        if node.node_id in inserted:
             pending.pop()
             continue
         lacking = [

@@ -115,7 +115,7 @@ def _arenas(
                 code_of[own] = len(of_code)
                 of_code.append(own)
             codes[i] = code_of[own]
-    used = {of_code[code] for code in np.flatnonzero(np.bincount(codes[is_head], minlength=1)).tolist()}
+    used = {of_code[code] for code in np.flatnonzero(np.bincount(codes[is_head])).tolist()}
     missing = sorted(used - set(arenas or DEFAULT_ARENAS) - {OFFLOAD_ARENA})
     if missing:
         heads = np.flatnonzero(is_head).tolist()
@@ -143,12 +143,12 @@ def _forbidden_pairs(timeline: Timeline, ranges: Ranges, groups: Groups) -> I64:
     found = [np.zeros(0, np.int64)]
     for i in index.marked.tolist():
         tensor = timeline.graph.tensors[i]
-        if not (tensor.must_not_alias and ranges.planned[i]):
+        if not ranges.planned[i]:
             continue
         others = np.array([index.tensor_of[name] for name in tensor.must_not_alias], np.int64)
         others = others[ranges.planned[others]]
         a, b = groups.group[i], groups.group[others]
-        for other in others[a == b][:1].tolist():
+        for other in others[a == b].tolist():
             other_id = index.tensor_ids[other]
             raise InvalidIrShapes(
                 f"tensors {tensor.id!r} and {other_id!r} must not alias, yet they share one storage.",
@@ -159,8 +159,7 @@ def _forbidden_pairs(timeline: Timeline, ranges: Ranges, groups: Groups) -> I64:
                 hint="Take the pair out of must_not_alias, or undo the view, alias group or in-place write.",
             )
         found.append(np.minimum(a, b) * count + np.maximum(a, b))
-    keys = np.sort(np.concatenate(found))
-    return np.stack(np.divmod(keys[np.diff(keys, prepend=-1) > 0], count), axis=1)
+    return np.stack(np.divmod(np.unique(np.concatenate(found)), count), axis=1)
 
 
 def row_bytes(timeline: Timeline) -> U64:

@@ -67,12 +67,10 @@ def greedy(problem: Problem, options: Mapping[str, Any], progress: Progress | No
 def _sorted_by(keys: Sequence[Sequence[int] | I64]) -> list[int]:
     """Indices by the first key, largest first, then the next; the normative order breaks ties."""
     n = len(keys[0])
-    columns_of_keys = []
-    for key in keys:
-        if not isinstance(key, np.ndarray) and max(key, default=0) >= 2**63:
-            return sorted(range(n), key=lambda i: (*(-int(k[i]) for k in keys), i))
-        columns_of_keys.append(-np.asarray(key, dtype=np.int64))
-    order: list[int] = np.lexsort((np.arange(n), *reversed(columns_of_keys))).tolist()
+    numbers = [np.asarray(key) for key in keys]
+    if any(column.dtype != np.int64 for column in numbers):  # past 64 bits with a sign
+        return sorted(range(n), key=lambda i: (*(-int(k[i]) for k in keys), i))
+    order: list[int] = np.lexsort((np.arange(n), *(-column for column in reversed(numbers)))).tolist()
     return order
 
 
@@ -140,7 +138,7 @@ def widest(cols: Columns) -> list[int]:
     while 2 ** len(levels) <= len(live):
         half = 2 ** (len(levels) - 1)
         levels.append(np.maximum(levels[-1][:-half], levels[-1][half:]))
-    if cols.plain and cols.small:
+    if cols.plain:
         return _widest_of_one_part(cols, levels)
     most = [0] * len(cols)
     lows, highs = cols.part_lo.tolist(), cols.part_hi.tolist()

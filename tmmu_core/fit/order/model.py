@@ -99,7 +99,9 @@ def order_model(
     """
     timeline = liveness.timeline
     storages = liveness.storages
-    if sum(map(int, storages.size)) + 4096 * len(storages) >= LARGEST:
+    grid_of = [(grids or {}).get(name, 1) for name in liveness.arenas]
+    each = zip(storages.size.tolist(), storages.arena.tolist(), strict=True)
+    if sum(-(-size // grid_of[arena]) * grid_of[arena] for size, arena in each) >= LARGEST:
         return None
     given = [int(node) for node in timeline.node_at if node >= 0]
     touch_ptr, touch_idx, members = _touches(liveness)
@@ -108,7 +110,7 @@ def order_model(
     succ_ptr, succ_idx, waits_for = _between_units(edges, unit_of, len(units))
 
     size = storages.size.astype(np.int64)
-    grid = np.array([(grids or {}).get(name, 1) for name in liveness.arenas], np.int64)[storages.arena]
+    grid = np.array(grid_of, np.int64)[storages.arena]
     rounded = -(-size // grid) * grid
     index = timeline.index
     planned = liveness.storage_of >= 0
@@ -243,8 +245,8 @@ def _written_over(liveness: Liveness) -> Iterator[tuple[int, int]]:
 
 
 def _is_there(liveness: Liveness, storage: int) -> bool:
-    """Whether the storage holds something before the first node writes into it."""
-    return bool(liveness.storages.persistent[storage] or liveness.storages.birth[storage] == 0)
+    """Whether the storage holds something before the first node writes into it: it is loaded, or born with it."""
+    return bool(liveness.storages.birth[storage] == 0)
 
 
 def _phase_edges(nodes: Sequence[Node], given: list[int]) -> Iterator[tuple[int, int]]:

@@ -187,7 +187,7 @@ def _at(values: Sequence[T], numbers: I64) -> tuple[T, ...]:
 
 def storage_numbers(arena: I32, slot: I64, birth: I64) -> tuple[I64, I64]:
     """Storage numbers dense by (arena, slot, birth), and the how-manieth tenant of its slot each storage is."""
-    if (birth[1:] >= birth[:-1]).all() and slot.min(initial=0) >= 0 and slot.max(initial=0) < 1 << 31:
+    if (birth[1:] >= birth[:-1]).all():
         order = np.argsort(_dense(arena, slot), kind="stable")
     else:
         order = np.lexsort((birth, slot, arena))

@@ -1,0 +1,79 @@
+"""The keys that greedy places by, each beside the plainest way to count it."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+from packings import live_steps, problem, problem_with
+
+from tests.small_problems import mixed, plain
+from tmmu_core.planners.columns import Columns, columns
+from tmmu_core.planners.greedy import ORDERS, _sorted_by, _times, widest
+from tmmu_core.planners.problem import Problem, without_empty
+
+SMALL = [*(mixed(seed) for seed in range(60)), *(plain(seed, n) for seed, n in product(range(4), (1, 2, 5, 24)))]
+LARGE = [
+    problem_with(p, size=p.size << np.uint64(56), fixed=None) for p in (*map(mixed, range(12)), *map(plain, range(3)))
+] + [problem((0, 3, 2**63), (1, 3, 2**62), (2, 3, 2**61), (3, 4, 7))]
+
+
+def held(cols: Columns) -> list[set[int]]:
+    """Per storage, the columns of squeezed time that it holds bytes in."""
+    ends = cols.part_of.tolist()
+    return [
+        {c for row in range(low, high) for c in range(cols.part_lo[row], cols.part_hi[row])}
+        for low, high in zip(ends, ends[1:], strict=False)
+    ]
+
+
+def keys(p: Problem, cols: Columns) -> dict[str, list[tuple[int, ...]]]:
+    lives, steps = held(cols), [len(live_steps(p, i)) for i in range(len(p))]
+    live = [sum(cols.size[i] for i, columns_of in enumerate(lives) if c in columns_of) for c in range(len(cols.births))]
+    breadth = [max((live[c] for c in columns_of), default=0) for columns_of in lives]
+    assert widest(cols) == breadth
+    return {
+        "size": [(size, len(life)) for size, life in zip(cols.size, lives, strict=True)],
+        "area": [(size * life,) for size, life in zip(cols.size, steps, strict=True)],
+        "birth": [(-int(birth),) for birth in p.birth],
+        "length": [(len(life), size) for size, life in zip(cols.size, lives, strict=True)],
+        "size_length": [(size * len(life),) for size, life in zip(cols.size, lives, strict=True)],
+        "breadth": [(most, size) for size, most in zip(cols.size, breadth, strict=True)],
+    }
+
+
+def test_every_order_is_by_its_key_and_then_the_normative_one() -> None:
+    assert not all(columns(p).small for p in LARGE)
+    for each in (*SMALL, *LARGE):
+        p = without_empty(each)[0]
+        cols = columns(p)
+        wanted = keys(p, cols)
+        for name, order in ORDERS.items():
+            by = wanted[name]
+            assert order(cols) == sorted(range(len(p)), key=lambda i: (*(-k for k in by[i]), i)), name
+
+
+@pytest.mark.parametrize("size", [2**49, 2**50 - 1, 2**50, 2**50 + 1])
+def test_bytes_times_steps_are_counted_past_64_bits(size: int) -> None:
+    """2^50 bytes for 2^13 steps are the first that 64 bits with a sign do not hold; a byte beside them changes nothing."""
+    p = problem((0, 2**13, size), (3, 4, 1))
+    cols = columns(p)
+    assert cols.small
+    steps = (p.death - p.birth).astype(np.int64)
+    assert [int(x) for x in _times(cols, steps)] == [size * 2**13, 1]
+
+
+def test_a_life_all_of_gaps_is_alive_at_no_moment() -> None:
+    p = problem_with(problem((0, 4, 8), (1, 3, 4)), gaps=(((0, 4),), ()))
+    assert widest(columns(p)) == [0, 4]
+
+
+@pytest.mark.parametrize("most", [2**63 - 1, 2**63, 2**64 - 1, 2**64])
+def test_keys_past_64_bits_are_put_in_order_all_the_same(most: int) -> None:
+    many, few = [1, most, most - 1, most, 0], [0, 0, 5, 3, 0]
+    assert _sorted_by([many]) == [1, 3, 2, 0, 4]
+    assert _sorted_by([many, few]) == [3, 1, 2, 0, 4]
+    assert _sorted_by([few, many]) == [2, 3, 1, 0, 4]
+    assert _sorted_by([np.array(few), many]) == [2, 3, 1, 0, 4]
+    assert _sorted_by([[]]) == []
