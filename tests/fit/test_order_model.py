@@ -116,7 +116,9 @@ def test_phases_stay_apart_where_that_is_asked_for() -> None:
 def test_sizes_are_summed_on_their_grids_up_to_the_last_byte_that_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     """``x`` and ``y`` of 5 floats and ``a`` of 4: 20 + 20 + 16 bytes, or 32 + 32 + 16 on a grid of 16."""
     tensors = [tensor("x", 5, role="input"), tensor("a", 4), tensor("y", 5)]
-    liveness = lived(graph(tensors, [node("n", "x", "a", inplace="none"), node("m", "a", "y", inplace="none")], "x", "y"))
+    liveness = lived(
+        graph(tensors, [node("n", "x", "a", inplace="none"), node("m", "a", "y", inplace="none")], "x", "y")
+    )
     for grids, total in ((None, 56), ({"activations": 16}, 80), ({"activations": 24}, 72), ({"elsewhere": 64}, 56)):
         monkeypatch.setattr(order_model_room, "LARGEST", total)
         assert order_model(liveness, grids) is None

@@ -32,7 +32,7 @@ ROOMS = (
 )
 WITH_LOOPS = (
     *("laws/test_planners_asked.py", "laws/test_searches.py", "laws/test_fits.py"),
-    *("planners/test_greedy.py", "planners/test_exact.py", "planners/test_bounds.py"),
+    *("planners/test_greedy.py", "planners/test_orders.py", "planners/test_exact.py", "planners/test_bounds.py"),
     "planners/test_rebuild.py",
     *("fit/test_order_model.py", "fit/test_order.py", "fit/test_recompute.py"),
     *("plan/test_waste.py", "runtime/test_shadow.py", "runtime/test_shadow_laws.py"),

@@ -60,7 +60,11 @@ SAME: tuple[Same, ...] = (
     Same("tmmu_core/planners/near_kernel.py", "break", "break", "continue", _THE_NEXT_TOO),
     Same("tmmu_core/planners/search.py", "self.steps += 1", "self.steps += 1", "self.steps -= 1", _A_RING),
     Same(
-        *("tmmu_core/planners/bounds.py", "most = _padded(cols) if coarse and", "coarse and cols.odd is None and cols.small"),
+        *(
+            "tmmu_core/planners/bounds.py",
+            "most = _padded(cols) if coarse and",
+            "coarse and cols.odd is None and cols.small",
+        ),
         *("(cols.odd is None and cols.small)", _FOR_NOTHING),
     ),
     Same("tmmu_core/liveness/order.py", "at = np.full(len(index.node_ids), -1", "1", "(2)", _NONE_YET),

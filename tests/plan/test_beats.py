@@ -85,7 +85,9 @@ def test_beats_and_steps_tell_the_same(steps: int) -> None:
     assert peak_together(birth, death, size, steps) == peak_of(curve)
 
 
-@pytest.mark.parametrize(("steps", "all_of_them"), [(1, True), (1039, True), (1040, True), (1041, False), (2**40, False)])
+@pytest.mark.parametrize(
+    ("steps", "all_of_them"), [(1, True), (1039, True), (1040, True), (1041, False), (2**40, False)]
+)
 def test_where_steps_are_many_only_those_are_looked_at_at_which_something_happens(
     steps: int, all_of_them: bool
 ) -> None:
