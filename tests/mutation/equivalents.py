@@ -44,7 +44,61 @@ _FOR_NOTHING = "what is worked out then is asked for by nobody"
 _MADE_ANEW = "what is not handed in is made anew, to the same columns"
 _TWO_WAYS = "two ways to the same rows: only which of them is taken"
 
+_ANY_LOOP = "which of the loops lays them, all of which lay them alike: tests/planners/test_orders.py"
+_SAID_TWICE = "a node more, beside or below one that says the same: what is taken twice is taken"
+
 SAME: tuple[Same, ...] = (
+    *(
+        Same("tmmu_core/planners/greedy.py", line, old, new, _ANY_LOOP)
+        for line, old, new in (
+            ("if compiled is None:", "compiled is None", "(compiled is not None)"),
+            ("pays = len(cols) * runs", "len(cols) * runs", "(len(cols) // runs)"),
+            ("pays = len(cols) * runs", "len(cols) * runs >= COMPILED_FROM", "(len(cols) * runs > COMPILED_FROM)"),
+            ("pays = len(cols) * runs", "len(cols) >= LOADED_FROM", "(len(cols) > LOADED_FROM)"),
+            ("pays = len(cols) * runs", '"numba" in sys.modules', "('numba' not in sys.modules)"),
+            (
+                *("pays = len(cols) * runs", 'len(cols) >= LOADED_FROM and "numba" in sys.modules'),
+                "('numba' in sys.modules)",
+            ),
+            (
+                *("pays = len(cols) * runs", 'len(cols) >= LOADED_FROM and "numba" in sys.modules'),
+                "(len(cols) >= LOADED_FROM)",
+            ),
+            ("compiled = library() is not None", "library() is not None", "(library() is None)"),
+            ("compiled = library() is not None", "pays and compiling.is_there()", "(compiling.is_there())"),
+            ("if near is not None:", "near is not None", "(near is None)"),
+        )
+    ),
+    *(
+        Same("tmmu_core/planners/greedy.py", line, old, new, _SAID_TWICE)
+        for line, old, new in (
+            ("if lo > one * width", "lo > one * width - self.leaves", "(lo >= one * width - self.leaves)"),
+            ("if lo > one * width", "one * width", "(one // width)"),
+            (
+                *("if lo > one * width", "hi < (one + 1) * width - self.leaves"),
+                "(hi <= (one + 1) * width - self.leaves)",
+            ),
+            ("if lo > one * width", "(one + 1) * width - self.leaves", "((one + 1) * width + self.leaves)"),
+            (
+                *("if two != one and hi <", "two != one and hi < (two + 1) * width - self.leaves"),
+                "(hi < (two + 1) * width - self.leaves)",
+            ),
+            ("if two != one and hi <", "two != one and hi < (two + 1) * width - self.leaves", "(two != one)"),
+            (
+                *("if two != one and hi <", "hi < (two + 1) * width - self.leaves"),
+                "(hi <= (two + 1) * width - self.leaves)",
+            ),
+            ("if two != one and hi <", "(two + 1) * width - self.leaves", "((two + 1) * width + self.leaves)"),
+            ("if left & 1:", "left & 1", "(left | 1)"),
+        )
+    ),
+    Same("tmmu_core/planners/greedy.py", "self.leaves = 1 << max(k - 1, 0)", "1", "(2)", _ROOM),
+    Same("tmmu_core/planners/greedy.py", "self.leaves = 1 << max(k - 1, 0)", "0", "(1)", _ROOM),
+    Same("tmmu_core/planners/greedy.py", "self.leaves = 1 << max(k - 1, 0)", "k - 1", "(k + 1)", _ROOM),
+    Same(
+        *("tmmu_core/planners/greedy.py", "or offset[j] < at) and offset", "offset[j] < at", "(offset[j] <= at)"),
+        "where it lies already",
+    ),
     *(
         Same("tmmu_core/plan/figures/storages.py", line, line, f"({line.partition(' or ')[2]})", _MADE_ANEW)
         for line in ("storages or storages_of(plan)", "beats or beats_of(plan, s)")

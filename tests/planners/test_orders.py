@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -14,6 +14,11 @@ from tmmu_core.planners.greedy import ORDERS, _place, _sorted_by, _times, place,
 from tmmu_core.planners.problem import Problem, without_empty
 
 SMALL = [*(mixed(seed) for seed in range(60)), *(plain(seed, n) for seed, n in product(range(4), (1, 2, 5, 24)))]
+SMALL += [
+    problem((0, 1, 16), (0, 1, 8), (1, 2, 4), (2, 3, 8), handoff_from=np.array([-1, -1, 1, 2], np.int64)),
+    problem((0, 3, 8), (0, 3, 7), (0, 3, 4), fixed=np.array([8, 20, 0], np.int64)),
+]
+"""A place given on and taken over that lies elsewhere on either side; one that is given the lower of two gaps."""
 LARGE = [
     problem_with(p, size=p.size << np.uint64(56), fixed=None) for p in (*map(mixed, range(12)), *map(plain, range(3)))
 ] + [problem((0, 3, 2**63), (1, 3, 2**62), (2, 3, 2**61), (3, 4, 7))]
@@ -24,7 +29,7 @@ def held(cols: Columns) -> list[set[int]]:
     ends = cols.part_of.tolist()
     return [
         {c for row in range(low, high) for c in range(cols.part_lo[row], cols.part_hi[row])}
-        for low, high in zip(ends, ends[1:], strict=False)
+        for low, high in pairwise(ends)
     ]
 
 
