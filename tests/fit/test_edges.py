@@ -33,7 +33,7 @@ from tmmu_core.fit.order.exact import Walk, walk_best_first
 from tmmu_core.fit.order.kernels import measure
 from tmmu_core.fit.order.model import order_model
 from tmmu_core.fit.order.searching import best_order
-from tmmu_core.fit.ordering import order_move
+from tmmu_core.fit.ordering import OrderMove, order_move, other_orders
 from tmmu_core.fit.recompute.cut import boundary
 from tmmu_core.fit.recompute.deeper import _held_again
 from tmmu_core.fit.recompute.model import RecomputeModel, _may_run_again, recompute_model
@@ -604,3 +604,24 @@ def test_the_better_of_two_fits_or_is_nearer_or_cheaper(
     search = SimpleNamespace(capacity=SimpleNamespace(over=lambda extents_: extents_), best=other)
     monkeypatch.setattr(fitting, "extents", lambda plan: plan)
     assert fitting._Fitting.better(search, one) == better  # type: ignore[arg-type]
+
+
+def test_each_further_order_is_told_once() -> None:
+    """Two nodes that may change places, told twice by the search and found again by enumerating."""
+    g = graph([tensor(t) for t in "ab"], [node("n0", "", "a"), node("n1", "", "b")], "", "a b")
+    question = Question(g)
+    solution = ask(question)
+    model = order_model(solution.liveness)
+    assert model is not None
+    ordered = best_order(model)
+    other = ordered.order[::-1].copy()
+    twice = replace(ordered, others=((ordered.peak, other), (ordered.peak, other), (ordered.peak + 1, other)))
+    found = list(other_orders(OrderMove(None, twice, model), solution, ordered.peak))
+    assert [move.details["order"] for move in found] == [list(model.ids_of(other.tolist()))]
+
+
+def test_of_two_inputs_that_end_at_the_peak_the_larger_is_what_a_hand_off_brings() -> None:
+    tensors = [tensor("x", role="input"), tensor("a", 8), tensor("b", 16), tensor("y", 32)]
+    nodes = [node("n0", "x", "a b", inplace="none"), node("n1", "b a", "y", inplace="none")]
+    found = handed_at_the_peak(ask(Question(graph(tensors, nodes, "x", "y"))).liveness)
+    assert found == {"n1": 64}

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.fit.test_fitting import shown
 from tmmu_core.errors import InvalidIrShapes
+from tmmu_core.fit import mesh
 from tmmu_core.fit.answer import Allowed
 from tmmu_core.fit.capacity import Capacity
 from tmmu_core.fit.mesh import smallest_mesh
@@ -67,3 +69,18 @@ def test_an_axis_along_which_nothing_is_split_is_refused_with_those_that_there_a
     with pytest.raises(InvalidIrShapes, match="'pp'") as caught:
         smallest_mesh(layers(), PlanRequest(), "pp", (Capacity(1), NOTHING_MORE))
     assert caught.value.hint == "Mesh axes: tp."
+
+
+def test_no_more_parts_are_tried_than_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mesh, "MOST_PARTS", 4)
+    found = smallest_mesh(layers(), PlanRequest(), "tp", (Capacity(1024), NOTHING_MORE))
+    shapes = {tensor.id: tensor.shape for tensor in found.fitted.best.question.graph.tensors}
+    assert (found.size, shapes["w0"]) == (None, (ROWS // 4, 256))
+
+
+def test_an_axis_that_no_spec_sizes_is_of_one_part() -> None:
+    tensors = [msgspec.structs.replace(t, shard=Shard(0, "dp")) if t.id == "h0" else t for t in layers().tensors]
+    graph = msgspec.structs.replace(layers(), tensors=tuple(tensors))
+    found = smallest_mesh(graph, PlanRequest(), "tp", (Capacity(None, {"parameters": 3 * 1024 * 12}), NOTHING_MORE))
+    shapes = {tensor.id: tensor.shape for tensor in found.fitted.best.question.graph.tensors}
+    assert (found.size, shapes["h0"], shapes["w0"]) == (2, (64,), (12, 256))

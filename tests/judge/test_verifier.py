@@ -16,6 +16,7 @@ from tmmu_core.graph.model import Dim, Graph, Tensor
 from tmmu_core.judge.against_graph import RULES as AGAINST_GRAPH
 from tmmu_core.judge.against_graph import check_apart, examine
 from tmmu_core.judge.facts import PlanFacts
+from tmmu_core.judge.slotting import check_sparse_addresses
 from tmmu_core.judge.verifier import RULES, verify_plan
 from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.plan.model import Plan
@@ -333,3 +334,18 @@ def test_a_hand_off_is_held_to_the_node_of_its_step_where_there_is_one(step: int
     plan = replace(plan_graph(g).plan, handoffs=((step, "a", "b"),), taken=(False,))
     found = [f.message for f in verify_plan(plan, g).findings if f.rule == "illegal_handoff"]
     assert found == [f'"{who}" does not permit "b" to take over "a".']
+
+
+@pytest.mark.parametrize("bits", [None, 0, 65, "48", 48.0])
+def test_hashed_addresses_say_how_many_bits_they_have(bits: object) -> None:
+    plan = plan_graph(chain(2)).plan
+    found = list(check_sparse_addresses(PlanFacts(replace(plan, notes={"addressing": {"bits": bits}}))))
+    assert [finding.message for finding in found] == ["the plan does not say how many bits its hashed addresses have."]
+
+
+def test_a_giver_that_outlives_its_hand_off_lies_with_its_taker() -> None:
+    """One slot, a hand-off at step 1: were ``t0`` alive behind it, both would have its bytes at once."""
+    plan = plan_graph(chain(2)).plan
+    assert verify_plan(plan).ok
+    late = changed(plan, "death", plan.row_of["t0"], 3)
+    assert "overlap" in rules(late)

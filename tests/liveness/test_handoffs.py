@@ -159,3 +159,14 @@ def test_candidates_are_the_permitted_pairs_each_tensor_once_at_its_first_mentio
     found = list(zip(*(column.tolist() for column in _candidates(timeline)), strict=True))
     assert {(n, ids[x], ids[y], at) for n, x, y, at in found} == expected
     assert len(found) == len(expected)
+
+
+def test_an_output_that_lies_somewhere_already_takes_no_place_over() -> None:
+    """``y`` belongs to a group whose first-born is ``first``; ``w`` was there before anything ran."""
+    tensors = [tensor("a", role="input"), tensor("first", alias_group_id="g"), tensor("y", alias_group_id="g")]
+    g = graph(tensors, [node("n0", "", "first"), node("n1", "a first", "y", inplace=((0, 0),))], "a", "y")
+    assert refused(g) == [("a", "alias_live")]
+    loaded = graph([tensor("a", role="input"), tensor("w", role="parameter")], [node("n", "a", "w")], "a")
+    assert refused(loaded) == [("a", "alias_live")]
+    alone = graph([tensor("a", role="input"), tensor("w")], [node("n", "a", "w")], "a", "w")
+    assert granted(alone) == [(1, "a", "w")]

@@ -209,3 +209,36 @@ def test_a_storage_is_called_by_its_base_wherever_that_stands_among_the_tensors(
     solution = plan_graph(graph(tensors, [node("n", "a b", "y", inplace="none")], "z", "y"))
     ids, storages = solution.liveness.timeline.index.tensor_ids, solution.liveness.storages
     assert [ids[head] for head in storages.head] == ["z", "y"]
+
+
+def test_two_that_name_arenas_of_their_own_are_not_written_in_place_of_each_other() -> None:
+    def named(x: str | None, y: str | None) -> Graph:
+        tensors = [tensor("x", role="input"), tensor("a", arena=x), tensor("b", arena=y)]
+        nodes = [node("n0", "x", "a", inplace="none"), node("n1", "a", "b", in_place_write=((0, 0),), inplace="none")]
+        return graph(tensors, nodes, "x", "b")
+
+    with pytest.raises(InvalidIrShapes) as caught:
+        plan_graph(named("gradients", "activations"))
+    assert caught.value.diagnostics["condition"] == "other_arena"
+    for pair in ((None, "gradients"), ("gradients", None), ("gradients", "gradients"), (None, None)):
+        g = named(*pair)
+        assert verify_plan(plan_graph(g).plan, g).ok
+
+
+def test_what_is_written_in_place_of_a_view_of_what_was_written_in_place_lies_that_far_in() -> None:
+    """``r`` lies 16 bytes into ``base``, ``v`` 4 bytes into ``r``: what is written over ``v`` lies at 20."""
+    tensors = [tensor("x", role="input"), tensor("base", 16), view("in", "base", 4, 16), tensor("r", 4)]
+    tensors += [view("v", "r", 2, 4), tensor("y", 2), tensor("z", 2)]
+    nodes = [
+        node("n0", "x", "base", inplace="none"),
+        node("n1", "in", "r", in_place_write=((0, 0),), inplace="none"),
+        node("n2", "v", "y", in_place_write=((0, 0),), inplace="none"),
+        node("n3", "y", "z", inplace="none"),
+    ]
+    g = graph(tensors, nodes, "x", "z")
+    solution = plan_graph(g)
+    plan = solution.plan
+    start = int(plan.offset[plan.row_of["base"]])
+    at = {name: int(plan.offset[row]) - start for name, row in plan.row_of.items()}
+    assert [at[name] for name in ("in", "r", "v", "y")] == [16, 16, 20, 20]
+    assert verify_plan(plan, g).ok

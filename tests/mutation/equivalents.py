@@ -48,6 +48,11 @@ _ANY_LOOP = "which of the loops lays them, all of which lay them alike: tests/pl
 _SAID_TWICE = "a node more, beside or below one that says the same: what is taken twice is taken"
 
 SAME: tuple[Same, ...] = (
+    Same(
+        *("tmmu_core/liveness/backward.py", "grown = bool(views) and", "bool(views) and len(found) > size"),
+        *("(len(found) > size)", "a pass more, which finds what the one before it found"),
+    ),
+    Same("tmmu_core/runtime/shadow_scene.py", "consumed = np.full(len(blocks.storage), -1", "1", "(2)", _NONE_YET),
     *(
         Same("tmmu_core/planners/greedy.py", line, old, new, _ANY_LOOP)
         for line, old, new in (
@@ -66,7 +71,6 @@ SAME: tuple[Same, ...] = (
             ),
             ("compiled = library() is not None", "library() is not None", "(library() is None)"),
             ("compiled = library() is not None", "pays and compiling.is_there()", "(compiling.is_there())"),
-            ("if near is not None:", "near is not None", "(near is None)"),
         )
     ),
     *(

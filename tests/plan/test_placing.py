@@ -9,7 +9,7 @@ from tests.build import chain, graph, node, tensor
 from tests.strategies import Case, plannable_cases
 from tmmu_core.graph.model import Graph
 from tmmu_core.plan.analysis.placing import ghost, parting, why_here
-from tmmu_core.plan.figures.storages import storages_of
+from tmmu_core.plan.figures.storages import by_birth, storages_of
 from tmmu_core.plan.making.engine import Solution, plan_graph
 from tmmu_core.plan.making.sequence import placed_in, problem_of
 
@@ -122,3 +122,14 @@ def test_the_lowest_legal_offset_is_where_a_ghost_meets_nobody(case: Case) -> No
 def test_a_free_list_is_told_as_the_lowest_fit_that_it_is(fit: str, shown: str) -> None:
     solution = plan_graph(chain(6, "none"), planner="greedy", options={"fit": fit, "order": "birth"})
     assert placed_in(solution.plan, "activations", problem_of(solution, "activations")).fit == shown
+
+
+@pytest.mark.parametrize(("one", "two", "alike"), [(2, 1, 1), (1, 2, 1), (2, 0, 0), (0, 2, 0)])
+def test_where_one_has_fewer_decisions_the_other_goes_on_alone(one: int, two: int, alike: int) -> None:
+    plan = plan_graph(chain(4, "none")).plan
+    order = by_birth(plan, storages_of(plan), "activations")
+    found = parting(plan, plan, "activations", (order[:one] or [], order[:two] or []))
+    if not one or not two:
+        return
+    assert found is not None
+    assert (found.alike, found.left is None, found.right is None) == (alike, one <= alike, two <= alike)

@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -145,3 +146,15 @@ def test_an_input_is_offered_where_every_place_at_which_it_is_read_is(permission
     """``x`` is read as the first and as the third operand."""
     node = Node(node_id="n", inputs=("x", "z", "x"), outputs=("y",), inplace=permission)
     assert onnx_run._offers(node, "x") is offered
+
+
+def test_a_difference_is_told_at_its_first_byte_and_one_of_length_at_the_start():
+    here = np.array([1, 2, 3, 4], np.uint8)
+    run = SimpleNamespace(
+        applied=SimpleNamespace(array=lambda name: here), compared=set(), comparisons=0, bytes_compared=0, oracle=None
+    )
+    for there, byte in (([1, 2, 3, 4], None), ([1, 2, 9, 9], 2), ([1, 2, 3, 4, 5], 0), ([1, 2, 3], 0)):
+        run.oracle = SimpleNamespace(values={"t": np.array(there, np.uint8)})
+        found = list(onnx_run._Run._compare(run, 3, "n", "t", "after"))
+        assert [difference.byte for difference in found] == ([] if byte is None else [byte])
+    assert (run.comparisons, run.bytes_compared, run.compared) == (4, 16, {"t"})

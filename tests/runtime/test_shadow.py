@@ -342,3 +342,26 @@ def test_what_a_node_writes_that_the_plan_does_not_hold_is_missing_and_writes_ov
     without = replace(plan, **columns, **texts)
     findings = shadow_replay(without, solution.liveness.timeline).findings
     assert [(f.kind, f.tensor, f.step) for f in findings] == [("missing", "", 1)]
+
+
+def test_a_plan_alone_is_looked_at_by_its_rows_and_with_its_graph_by_the_graph():
+    """A view moved out of its base: once told of the row without the graph, once of the tensor with it."""
+    tensors = [tensor("x", role="input"), view("v", "x", 2), tensor("y")]
+    solution = plan_graph(graph(tensors, [node("n", "v", "y", inplace="none")], "x", "y"), planner="greedy")
+    plan = solution.plan
+    moved = changed(plan, "offset", [plan.row_of["v"]], plan.offset[plan.row_of["y"]])
+    alone, with_graph = shadow_replay(moved), shadow_replay(moved, solution.liveness.timeline)
+    assert (alone.with_graph, with_graph.with_graph, shadow_replay(solution).with_graph) == (False, True, True)
+    says = "the view 'v' does not lie inside its base 'x'."
+    assert says in [f.message for f in alone.findings]
+    assert says not in [f.message for f in with_graph.findings]
+    assert "misplaced" in {f.kind for f in with_graph.findings}
+
+
+def test_where_nothing_is_loaded_the_first_node_runs_at_step_0():
+    g = graph([tensor("a"), tensor("b"), tensor("c")], [node("n0", "", "a"), node("n1", "a", "b"), node("n2", "b", "c")], gives="c")
+    solution = plan_graph(g)
+    verdict = shadow_replay(solution)
+    assert (verdict.ok, verdict.steps) == (True, 3)
+    gone = changed(solution.plan, "birth", [solution.plan.row_of["a"]], [1])
+    assert "dead_access" in found(gone, solution)

@@ -31,7 +31,7 @@ def curve(
     allowed = allowed or Allowed()
     # Asked for what no step can do without, a search tries everything: asked for less it would only say why not.
     free = replace(allowed, kinds=allowed.kinds - frozenset(PAID))
-    first = fit(start, _least(start, free), free, progress)
+    first = fit(start, Capacity(_least(start, free)), free, progress)
     known = list(first.curve)
     if found is not None:
         found(tuple(known))
@@ -39,7 +39,7 @@ def curve(
     if not paid.kinds or first.stopped:
         return tuple(known)
     base = min((c for c in known if not c.cost.weight), key=lambda c: c.extent_bytes)
-    lowest = _least(base, paid).total or 0
+    lowest = _least(base, paid)
     for k in range(1, points + 1):
         target = base.extent_bytes - (base.extent_bytes - lowest) * k // points
         fitted = fit(base, Capacity(target), paid, progress)
@@ -51,5 +51,5 @@ def curve(
     return tuple(known)
 
 
-def _least(start: Candidate, allowed: Allowed) -> Capacity:
-    return Capacity(lower_bound(start.question, start.solution, allowed.kinds).bytes)
+def _least(start: Candidate, allowed: Allowed) -> int:
+    return lower_bound(start.question, start.solution, allowed.kinds).bytes

@@ -59,9 +59,9 @@ def smallest_mesh(
         start = meshed(whole, _with(spec, axis, size), {axis: size})
         return None if start is None else fit(start, capacity, allowed, progress)
 
-    low, high, best = 0, 1, at(1)
-    assert best is not None
-    last = best
+    low, high, tried = 0, 1, at(1)
+    assert tried is not None
+    last = tried
     while last.answer != "fits" and not last.stopped and high < MOST_PARTS:
         low, high = high, 2 * high
         tried = at(high)
@@ -69,6 +69,8 @@ def smallest_mesh(
             break
         last = tried
     found = last if last.answer == "fits" else None
+    if found is None and tried is not None:
+        low = high  # not even the most parts that are tried
     while high - low > 1 and not last.stopped:
         middle = (low + high) // 2
         tried = at(middle)

@@ -242,7 +242,7 @@ def _move(model: RecomputeModel, now: Choice, more: Choice, runs: tuple[Run, Run
         nodes=tuple(dict.fromkeys(model.node_id(k) for _, k in leaves)),
         cost=Cost(
             max(0, after.flops - before.flops),
-            max(0, after.moved - before.moved),
+            after.moved - before.moved,
             max(0, after.extra_steps - before.extra_steps),
         ),
         bytes=before.total - after.total,

@@ -59,7 +59,7 @@ def with_rematerialisation(graph: Graph, order: Sequence[str]) -> tuple[Graph, l
 
     for node_id in order:
         node = nodes[node_id]
-        if node.phase != "forward" and any(name in dropped for name in node.inputs):
+        if node.phase != "forward":
             for name in node.inputs:
                 if name in dropped:
                     recompute(name)

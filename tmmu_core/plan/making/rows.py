@@ -51,7 +51,7 @@ def as_used(liveness: Liveness, problems: Sequence[Problem], packings: Sequence[
     that assigns slots uses them all: its giver dies in any case, and is taken over where the two have one slot.
     """
     count = len(liveness.storages)
-    slot, offset = np.full(count, -1, np.int64), np.zeros(count, np.uint64)
+    slot, offset = np.zeros(count, np.int64), np.zeros(count, np.uint64)
     rows_of: dict[str, I64] = {}
     extent: dict[str, int] = {}
     unused: list[int] = []
