@@ -359,7 +359,11 @@ def test_a_plan_alone_is_looked_at_by_its_rows_and_with_its_graph_by_the_graph()
 
 
 def test_where_nothing_is_loaded_the_first_node_runs_at_step_0():
-    g = graph([tensor("a"), tensor("b"), tensor("c")], [node("n0", "", "a"), node("n1", "a", "b"), node("n2", "b", "c")], gives="c")
+    g = graph(
+        [tensor("a"), tensor("b"), tensor("c")],
+        [node("n0", "", "a"), node("n1", "a", "b"), node("n2", "b", "c")],
+        gives="c",
+    )
     solution = plan_graph(g)
     verdict = shadow_replay(solution)
     assert (verdict.ok, verdict.steps) == (True, 3)
