@@ -81,21 +81,32 @@ LINE_HEIGHT = 0.075
 """A label's height, in heights of the chart."""
 LETTER = 0.012
 """A letter's width, in widths of the chart as it stands beside its table."""
+LABEL_AWAY = 0.055
+"""From a point to the middle of its label, in heights of the chart."""
+POINT = 0.045
+"""A point's height, and half a label's beside it."""
+
+
+def _spread(runs: Sequence[Run]) -> list[tuple[float, float]]:
+    """Where each point is, in widths and in heights of the chart."""
+    xs = [log10(max(run.nanoseconds, 1)) for run in runs]
+    ys = [log10(max(run.extent, 1)) for run in runs]
+    wide, high = max(xs) - min(xs) + 2 * log10(MARGIN), 1.22 * (max(ys) - min(ys)) + 0.04
+    return [(x / wide, y / high) for x, y in zip(xs, ys, strict=True)]
 
 
 def labels(runs: Sequence[Run]) -> list[str]:
     """A label per point; points whose labels would touch share one, at the first of them, so that all can be read."""
     if not runs:
         return []
-    xs = [log10(max(run.nanoseconds, 1)) for run in runs]
-    ys = [log10(max(run.extent, 1)) for run in runs]
-    wide, high = max(xs) - min(xs) + 2 * log10(MARGIN), 1.22 * (max(ys) - min(ys)) + 0.04
+    places = _spread(runs)
     texts = [f"<b>{run.planner}</b>" if run.current else run.planner for run in runs]
-    order = sorted(range(len(runs)), key=lambda k: (ys[k], xs[k], runs[k].planner))
+    order = sorted(range(len(runs)), key=lambda k: (runs[k].extent, runs[k].nanoseconds, runs[k].planner))
 
     def touch(a: int, b: int) -> bool:
-        reach = max(0.1, LETTER * (len(texts[a]) + len(texts[b])) / 2) * wide
-        return abs(xs[a] - xs[b]) < reach and abs(ys[a] - ys[b]) < LINE_HEIGHT * high
+        (left, low), (right, high) = places[a], places[b]
+        reach = max(0.1, LETTER * (len(texts[a]) + len(texts[b])) / 2)
+        return abs(left - right) < reach and abs(low - high) < LINE_HEIGHT
 
     def pair() -> tuple[int, int] | None:
         heads = [k for k in order if texts[k]]
@@ -107,6 +118,36 @@ def labels(runs: Sequence[Run]) -> list[str]:
     return texts
 
 
+def sides(runs: Sequence[Run], texts: Sequence[str]) -> list[int]:
+    """On which side of its point each label stands: 1 above it, −1 below.
+
+    Above, or below where a point is high up; on the other side where a point would lie on it, if nothing does there.
+    """
+    if not runs:
+        return []
+    places, best = _spread(runs), min(run.extent for run in runs)
+    middles: list[tuple[float, float, float]] = []
+    """Of each label that has its place: where its middle is, and half its width."""
+
+    def box(k: int, side: int) -> tuple[float, float, float]:
+        return places[k][0], places[k][1] + side * LABEL_AWAY, LETTER * len(texts[k]) / 2
+
+    def is_free(k: int, side: int) -> bool:
+        x, y, half = box(k, side)
+        on = [j for j, (left, low) in enumerate(places) if abs(left - x) < half + POINT / 2 and abs(low - y) < POINT]
+        under = [at for at in middles if abs(at[0] - x) < half + at[2] and abs(at[1] - y) < LABEL_AWAY]
+        return not under and not set(on) - {k}
+
+    taken = []
+    for k, run in enumerate(runs):
+        usual = -1 if run.extent > 4 * best else 1
+        side = -usual if texts[k] and not is_free(k, usual) and is_free(k, -usual) else usual
+        taken.append(side)
+        if texts[k]:
+            middles.append(box(k, side))
+    return taken
+
+
 def field(runs: Sequence[Run], *, height: int = 300) -> go.Figure:
     """Extent against time, both on log scales, over the lower bound: down is smaller, left is faster."""
     fig = figure(height)
@@ -114,13 +155,14 @@ def field(runs: Sequence[Run], *, height: int = 300) -> go.Figure:
         return fig
     bound = max(run.bound for run in runs)
     best = min(run.extent for run in runs)
+    texts = labels(runs)
     fig.add_trace(
         go.Scatter(
             x=[max(run.nanoseconds, 1) / 1e6 for run in runs],
             y=[max(run.extent, 1) for run in runs],
             mode="markers+text",
-            text=labels(runs),
-            textposition=["bottom center" if run.extent > 4 * best else "top center" for run in runs],
+            text=texts,
+            textposition=["top center" if side > 0 else "bottom center" for side in sides(runs, texts)],
             cliponaxis=False,
             marker={
                 "size": [15 if run.current else 11 for run in runs],

@@ -166,6 +166,21 @@ def test_points_that_nearly_coincide_share_a_label() -> None:
     assert compare.labels(runs) == ["a, b", "", "c", "d"]
 
 
+def test_a_label_makes_way_for_a_point_that_would_lie_on_it() -> None:
+    def run(name: str, extent: int, ms: int) -> compare.Run:
+        return compare.Run(name, extent, 100, ms * 1_000_000, "feasible")
+
+    low, high = run("greedy", 1000, 100), run("helia", 1500, 4000)
+    alone = [low, high]
+    assert compare.sides(alone, compare.labels(alone)) == [1, 1]
+    covered = [low, run("ffd", 1034, 110), high]
+    assert compare.sides(covered, ["greedy", "", "helia"]) == [-1, 1, 1]
+    both = [*covered, run("best", 966, 90)]  # nowhere is better than the other side
+    assert compare.sides(both, ["greedy", "", "helia", ""])[0] == 1
+    assert compare.sides([low, run("r10", 4001, 100)], ["greedy", "r10"]) == [1, -1]
+    assert compare.sides([], []) == []
+
+
 def test_labels_that_would_touch_are_one() -> None:
     def run(name: str, ms: int) -> compare.Run:
         return compare.Run(name, 100, 100, ms * 1_000_000, "optimal")
