@@ -147,3 +147,19 @@ def test_a_view_waits_for_whoever_writes_it_or_else_for_whoever_writes_its_root(
     index = index_graph(g)
     found = source_of(index, view_roots(index)[0])
     assert dict(zip(index.tensor_ids, found.tolist(), strict=True)) == {"h": 0, "v": 0, "u": 0, "x": -1, "w": 0, "y": 1}
+
+
+def test_an_output_of_another_mode_is_not_missed_though_its_writer_comes_first_in_the_list() -> None:
+    tensors = [tensor("g", role="gradient"), tensor("x", role="input"), tensor("y")]
+    g = graph(tensors, [node("b", "y", "g", phase="backward"), node("f", "x", "y")], "x", "y g")
+    assert ranges(g, mode="inference", preset="inference") == {"x": (0, 1), "y": (1, 2)}
+
+
+def test_what_the_first_of_all_steps_reads_must_be_there() -> None:
+    g = graph([tensor("a"), tensor("y")], [node("n", "a", "y")], "", "y")
+    with pytest.raises(InvalidIrShapes) as caught:
+        plan_graph(g)
+    assert (caught.value.diagnostics["reason"], caught.value.record()["t"]) == ("dangling_input", 0)
+    with pytest.raises(InvalidIrShapes) as caught:
+        plan_graph(graph([tensor("a"), tensor("y")], [node("n", "", "y")], "", "a"))
+    assert caught.value.diagnostics["reason"] == "never_produced"

@@ -65,6 +65,8 @@ def test_a_lifetime_grows_by_operators_and_by_others() -> None:
     life.add_op(5)
     life.merge(TensorLifetime("b", 1, 4))
     assert life == TensorLifetime("a", 1, 5)
+    life.merge(TensorLifetime("c", 2, 7))
+    assert life == TensorLifetime("a", 1, 7)
 
 
 def test_an_arena_is_filled_at_its_end() -> None:

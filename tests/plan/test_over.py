@@ -117,3 +117,11 @@ def test_only_a_ranks_plan_names_the_graph_that_it_was_cut_from() -> None:
     assert make_plan(chain(2), PlanRequest()).cut_from is None
     cut = make_plan(chain(2), PlanRequest(shard_spec={}, rank=0, world_size=1))
     assert cut.cut_from == cut.plan.ir_hash == ir_hash(chain(2))
+
+
+def test_an_arena_of_no_bytes_is_refused_and_one_of_a_single_byte_is_exceeded() -> None:
+    with pytest.raises(ArenaTooSmall):
+        make_plan_anyway(chain(3), PlanRequest(capacities={"activations": 0}))
+    plan = make_plan_anyway(chain(3), PlanRequest(capacities={"activations": 1})).plan
+    assert over_limits(plan) == {"activations": plan.arenas[0].extent_bytes - 1}
+    assert {finding.rule for finding in verify_plan(plan, chain(3)).findings} == {"capacity"}

@@ -16,6 +16,7 @@ from tmmu_core.errors import UnreadableInput
 from tmmu_core.plan.analysis.ledger import resource_ledger
 from tmmu_core.plan.formats import files, trace
 from tmmu_core.plan.formats.compare import same_plan
+from tmmu_core.plan.making.wording import option_pairs
 from tmmu_core.plan.model import Plan
 
 
@@ -100,3 +101,10 @@ def test_what_planners_write_is_read() -> None:
     for plan in noting_plans():
         assert same_plan(plan, files.from_document(files.to_json(plan))) == ()
         files.to_csv(files.from_document(files.to_json(plan)))
+
+
+@pytest.mark.parametrize("text", ["fit", "", "=3", " =3"])
+def test_an_option_has_a_name_and_a_value(text: str) -> None:
+    with pytest.raises(ValueError, match="is not of the form KEY=VALUE"):
+        option_pairs([text])
+    assert option_pairs(["a=1", "b=x=y", " c = [2] "]) == {"a": 1, "b": "x=y", "c": [2]}

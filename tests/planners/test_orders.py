@@ -9,6 +9,7 @@ import pytest
 from packings import live_steps, problem, problem_with
 
 from tests.small_problems import mixed, plain
+from tmmu_core.planners import PLANNERS, ArenaPlannerEntry
 from tmmu_core.planners.columns import HANDOFF, Columns, columns
 from tmmu_core.planners.greedy import ORDERS, _place, _sorted_by, _times, place, widest
 from tmmu_core.planners.problem import Problem, without_empty
@@ -134,3 +135,17 @@ def test_greedy_lays_each_where_the_plainest_look_lays_it(fit: str) -> None:
             assert place(cols, order, fit, compiled=True) == wanted
         if cols.plain:
             assert place(cols, [], "free_list") == placed_plainly(cols, ORDERS["birth"](cols), False)
+
+
+@pytest.mark.parametrize("planner", ["greedy", "portfolio", "ffd"])
+def test_who_has_no_bytes_lies_at_the_start_or_where_it_is_given(planner: str) -> None:
+    p = problem((0, 2, 8), (0, 2, 0), (0, 2, 0), (0, 2, 0), (1, 3, 1))
+    entry = PLANNERS[planner]
+    assert isinstance(entry, ArenaPlannerEntry)
+    lies = dict(zip(p.ids, entry.pack(p, {}).offset.tolist(), strict=True))
+    assert [lies[name] for name in ("t1", "t2", "t3")] == [0, 0, 0]
+    if planner == "greedy":
+        at = {"t1": 0, "t2": 64, "t4": 32}
+        given = problem_with(p, fixed=np.array([at.get(name, -1) for name in p.ids]))
+        lies = dict(zip(p.ids, entry.pack(given, {}).offset.tolist(), strict=True))
+        assert lies == {"t0": 0, "t1": 0, "t2": 64, "t3": 0, "t4": 32}

@@ -55,7 +55,7 @@ def tensor_ranges(timeline: Timeline, roots: I64, view_offset: I64) -> Ranges:
     last_read = _last_reads(timeline)
     _refuse_dangling(timeline, planned, last_read)
 
-    death = np.where(last_read >= 0, last_read + 1, birth + 1)
+    death = np.maximum(last_read, birth) + 1
     saved = _saved(timeline, roots)
     if timeline.mode == "forward":
         death[saved] = end

@@ -79,11 +79,9 @@ class ArenaPlannerEntry(PlannerEntry):
         packing: Packing = self.call(rest, options, progress)
         if rest is problem:
             return packing
-        offset = np.zeros(len(problem), np.uint64)
+        empty = np.zeros(len(problem), np.uint64)  # where they lie that have no bytes, unless it is given
+        offset = empty if problem.fixed is None else np.maximum(problem.fixed, 0).astype(np.uint64)
         offset[kept] = packing.offset
-        if problem.fixed is not None:
-            given = (problem.fixed >= 0) & (problem.size == 0)
-            offset[given] = problem.fixed[given].astype(np.uint64)
         return replace(packing, offset=offset)
 
 
