@@ -171,4 +171,3 @@ def test_without_those_that_have_no_bytes_everybody_names_the_same_others() -> N
     same, everybody = without_empty(rest)
     assert same is rest
     assert everybody.tolist() == [0, 1, 2]
-
