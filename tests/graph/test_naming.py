@@ -47,7 +47,9 @@ def test_two_ids_of_one_key_are_told_apart(monkeypatch):
 def test_what_is_settled_still_answers():
     ids = Ids(["b", "a", "c"])
     ids.numbers_of(["a"])
+    assert ids._table is not None
     ids.settle()
+    assert ids._table is None  # the memory is given back
     assert ids.rank.tolist() == [1, 0, 2]
     assert ids.numbers_of(["c", "d"]).tolist() == [2, -1]
 
@@ -59,3 +61,44 @@ def test_half_a_surrogate_pair_is_left_to_the_dictionary():
 def test_one_name_that_comes_twice_among_many_is_seen():
     assert not Ids(["c", "b", "a", "b"]).distinct
     assert Ids(["c", "b", "a", "d"]).distinct
+
+
+WIDE = ["", "a", "ab", "b" * 8, "b" * 9, "b" * 8 + "c", "c" * 16, "c" * 15 + "d", "c" * 17, "c" * 8 + "b" + "c" * 8]
+
+
+@pytest.mark.parametrize("texts", [WIDE, WIDE[::-1], WIDE[:3], WIDE[2:5], ["b"], ["b", "a"], ["d" * 64, "e"], [""]])
+def test_every_id_is_found_by_its_words_and_nothing_else_is(texts):
+    ids = Ids(texts)
+    assert ids._table is not None  # by words, and not by the dictionary
+    asked = [*texts, *WIDE, "zz", "c" * 16 + "d", "b" * 7 + "c", "d" * 63 + "e"]
+    number = {text: i for i, text in enumerate(texts)}
+    asked = [text for text in asked if len(text) <= ids._table.words.shape[1] * 8]
+    assert ids.numbers_of(asked).tolist() == [number.get(text, -1) for text in asked]
+    assert "number" not in vars(ids)
+
+
+def test_how_many_words_an_id_takes():
+    lengths = (1, 7, 8, 9, 16, 17, 63, 64, 65)
+    widths = [table and table.words.shape[1] for table in (Ids(["a", "b" * long])._table for long in lengths)]
+    assert widths == [1, 1, 1, 2, 2, 3, 8, 8, None]
+    assert Ids([""])._table.words.tolist() == [[0]]
+    assert Ids(["ab", "b\0"])._table is None
+
+
+def test_few_ids_are_left_to_the_dictionary(monkeypatch):
+    monkeypatch.setattr(naming, "FEW", 3)
+    assert [Ids(["b", "c", "a"][:count])._table is None for count in range(4)] == [True, True, True, False]
+
+
+def test_ids_in_the_place_of_one_key_are_told_apart_wherever_they_stand(monkeypatch):
+    monkeypatch.setattr(naming, "_keys", lambda words: words[:, -1] % 7)
+    assert Ids(["g", "n"])._table is None  # 103 and 110: one key
+    assert Ids(["a", "g", "g", "n"])._table is None
+    assert Ids(["a", "g", "g"])._table is not None  # 97 beside 103, which comes twice
+    assert not Ids(["g", "g"]).distinct
+    assert Ids(["b", "a", "h"])._table is None  # 97 and 104
+
+
+def test_keys_spread_ids_of_several_words():
+    texts = [f"{a}{b}" for a in ("x" * 8, "y" * 8, "x" * 16) for b in range(5)]
+    assert len(set(naming._keys(naming._words(texts, 0)).tolist())) == len(texts)

@@ -282,14 +282,6 @@ SAME: tuple[Same, ...] = (
     ),
     Same("tmmu_core/graph/index.py", "names.settle()", "names.settle()", "pass", _GIVEN_BACK),
     Same(
-        *("tmmu_core/graph/naming.py", 'if self.__dict__.get("_table") is not None:'),
-        *('self.__dict__.get("_table") is not None', "(self.__dict__.get('_table') is None)", _GIVEN_BACK),
-    ),
-    Same(
-        *("tmmu_core/graph/naming.py", "if table is None or words is None:", "table is None"),
-        *("(table is not None)", "the dictionary answers what the table would"),
-    ),
-    Same(
         *("tmmu_core/graph/naming.py", "keys = keys * np.uint64(_ODD) + words[:, k]"),
         *("keys * np.uint64(_ODD) + words[:, k]", "(keys * np.uint64(_ODD) - words[:, k])"),
         "another key for each, as good as the first",

@@ -59,17 +59,12 @@ class Ids:
     def numbers_of(self, asked: Sequence[str]) -> I64:
         """Shape (asked,): the number of each, −1 where there is none such. The ids must be distinct."""
         table = self._table
-        words = _words(asked, table.words.shape[1]) if table is not None else None
-        if table is None or words is None:
-            number = self.number
-            return np.fromiter([number.get(name, -1) for name in asked], np.int64, len(asked))
-        at = np.minimum(np.searchsorted(table.sorted, _keys(words)), len(table.order) - 1)
-        found = table.order[at]
-        other = table.words[found, 0] != words[:, 0]
-        for k in range(1, words.shape[1]):
-            other |= table.words[found, k] != words[:, k]
-        found[other] = -1
-        return found
+        if table is not None:
+            words = _words(asked, table.words.shape[1])
+            if words is not None:
+                return table.find(words)
+        number = self.number
+        return np.fromiter([number.get(name, -1) for name in asked], np.int64, len(asked))
 
     @cached_property
     def rank(self) -> I64:
@@ -116,6 +111,13 @@ class _Table(NamedTuple):
     """Numbers by key, of equal keys the first one first."""
     sorted: U64
     """The keys in that order."""
+
+    def find(self, words: U64) -> I64:
+        """Shape (asked,): the number of the id that each row of ``words`` is, −1 where it is none."""
+        at = np.minimum(np.searchsorted(self.sorted, _keys(words)), len(self.order) - 1)
+        found = self.order[at]
+        found[(self.words[found] != words).any(axis=1)] = -1
+        return found
 
 
 def _words(texts: Sequence[str], wide: int) -> U64 | None:
