@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import networkx as nx
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.build import chain, graph, node, tensor, view
 from tests.graph.test_modules import two_blocks
-from tmmu_core.graph.collapsed import Asked, Collapsed, collapse, writer_of
+from tmmu_core.graph.collapsed import Asked, Collapsed, Edge, Vertex, collapse, writer_of
 from tmmu_core.graph.index import GraphIndex, index_graph
 from tmmu_core.graph.model import Graph
 from tmmu_core.graph.modules import modules_of
@@ -210,3 +212,131 @@ def test_the_inputs_are_a_vertex_of_no_number_and_of_no_level() -> None:
     (inputs,) = [vertex for vertex in found.vertices if vertex.kind == "inputs"]
     assert (inputs.item, inputs.level) == (-1, 0)
     assert [vertex.item >= 0 for vertex in found.vertices if vertex.kind != "inputs"] != []
+
+
+def drawn(seed: int) -> Graph:
+    """A small graph whose tensors stand anywhere in their list: weights, views of views, what nobody reads."""
+    rng = Random(seed)
+    tensors = [tensor("x", role="input"), tensor("w", role="parameter"), tensor("u", 2, role="parameter")]
+    nodes = []
+    for k in range(rng.randint(1, 6)):
+        reads = rng.sample([t.id for t in tensors], min(len(tensors), rng.randint(1, 3)))
+        scope = rng.choice(["", "a/", "b/", "a/c/", "h.0/", "h.1/"])
+        written = view(f"t{k}", rng.choice(reads), 2) if rng.random() < 0.3 else tensor(f"t{k}", rng.randint(2, 4))
+        tensors.append(written)
+        nodes.append(node(f"{scope}n{k}", " ".join(reads), f"t{k}"))
+        if rng.random() < 0.5:
+            tensors.append(view(f"v{k}", rng.choice(tensors).id, 2))
+    rng.shuffle(tensors)
+    return graph(tensors, nodes, "x", nodes[-1].outputs[0])
+
+
+def plainly(index: GraphIndex, tree: Tree, asked: Asked) -> dict[str, object]:
+    """What is to be seen, one thing at a time. Vertices are pairs: kind and item."""
+    closed = [k for k, path in enumerate(tree.paths) if k and path not in asked.opened]
+
+    def vertex_of(node_: int) -> tuple[str, int]:
+        above, level = [], int(tree.of_node[node_])
+        while level:
+            above.append(level)
+            level = int(tree.parent[level])
+        outermost = [level for level in above if level in closed][-1:]
+        return ("level", outermost[0]) if outermost else ("node", node_)
+
+    def root_of(t: int) -> int:
+        return t if index.producer[t] >= 0 or index.base[t] < 0 else root_of(int(index.base[t]))
+
+    def source_of(t: int) -> tuple[str, int] | None:
+        root = root_of(t)
+        if index.producer[root] >= 0:
+            return vertex_of(int(index.producer[root]))
+        return ("inputs", -1) if index.is_input[root] else ("tensor", t) if t == asked.tensor else None
+
+    nodes = range(len(index.node_ids))
+    read = {(source_of(t), vertex_of(n), t) for n in nodes for t in index.inputs_of(n).tolist()}
+    passages = {(a, b, t) for a, b, t in read if a is not None}
+    everyone = {vertex_of(n) for n in nodes} | {a for a, _, _ in passages}
+    middle = source_of(asked.tensor) if asked.tensor >= 0 else vertex_of(asked.node) if asked.node >= 0 else None
+    middle = middle if middle in everyone else None
+    beside = {v: {b for a, b, _ in passages if a == v} | {a for a, b, _ in passages if b == v} for v in everyone}
+    near = asked.radius is not None and middle is not None
+    seen = {middle} if near else everyone
+    for _ in range((asked.radius or 0) if near else 0):
+        seen = seen | {other for v in seen for other in beside[v]}
+    first = {v: min([n for n in nodes if vertex_of(n) == v], default=-1) for v in seen}
+    order = sorted(seen, key=lambda v: (first[v], v[0] != "inputs", v))
+    leaving = {t for a, b, t in passages if a != b}
+
+    def level_of(kind: str, item: int) -> int:
+        if kind not in ("node", "level"):
+            return 0
+        level = int(tree.parent[item]) if kind == "level" else int(tree.of_node[item])
+        while asked.radius is not None and tree.paths[level] in tree.stretches:
+            level = int(tree.parent[level])
+        return level
+
+    found: dict[tuple[int, int], list[int]] = {}
+    for a, b, t in sorted(passages, key=lambda each: each[2]):
+        if a != b and a in seen and b in seen:
+            found.setdefault((order.index(a), order.index(b)), []).append(t)
+    size = index.nbytes.tolist()
+    levels = set()
+    for kind, item in order:
+        level = level_of(kind, item)
+        while level:
+            levels.add(level)
+            level = int(tree.parent[level])
+    return {
+        "vertices": [
+            Vertex(
+                *v,
+                level_of(*v),
+                sum(vertex_of(n) == v for n in nodes),
+                len({t for a, b, t in passages if a == b == v} - leaving),
+                len(beside[v] - seen - {v}) if near else 0,
+            )
+            for v in order
+        ],
+        "edges": [
+            Edge(*ends, tuple(ts), sum(size[t] for t in ts), sorted(ts, key=lambda t: (-size[t], t))[0])
+            for ends, ts in sorted(found.items())
+        ],
+        "levels": sorted(levels),
+        "of_node": [order.index(vertex_of(n)) if vertex_of(n) in seen else -1 for n in nodes],
+        "middle": order.index(middle) if middle in seen else -1,
+    }
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_what_is_seen_is_what_the_plainest_walk_sees(seed: int) -> None:
+    index, tree = grown(drawn(seed))
+    rng = Random(seed)
+    for opened in ((), tree.paths, rng.sample(tree.paths, len(tree.paths) // 2)):
+        whole = [Asked(opened), Asked(opened, node=rng.randrange(len(index.node_ids)))]
+        tensors = rng.sample(range(len(index.tensor_ids)), 3)
+        around = [Asked(opened, tensor=t, radius=r) for t, r in zip(tensors, (0, 1, 2), strict=True)]
+        for asked in (*whole, *around, Asked(opened, node=0, radius=1), Asked(opened, tensor=0), Asked(opened, radius=1)):
+            found, plain = collapse(index, tree, asked), plainly(index, tree, asked)
+            assert {
+                "vertices": list(found.vertices),
+                "edges": list(found.edges),
+                "levels": list(found.levels),
+                "of_node": found.of_node.tolist(),
+                "middle": found.middle,
+            } == plain, (opened, asked)
+            per_node = np.arange(1, 1 + len(index.node_ids))
+            sums = [int(per_node[found.of_node == k].sum()) for k in range(len(found.vertices))]
+            assert list(found.total(per_node)) == sums
+            for t in range(len(index.tensor_ids)):
+                assert found.carrying(t) == tuple(k for k, edge in enumerate(found.edges) if t in edge.tensors)
+
+
+@pytest.mark.parametrize("seed", range(0, 40, 4))
+def test_the_writer_of_a_tensor_is_found_through_its_bases(seed: int) -> None:
+    index, _ = grown(drawn(seed))
+    for t in range(len(index.tensor_ids)):
+        root = t
+        while index.tensor_ids[root].startswith("v"):
+            root = int(index.base[root])
+        name = index.tensor_ids[root]
+        assert writer_of(index, t) == (int(name[1:]) if name[0] == "t" else -1)

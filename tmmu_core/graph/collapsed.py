@@ -22,6 +22,8 @@ from tmmu_core.graph.modules import Path
 from tmmu_core.graph.tree import Tree
 
 Kind = Literal["node", "level", "inputs", "tensor"]
+NOWHERE = np.iinfo(np.int64).min
+"""The code of no vertex: −1 are the inputs."""
 
 
 @dataclass(frozen=True)
@@ -115,19 +117,18 @@ def writer_of(index: GraphIndex, tensor: int) -> int:
 def collapse(index: GraphIndex, tree: Tree, asked: Asked) -> Collapsed:
     """The graph with closed levels as one vertex each; with a radius, what is that near to the middle.
 
-    The middle is the vertex that writes the asked tensor, else that of the asked node; without either there is no
+    The middle is the vertex that the asked tensor comes from, else that of the asked node; without either there is no
     neighbourhood, and the whole graph is seen. O(operands) beside the walk of the neighbourhood.
     """
     code = _codes(tree, asked.opened)
     source, target, tensor = _passages(index, code, asked.tensor)
     there = np.unique(np.concatenate([code, source, target]))
-    seen, middle = there, -1
+    seen, middle = there, NOWHERE
     if asked.tensor >= 0 or asked.node >= 0:
         maker = writer_of(index, asked.tensor) if asked.tensor >= 0 else asked.node
         middle = int(code[maker]) if maker >= 0 else _unwritten(index, asked.tensor)
-        middle = middle if middle in there else -1
     graph = nx.Graph()
-    if asked.radius is not None and middle != -1:
+    if asked.radius is not None and middle in there:
         outer = source != target
         graph.add_nodes_from(there.tolist())
         graph.add_edges_from(zip(source[outer].tolist(), target[outer].tolist(), strict=True))
