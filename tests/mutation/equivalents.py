@@ -137,6 +137,15 @@ SAME: tuple[Same, ...] = (
         "(2)",
         "a cell more, which is cut off again",
     ),
+    Same("tmmu_core/graph/unpacking.py", "min(AT_ONCE, ceiling", "min", "(max)", _AT_A_TIME),
+    Same("tmmu_core/graph/unpacking.py", "packed.read(1 << 20)", "1", "(2)", _AT_A_TIME),
+    Same("tmmu_core/graph/unpacking.py", "packed.read(1 << 20)", "20", "(21)", _AT_A_TIME),
+    Same("tmmu_core/graph/unpacking.py", "stream.read(1 << 20)", "1", "(2)", _AT_A_TIME),
+    Same("tmmu_core/graph/unpacking.py", "stream.read(1 << 20)", "20", "(21)", _AT_A_TIME),
+    Same(
+        *("tmmu_core/plan/formats/pickled.py", "if missing > 0:", "missing > 0", "(missing >= 0)"),
+        "where none is missing none is added, and there are no more than bytes read",
+    ),
     Same("tmmu_core/graph/unpacking.py", "CHUNK = 1 << 16", "16", "(17)", "how many bytes are unpacked at a time"),
     Same(
         *("tmmu_core/plan/formats/files.py", "pre_buffer=False", "False", "(True)"),

@@ -9,6 +9,7 @@ import contextlib
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -504,3 +505,63 @@ def test_the_peak_is_the_first_step_at_which_most_is_held(
     lives: list[tuple[int, int, int]], peak: tuple[int, int]
 ) -> None:
     assert peak_of([Life("", birth, death, size, 0) for birth, death, size in lives]) == peak
+
+
+@pytest.mark.parametrize(
+    ("log", "lives"),
+    [
+        ("Arena allocation tail 24 bytes", [("tail: of no kind that the log tells", 0, 1, 24, 0)]),
+        (
+            "Arena allocation tail 24 bytes\n[RecordingMicroAllocator] 'Nodes' used 16 bytes",
+            [("Nodes", 0, 1, 16, 0), ("tail: of no kind that the log tells", 0, 1, 8, 16)],
+        ),
+        (
+            "Arena allocation tail 16 bytes\n[RecordingMicroAllocator] 'Nodes' used 16 bytes",
+            [("Nodes", 0, 1, 16, 0)],
+        ),
+        (
+            "Arena allocation head 64 bytes\n[RecordingMicroAllocator] 'None' used 0 bytes",
+            [("head: what is planned", 0, 1, 64, 0)],
+        ),
+    ],
+)
+def test_what_an_allocator_recorded_is_one_moment(log: str, lives: list[tuple[Any, ...]]) -> None:
+    found = read_any(f"[RecordingMicroAllocator] {log}\n".encode(), "log.txt")
+    assert isinstance(found, PlainInstance)
+    told = sorted((name, *row) for name, row in zip(found.problem.ids, rows(found), strict=True))
+    assert told == sorted(lives)
+
+
+def test_of_several_shapes_that_round_to_a_size_the_largest_is_meant() -> None:
+    assert xla_report._size("1.0", "KiB", "u8[1000] u8[1040] u8[1020]") == (1040, True)
+    assert xla_report._size("0.2", "KiB", "u8[256]") == (256, True)  # just half a tenth more than 204.8
+    assert xla_report._size("0.2", "KiB", "u8[257]") == (204, False)
+    assert xla_report._size("1.2.3", "KiB", "u8[256]") == (0, False)
+    assert xla_report._size("7", "B", "u8[8]") == (7, True)
+
+
+def test_the_bytes_of_a_shape_are_those_of_its_elements_bits_rounded_up() -> None:
+    shapes = ("pred[3]", "s4[3]", "f32[2,3]", "c64[2]", "f32[]", "u8[2," + "9" * 20 + "]")
+    sizes = [xla_report._bytes(next(xla_report._SHAPE.finditer(shape))) for shape in shapes]
+    assert sizes == [3, 2, 24, 32, 4, 2]
+
+
+@pytest.mark.parametrize("past", [0, 1])
+def test_a_life_ends_at_the_last_byte_and_not_behind_it(past: int) -> None:
+    """Rows and columns alike: one life alone, and one behind many."""
+    for lives in ([(4, LAST - 4 + past)], [(4, 0), (4, LAST - 4 + past), (4, 8)]):
+        as_rows = [Life(str(k), 0, 1, size, at) for k, (size, at) in enumerate(lives)]
+        size, offset = np.array(lives, np.int64).T
+        births = np.zeros(len(lives), np.int64)
+        columns = Lives([life.id for life in as_rows], births, births + 1, size, offset)
+        for make in (lambda: instance_of("a", as_rows), lambda: instance_of_columns("a", columns)):
+            if past:
+                with pytest.raises(UnreadableInput, match="all lives together are more than"):
+                    make()
+            else:
+                assert make().packing is not None
+
+
+def test_of_no_lives_an_instance_is_empty() -> None:
+    none = np.zeros(0, np.int64)
+    assert len(instance_of("a", []).problem) == len(instance_of_columns("a", Lives([], *[none] * 4)).problem) == 0

@@ -127,3 +127,16 @@ def test_what_is_no_whole_number_of_bytes_is_refused_at_its_place(cell: str) -> 
     with pytest.raises(UnreadableInput, match="no whole number") as caught:
         table.read(f"name|from|to|size\na|0|1|{cell}\n".encode(), NAMES)
     assert "line 2" in caught.value.place
+
+
+def test_a_table_may_have_as_many_rows_as_the_limit_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table, "MOST_ROWS", 2)
+    assert len(table.read(TEXT.encode(), COLUMNS).problem) == 2
+    with pytest.raises(UnreadableInput, match="the table has more than 2 rows"):
+        table.read((TEXT + "c,0,2,8,0x10\n").encode(), COLUMNS)
+
+
+def test_cells_and_lines_of_a_table_are_counted_before_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMMU_MAX_VALUES", "8")
+    with pytest.raises(UnreadableInput, match="more than 8 values"):
+        table.read(TEXT.encode(), COLUMNS)

@@ -57,7 +57,7 @@ class Lies:
         for dim, stride in zip(self.shape, self.strides, strict=True):
             if dim == 1:
                 continue
-            if runs and before == dim * stride:
+            if before == dim * stride:
                 runs[-1] *= dim
             else:
                 runs.append(dim)

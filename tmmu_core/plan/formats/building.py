@@ -241,8 +241,8 @@ def _handoff(k: int, handoff: HandoffDocument, source: str) -> tuple[int, str, s
 
 def _token(text: str, source: str) -> bytes:
     """32 bytes, or a token of the superseded draft's; which of them the plan may have, the verifier says."""
-    long = len(text) >= 4 * DIGEST_BYTES and is_token(digest := _hex(text))
-    return digest if long else _digest(text, "replay_token", source)
+    token = _hex(text)
+    return token if is_token(token) else _digest(text, "replay_token", source)
 
 
 def _hex(text: str) -> bytes:

@@ -75,7 +75,7 @@ def not_instance(data: bytes) -> str:
         return "the file is empty"
     if document.kind(data):
         return "it begins like a JSON object or a CBOR map"
-    line = data.removeprefix(document.BYTE_ORDER_MARK).lstrip(b"\r\n").split(b"\n", 1)[0][:4096]
+    line = data.removeprefix(document.BYTE_ORDER_MARK).lstrip(b"\r\n").partition(b"\n")[0][:4096]
     try:
         cells = [cell.strip().strip('"').lower() for cell in line.decode().split(",")]
     except UnicodeDecodeError:

@@ -99,7 +99,7 @@ def read(data: bytes, columns: Mapping[str, str], name: str = "") -> PlainInstan
             else "there is no row"
         )
         raise UnreadableInput(f"{what}.", source=name, hint=HINT)
-    units = {field: unit_of(own) for field, own in named.items() if field in BYTES and own in there}
+    units = {field: unit_of(own) for field, own in named.items() if field in BYTES}
     cells = [_fields(row, named, there, k) for k, row in enumerate(rows)]
     for cell in cells:
         for field in NUMBERS:

@@ -17,6 +17,7 @@ with lives is in the dump's buffer assignment and live ranges, beside the report
 from __future__ import annotations
 
 import re
+from fractions import Fraction
 from math import prod
 
 from tmmu_core.errors import UnreadableInput
@@ -52,7 +53,7 @@ def read(data: bytes, name: str = "") -> PlainInstance:
             base, allocation = end, allocation + 1
         elif ";" in line:
             row = _ROW.match(line)
-            if row is None or not allocation or len(lives) > len(data):
+            if row is None or not allocation:
                 raise _damaged(line, number, name)
             size, exact = _size(row[1], row[2], row[5])
             start = base + int(row[3])
@@ -75,13 +76,13 @@ def read(data: bytes, name: str = "") -> PlainInstance:
 def _size(digits: str, unit: str, shapes: str) -> tuple[int, bool]:
     """``(bytes, whether they are exact)`` of a place: of its largest shape, where that is what was rounded."""
     try:
-        written = float(digits) * _UNITS[unit]
+        written = Fraction(digits) * _UNITS[unit]
     except ValueError:
         return 0, False
     if unit == "B":
         return int(written), True
     sizes = [_bytes(found) for found in _SHAPE.finditer(shapes)]
-    near = [size for size in sizes if abs(size - written) <= _UNITS[unit] / 20]
+    near = [size for size in sizes if 20 * abs(size - written) <= _UNITS[unit]]
     return (max(near), True) if near else (int(written), False)
 
 
