@@ -362,6 +362,10 @@ def test_a_limit_past_what_a_machine_counts_to_is_that(limit: limits.Limit, monk
     assert limits.ceiling(limit) == limit.most < 2**63
     with limits.raised({limit.name: 10**19}):
         assert limits.ceiling(limit) == limit.most
+    with limits.raised({limit.name: limit.most - 1}):
+        assert limits.ceiling(limit) == limit.most - 1
+    monkeypatch.setenv(limit.variable, "7")
+    assert limits.ceiling(limit) == 7
     assert ("seconds" in limit.name) == (WAIT * limit.most * 1000 < 2**31), "so are seconds told to the system"
 
 

@@ -22,7 +22,7 @@ from tests.hostile import hostile_graph
 from tmmu_core.graph import native
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.verifier import verify_plan
-from tmmu_core.names import for_log, natural, visible
+from tmmu_core.names import _spelled, for_log, natural, visible
 from tmmu_core.plan.formats.files import to_json
 from tmmu_core.plan.making.engine import plan_graph
 
@@ -191,3 +191,8 @@ def test_names_are_sorted_as_people_count() -> None:
     """Of two that begin alike the shorter one comes first; letters before digits; equal but for zeros, by the text."""
     names = ["r10", "r2", "r", "r2b", "r02", "10", "9", "rs", "", "r2.1"]
     assert sorted(names, key=natural) == ["", "r", "r02", "r2", "r2.1", "r2b", "r10", "rs", "9", "10"]
+
+
+def test_a_character_is_spelled_in_as_many_digits_as_it_needs() -> None:
+    spelled = [_spelled(chr(number)) for number in (0x7, 0xFF, 0x100, 0xFFFF, 0x1_0000, 0x1_FFFF)]
+    assert spelled == ["\\x07", "\\xff", "\\u0100", "\\uffff", "\\U00010000", "\\U0001ffff"]

@@ -261,3 +261,13 @@ def test_what_is_taken_out_meets_nobody_also_at_the_first_step() -> None:
         settled.append(row)
     settled.remove(rows[0])
     assert settled.met_by(_Row(deque(["asked"]), 0, 2, 8, 0, "temp")) is rows[1]
+
+
+@pytest.mark.parametrize("past", [0, 1])
+def test_allocations_together_end_at_the_last_byte_that_is_counted(past: int) -> None:
+    lines = [xla.ASSIGNMENT, "allocation 0: size 8, preallocated-temp:", f"allocation 1: size {xla.MOST - 8 + past}, x:"]
+    if past:
+        with pytest.raises(UnreadableInput, match="end at"):
+            xla._parse(lines, "dump.txt")
+    else:
+        assert [each.size for each in xla._parse(lines, "dump.txt")[0]] == [8, xla.MOST - 8]

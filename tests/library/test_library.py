@@ -18,9 +18,11 @@ from msgspec import structs
 
 import tmmu_core as tmmu
 from tests.build import chain
+from tmmu_core import door, extras
 from tmmu_core.errors import ArenaTooSmall, UnreadableInput
 from tmmu_core.graph import native
 from tmmu_core.judge.verifier import verify_plan
+from tmmu_core.library import requests
 from tmmu_core.library.requests import ratio
 from tmmu_core.plan.analysis.gate import ALL, Limit, gate
 from tmmu_core.plan.formats.files import to_json
@@ -404,3 +406,37 @@ def test_a_plan_file_whose_rows_were_changed_is_judged_when_it_is_read() -> None
     plan = plan_graph(chain(3)).plan
     moved = replace(plan, offset=plan.offset + np.uint64(1))
     assert [tmmu.read(to_json(each)).arenas[0].status for each in (plan, moved)] == [plan.arenas[0].status, "invalid"]
+
+
+def test_an_option_is_read_as_what_it_is_called() -> None:
+    said = {"capacities": {"a": "1KiB", "b": 7}, "dims": {"N": 2}, "order": ["n1", "n0"], "seed": 3, "mode": "inference"}
+    request = requests.request_of(said)
+    assert (request.capacities, request.dims, request.order) == ({"a": 1024, "b": 7}, {"N": 2}, ("n1", "n0"))
+    assert (request.seed, request.mode) == (requests.request_of({"seed": "3"}).seed, "inference")
+    assert requests.request_of({"capacities": 5}).capacities == {"": 5}
+    assert requests.request_of({"capacities": "5KiB"}).capacities == {"": 5120}
+    assert requests.amount_of_bytes("capacity", 0) == 0
+    for wrong in (-1, "-1", "", "many"):
+        with pytest.raises(UnreadableInput, match="capacity"):
+            requests.amount_of_bytes("capacity", wrong)
+
+
+def test_what_a_package_needs_and_lacks_is_not_said_of_the_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "needs_another.py").write_text("import there_is_no_such_thing")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(extras.EXTRA_OF, "needs_another", "torch")
+    monkeypatch.setitem(extras.EXTRA_OF, "not_there", "torch")
+    with pytest.raises(ModuleNotFoundError, match="there_is_no_such_thing"):
+        extras.need("needs_another", "this")
+    with pytest.raises(tmmu.TmmuError, match=r"this needs not_there, which is not installed"):
+        extras.need("not_there.inside", "this")
+
+
+def test_a_checkouts_faces_are_found_from_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    elsewhere = [path for path in sys.path if path != str(door.HOME)]
+    monkeypatch.setattr(sys, "path", [*elsewhere])
+    for _ in range(2):
+        assert door.face("cli.main").__name__ == "app.cli.main"
+        assert sys.path == [str(door.HOME), *elsewhere]

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from tests.build import chain, graph, node, tensor
 from tests.plan.examples import chain_plan
-from tmmu_core.cbor import Coded, H, NotCanonical, Table, cbor_canonical
+from tmmu_core import cbor
+from tmmu_core.cbor import Coded, H, NotCanonical, Table, Texts, cbor_canonical
 from tmmu_core.errors import InvalidIrShapes
 from tmmu_core.plan import canonical
 
@@ -219,6 +220,7 @@ def test_a_shard_spec_that_cannot_be_hashed_says_why() -> None:
         assert ("too deeply" in str(caught.value)) == (spec is deep)
 
 
+
 @pytest.mark.parametrize("rows", [0, 10**9])
 def test_the_slots_in_use_are_found_by_counting_and_by_sorting(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Many rows are counted, few are sorted: the lowest offset of each slot, arenas by the bytes of their names."""
@@ -241,3 +243,22 @@ def test_the_slots_in_use_are_found_by_counting_and_by_sorting(rows: int, monkey
         )
         wanted = [[key[0].decode(), key[1], at] for key, at in sorted(lowest.items())]
         assert cbor_canonical(table) == cbor_canonical(wanted)
+
+
+@pytest.mark.parametrize("most", [1, 3, 4, 9])
+def test_rows_and_texts_are_the_same_bytes_in_chunks_of_any_size(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = ["", "a", "b" * 23, "c" * 24, "d" * 300, "\u00e9" * 12, "e", "f"]
+    numbers = np.array([0, 23, 24, 255, 256, 65_535, 65_536, 2**40], np.int64)
+    coded = Coded(("x", "yy" * 20), np.array([0, 1, 1, 0, 0, 1, 0, 1]))
+    names = [coded.names[k] for k in coded.codes]
+    plain = [list(row) for row in zip(texts, numbers.tolist(), names, strict=True)]
+    monkeypatch.setattr(cbor, "CHUNK_ROWS", most)
+    assert cbor_canonical(Table((texts, numbers, coded))) == cbor2.dumps(plain, canonical=True)
+    assert cbor_canonical(Texts(texts)) == cbor2.dumps(texts, canonical=True)
+
+
+def test_a_list_of_thousands_of_numbers_between_lists_is_said_once() -> None:
+    values = [*range(5000), [1, [2]], *range(4097), "end", (3,), None]
+    assert cbor_canonical(values) == cbor2.dumps([list(v) if isinstance(v, tuple) else v for v in values], canonical=True)
+    mixed = {"b": list(range(5000)), "a": [[0]] * 4097, "cc": 1}
+    assert cbor_canonical(mixed) == cbor2.dumps(mixed, canonical=True)

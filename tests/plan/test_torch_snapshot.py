@@ -510,3 +510,27 @@ def test_five_lines_are_told_the_largest_first() -> None:
     whole = {**SNAPSHOT, "segments": [segment(0, 8192)], "device_traces": [events]}
     held = opened(whole).notes[-1].partition("by line: ")[2]
     assert held == "b.py:1 f1 1,024; b.py:3 f3 1,024; b.py:5 f5 1,024; b.py:0 f0 512; b.py:2 f2 512"
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 5, 64, 10_000])
+@pytest.mark.parametrize("ahead", [24, 64])
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+def test_a_pickle_is_the_same_in_pieces_of_any_size(
+    chunk: int, ahead: int, protocol: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    value: dict[str, Any] = {
+        **{"a": list(range(-3, 300, 17)), "b": {"c": "x" * 300, "d": b"y" * 70, "e": 2.5}},
+        **{"long": "z" * 5000, "big": 2**70, "less": -(2**40), "no": None, "yes": [True, False], "f": [[], {}]},
+    }
+    if protocol == 2:  # which has no bytes
+        del value["b"]["d"]
+    value["again"] = value["b"]
+    data = pickle.dumps(value, protocol)
+    monkeypatch.setattr(pickled, "_CHUNK", chunk)
+    monkeypatch.setattr(pickled, "ROOM", ahead)
+    found = pickled.PlainData(_Dribble(data), len(data), UnreadableInput).load()
+    assert found == value
+    assert found["again"] is found["b"]
+    for end in range(len(data) - 1, len(data) - 40, -3):
+        with pytest.raises((EOFError, IndexError, pickled.struct.error)):
+            pickled.PlainData(_Dribble(data[:end]), len(data), UnreadableInput).load()

@@ -140,8 +140,10 @@ def _loop_close(node: onnx.NodeProto, find: Any, values: Values) -> Shapes:
 
 def _scan_close(node: onnx.NodeProto, find: Any, _: Values) -> Shapes:
     measured = find(_text(node, "measured"))
-    axis = None if measured is None else _axis(_number(node, "axis"), len(measured[1]))
-    length = None if measured is None or axis is None else measured[1][axis]
+    length = None
+    if measured is not None:
+        axis = _axis(_number(node, "axis"), len(measured[1]))
+        length = None if axis is None else measured[1][axis]
     yield from _closed(node, find, _operands(node, 0, 0), length, _numbers(node, "axes"))
 
 
