@@ -159,9 +159,7 @@ def test_of_a_node_that_ran_often_the_largest_results_are_taken() -> None:
     assert found == {"a": (1, [2, 3]), "b": (7, [5]), "c": (9, [])}
 
 
-@pytest.mark.parametrize(
-    ("version", "longer"), [(RUNTIMES_IR, 0), (RUNTIMES_IR + 1, 2), (0x7F, 2), (0x80, 0), (1, 0)]
-)
+@pytest.mark.parametrize(("version", "longer"), [(RUNTIMES_IR, 0), (RUNTIMES_IR + 1, 2), (0x7F, 2), (0x80, 0), (1, 0)])
 def test_a_later_models_version_is_told_lower_and_nothing_else(version: int, longer: int) -> None:
     data = bytes((8, version, 1, 2))
     assert onnx_complete.for_the_runtime(data) == data + bytes((8, RUNTIMES_IR))[:longer]

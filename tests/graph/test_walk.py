@@ -315,7 +315,13 @@ def test_what_is_seen_is_what_the_plainest_walk_sees(seed: int) -> None:
         whole = [Asked(opened), Asked(opened, node=rng.randrange(len(index.node_ids)))]
         tensors = rng.sample(range(len(index.tensor_ids)), 3)
         around = [Asked(opened, tensor=t, radius=r) for t, r in zip(tensors, (0, 1, 2), strict=True)]
-        for asked in (*whole, *around, Asked(opened, node=0, radius=1), Asked(opened, tensor=0), Asked(opened, radius=1)):
+        for asked in (
+            *whole,
+            *around,
+            Asked(opened, node=0, radius=1),
+            Asked(opened, tensor=0),
+            Asked(opened, radius=1),
+        ):
             found, plain = collapse(index, tree, asked), plainly(index, tree, asked)
             assert {
                 "vertices": list(found.vertices),

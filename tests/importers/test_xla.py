@@ -265,7 +265,11 @@ def test_what_is_taken_out_meets_nobody_also_at_the_first_step() -> None:
 
 @pytest.mark.parametrize("past", [0, 1])
 def test_allocations_together_end_at_the_last_byte_that_is_counted(past: int) -> None:
-    lines = [xla.ASSIGNMENT, "allocation 0: size 8, preallocated-temp:", f"allocation 1: size {xla.MOST - 8 + past}, x:"]
+    lines = [
+        xla.ASSIGNMENT,
+        "allocation 0: size 8, preallocated-temp:",
+        f"allocation 1: size {xla.MOST - 8 + past}, x:",
+    ]
     if past:
         with pytest.raises(UnreadableInput, match="end at"):
             xla._parse(lines, "dump.txt")

@@ -409,7 +409,13 @@ def test_a_plan_file_whose_rows_were_changed_is_judged_when_it_is_read() -> None
 
 
 def test_an_option_is_read_as_what_it_is_called() -> None:
-    said = {"capacities": {"a": "1KiB", "b": 7}, "dims": {"N": 2}, "order": ["n1", "n0"], "seed": 3, "mode": "inference"}
+    said = {
+        "capacities": {"a": "1KiB", "b": 7},
+        "dims": {"N": 2},
+        "order": ["n1", "n0"],
+        "seed": 3,
+        "mode": "inference",
+    }
     request = requests.request_of(said)
     assert (request.capacities, request.dims, request.order) == ({"a": 1024, "b": 7}, {"N": 2}, ("n1", "n0"))
     assert (request.seed, request.mode) == (requests.request_of({"seed": "3"}).seed, "inference")

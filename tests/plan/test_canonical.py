@@ -220,7 +220,6 @@ def test_a_shard_spec_that_cannot_be_hashed_says_why() -> None:
         assert ("too deeply" in str(caught.value)) == (spec is deep)
 
 
-
 @pytest.mark.parametrize("rows", [0, 10**9])
 def test_the_slots_in_use_are_found_by_counting_and_by_sorting(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Many rows are counted, few are sorted: the lowest offset of each slot, arenas by the bytes of their names."""
@@ -259,6 +258,8 @@ def test_rows_and_texts_are_the_same_bytes_in_chunks_of_any_size(most: int, monk
 
 def test_a_list_of_thousands_of_numbers_between_lists_is_said_once() -> None:
     values = [*range(5000), [1, [2]], *range(4097), "end", (3,), None]
-    assert cbor_canonical(values) == cbor2.dumps([list(v) if isinstance(v, tuple) else v for v in values], canonical=True)
+    assert cbor_canonical(values) == cbor2.dumps(
+        [list(v) if isinstance(v, tuple) else v for v in values], canonical=True
+    )
     mixed = {"b": list(range(5000)), "a": [[0]] * 4097, "cc": 1}
     assert cbor_canonical(mixed) == cbor2.dumps(mixed, canonical=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -554,7 +555,7 @@ def test_a_life_ends_at_the_last_byte_and_not_behind_it(past: int) -> None:
         size, offset = np.array(lives, np.int64).T
         births = np.zeros(len(lives), np.int64)
         columns = Lives([life.id for life in as_rows], births, births + 1, size, offset)
-        for make in (lambda: instance_of("a", as_rows), lambda: instance_of_columns("a", columns)):
+        for make in (partial(instance_of, "a", as_rows), partial(instance_of_columns, "a", columns)):
             if past:
                 with pytest.raises(UnreadableInput, match="all lives together are more than"):
                     make()

@@ -519,8 +519,14 @@ def test_a_pickle_is_the_same_in_pieces_of_any_size(
     chunk: int, ahead: int, protocol: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     value: dict[str, Any] = {
-        **{"a": list(range(-3, 300, 17)), "b": {"c": "x" * 300, "d": b"y" * 70, "e": 2.5}},
-        **{"long": "z" * 5000, "big": 2**70, "less": -(2**40), "no": None, "yes": [True, False], "f": [[], {}]},
+        "a": list(range(-3, 300, 17)),
+        "b": {"c": "x" * 300, "d": b"y" * 70, "e": 2.5},
+        "long": "z" * 5000,
+        "big": 2**70,
+        "less": -(2**40),
+        "no": None,
+        "yes": [True, False],
+        "f": [[], {}],
     }
     if protocol == 2:  # which has no bytes
         del value["b"]["d"]
