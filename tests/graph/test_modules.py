@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from app.session.opening import SAMPLES, read_catalogue
-from tests.build import graph, node, tensor
+from tests.build import graph, node, tensor, view
 from tmmu_core.graph.index import index_graph
 from tmmu_core.graph.model import Graph
 from tmmu_core.graph.modules import Modules, block_of, families_of, modules_of
+from tmmu_core.graph.origin import Origin
 from tmmu_core.plan.formats.reading import read_any
 
 
@@ -113,3 +114,34 @@ def test_who_reads_parameters_of_several_modules_stands_where_they_meet_or_with_
     which = graph(tensors, nodes, "x", "u")
     found = where(modules_in(which), which)
     assert found == {"meet": "h.0", "apart": "c.d.e", "turned": "b.w", "by_turned": "b.w", "none": ""}
+
+
+def test_where_something_stands_by_its_writer_its_base_its_owner_or_its_origin() -> None:
+    """A view that a node writes stands where that node does, one that nobody writes where its base does."""
+    tensors = [
+        *(tensor("x", role="input"), tensor("a/b/w", role="parameter"), tensor("t"), tensor("u")),
+        *(view("written", "t"), view("loose", "t"), view("of a view", "loose")),
+    ]
+    nodes = [node("m/k/n", "x", "t"), node("m/l/o", "t", "written"), node("m/k/p", "loose", "u")]
+    index = index_graph(graph(tensors, nodes, "x", "u"))
+    found = modules_of(index, range(3))
+    stands = {name: found.paths[found.of_tensor[number]] for name, number in index.tensor_of.items()}
+    assert stands["t"] == stands["loose"] == stands["of a view"] == ("m", "k")
+    assert (stands["written"], stands["a/b/w"], stands["x"]) == (("m", "l"), ("a", "b"), ())
+
+
+def test_of_a_graph_that_says_no_modules_nothing_stands_anywhere() -> None:
+    tensors = [tensor("x", role="input"), tensor("a.b.weight", role="parameter"), tensor("y")]
+    index = index_graph(graph(tensors, [node("n", "x", "y")], "x", "y"))
+    found = modules_of(index, [0])
+    assert (found.known_by, found.paths, found.of_tensor.tolist()) == ("", ((),), [0, 0, 0])
+
+
+def test_what_was_made_of_a_node_stands_with_it_unless_its_own_place_is_said() -> None:
+    origins = {"n": Origin(("a",)), "n@grad": Origin(("b",))}
+    tensors = [tensor("x", role="input"), *(tensor(f"t{k}") for k in range(4))]
+    names = ("n", "n@grad", "n@other", "m@grad")
+    nodes = [node(name, "x", f"t{k}") for k, name in enumerate(names)]
+    index = index_graph(graph(tensors, nodes, "x", "t0", origins=origins))
+    found = modules_of(index, range(4))
+    assert [found.paths[number] for number in found.of_node.tolist()[:3]] == [("a",), ("b",), ("a",)]

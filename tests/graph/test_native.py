@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import io
 import json
@@ -275,3 +276,14 @@ def test_no_tag_that_the_reader_knows_by_itself_is_followed(tag: int) -> None:
     with pytest.raises(document.CBOR_FAULTS) as refused:
         document.next_cbor(io.BytesIO(cbor2.dumps(cbor2.CBORTag(tag, 1))))
     assert document.fault_text(refused.value) == "it holds a tag, which no document of ours has"
+
+
+def test_while_many_values_are_made_nobody_collects_and_afterwards_as_before() -> None:
+    for before in (True, False):
+        (gc.enable if before else gc.disable)()
+        try:
+            with document.many_small_values():
+                assert not gc.isenabled()
+            assert gc.isenabled() is before
+        finally:
+            gc.enable()

@@ -131,14 +131,14 @@ def test_what_is_run_is_run_in_a_folder_of_its_own(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(onnx_measure, "run", answers)
     monkeypatch.setattr(onnx_measure, "symbols", answers)
-    told = []
+    answered = []
     for head in ({}, {"points": []}, {"points": [1]}):
         out = io.StringIO()
         monkeypatch.setattr(sys, "stdout", out)
         monkeypatch.setattr(sys, "stdin", types.SimpleNamespace(buffer=io.BytesIO(json.dumps(head).encode() + b"\nm")))
         onnx_measure.main()
-        told.append(json.loads(out.getvalue()))
-    assert told == [{"symbols": {"of": "m"}}, {"failed": "first"}, {"failed": "ValueError"}]
+        answered.append(json.loads(out.getvalue()))
+    assert answered == [{"symbols": {"of": "m"}}, {"failed": "first"}, {"failed": "ValueError"}]
     assert bounds == [(5, 6)] * 3
     assert Path.cwd() == tmp_path
     assert not any(tmp_path.iterdir())

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.build import chain, graph, node, tensor, view
 from tests.graph.test_modules import two_blocks
+from tmmu_core.graph import walk as walking
 from tmmu_core.graph.collapsed import Asked, Collapsed, Edge, Vertex, collapse, writer_of
 from tmmu_core.graph.index import GraphIndex, index_graph
 from tmmu_core.graph.model import Graph
@@ -346,3 +347,34 @@ def test_the_writer_of_a_tensor_is_found_through_its_bases(seed: int) -> None:
             root = int(index.base[root])
         name = index.tensor_ids[root]
         assert writer_of(index, t) == (int(name[1:]) if name[0] == "t" else -1)
+
+
+def test_around_a_node_that_is_the_first_of_all_its_own_levels_are_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(walking, "MOST_NEAR", 3)
+    tensors = [tensor(f"t{k}") for k in range(6)]
+    scopes = ("a", "a", "b", "b", "b", "b")
+    nodes = [node(f"{scope}/n{k}", f"t{k - 1}" if k else "", f"t{k}") for k, scope in enumerate(scopes)]
+    index, tree = grown(graph(tensors, nodes, "", "t5"))
+    found = walk(index, tree, Wish(node=0, radius=4))
+    assert (found.collapsed.middle, found.by_level) == (0, True)
+    assert names(index, tree, found.collapsed) == ["a/n0", "a/n1", "b"]
+
+
+@pytest.mark.parametrize(
+    ("most", "radius", "wanted"), [(6, 4, 0), (5, 4, 0), (4, 3, 5), (2, 1, 5), (1, 0, 5), (0, 0, 5)]
+)
+def test_a_neighbourhood_shrinks_until_it_can_be_seen(
+    most: int, radius: int, wanted: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(walking, "MOST_NEAR", 4)
+    monkeypatch.setattr(walking, "MOST_DRAWN", most)
+    index, tree = grown(
+        graph(
+            [tensor(f"t{k}") for k in range(7)],
+            [node(f"n{k}", f"t{k - 1}" if k else "", f"t{k}") for k in range(7)],
+            "",
+            "t6",
+        )
+    )
+    found = walk(index, tree, Wish(node=0, radius=4))
+    assert (found.radius, found.too_many, len(found.collapsed.vertices)) == (radius, wanted, radius + 1)

@@ -335,3 +335,8 @@ def test_a_model_runs_on_a_cortex_m_in_the_memories_of_its_plan(tmp_path: Path, 
     ended = subprocess.run(run, cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
     assert (ended.returncode, ended.stdout.splitlines()[-1]) == (0, "OK")
     assert ended.stdout.splitlines()[: len(render.all_arenas)] == extents(render)
+
+
+def test_a_memorys_word_has_64_letters_at_most() -> None:
+    longest = "M" * 64
+    assert _memory_words([longest, "N" * 65, "a b", "_c", "9", "é"]) == [longest, "N" * 64, "a_b", "M_c", "M9", "M_"]

@@ -529,8 +529,8 @@ def test_the_peak_is_the_first_step_at_which_most_is_held(
 def test_what_an_allocator_recorded_is_one_moment(log: str, lives: list[tuple[Any, ...]]) -> None:
     found = read_any(f"[RecordingMicroAllocator] {log}\n".encode(), "log.txt")
     assert isinstance(found, PlainInstance)
-    told = sorted((name, *row) for name, row in zip(found.problem.ids, rows(found), strict=True))
-    assert told == sorted(lives)
+    named = sorted((name, *row) for name, row in zip(found.problem.ids, rows(found), strict=True))
+    assert named == sorted(lives)
 
 
 def test_of_several_shapes_that_round_to_a_size_the_largest_is_meant() -> None:

@@ -146,3 +146,17 @@ def test_a_digest_whose_header_does_not_count_its_tensors_counts_none() -> None:
     counted = header.pop("tensor_count")
     bare = read_trace(b"\n".join([msgspec.json.encode(header), *rest]))
     assert (bare.tensor_count, counted) == (0, 3)
+
+
+def test_a_trace_of_another_schema_is_refused_and_one_of_another_version_read() -> None:
+    data = to_json_lines(chain_plan())
+    first, rest = data.split(b"\n", 1)
+    head = msgspec.json.decode(first)
+    kind, version = head["trace_schema"].split("/")
+    for schema, known in ((f"{kind}/999", True), (f"other/{version}", False), ("", False)):
+        changed = msgspec.json.encode({**head, "trace_schema": schema}) + b"\n" + rest
+        if known:
+            read_trace(changed)
+        else:
+            with pytest.raises(UnreadableInput, match="trace schema"):
+                read_trace(changed)

@@ -14,7 +14,7 @@ import pytest
 from tests.store.plans import NEW_YEAR, label, plan_of, swept
 from tmmu_core import limits
 from tmmu_core.errors import StoreFault, UnreadableInput
-from tmmu_core.store import files, sweeps
+from tmmu_core.store import files, sqlite_file, sweeps
 from tmmu_core.store.run import Run
 from tmmu_core.store.store import Store
 
@@ -203,3 +203,33 @@ def test_a_store_that_was_left_in_the_middle_of_turning_its_log_on_is_opened(pat
     journal = _journal(data[:size], len(data) // size, b"x")
     path.with_name(f"{path.name}-journal").write_bytes(journal[: 512 + 8 + size])
     assert len(_open(path).runs("net")) == 2
+
+
+class _Cursor:
+    """Answers of a database, in order: the mode of its journal, or an error."""
+
+    def __init__(self, *answers: str) -> None:
+        self.answers, self.asked = list(answers), 0
+
+    def execute(self, statement: str) -> _Cursor:
+        self.asked += 1
+        if "=" in statement and (why := self.answers.pop(0)) != "done":
+            raise sqlite3.OperationalError(why)
+        return self
+
+    def fetchone(self) -> tuple[str]:
+        return (self.answers[0],)
+
+
+def test_the_log_is_turned_on_by_whoever_has_the_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite_file.time, "sleep", lambda seconds: None)
+    for answers in (("wal",), ("delete", "done"), ("database is locked", "database is locked", "done")):
+        sqlite_file._log_ahead(_Cursor(*answers[answers[0] == "delete" :]))
+    with pytest.raises(sqlite3.OperationalError, match="disk"):
+        sqlite_file._log_ahead(_Cursor("database is locked", "disk I/O error", "done"))
+    waiting = _Cursor("database is locked", "database is locked", "wal")  # another has turned it on meanwhile
+    sqlite_file._log_ahead(waiting)
+    assert waiting.asked == 5
+    monkeypatch.setattr(sqlite_file, "PATIENCE", -1)
+    with pytest.raises(sqlite3.OperationalError, match="locked"):
+        sqlite_file._log_ahead(_Cursor("database is locked", "done"))

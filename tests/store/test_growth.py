@@ -125,3 +125,13 @@ def _peak(plan: Plan) -> int:
 def test_a_run_without_the_arena_has_none_of_its_bytes() -> None:
     assert value_of(run("c", 9), Asked(arena="nowhere")) == 0
     assert value_of(run("c", 9), Asked()) == 9
+
+
+def test_runs_are_those_between_both_ends_and_a_beginning_of_two_commits_is_refused() -> None:
+    history = [run("abc1", 1), run("abc2", 2), run("b", 3), run("abc2", 4), run("c", 5)]
+    ends = [(None, None), (None, "b"), ("b", "c"), ("b", "b"), ("abc2", None), (None, "abc2"), ("c", None)]
+    found = ["".join(str(r.extent_bytes) for r in between(history, good, bad)) for good, bad in ends]
+    assert found == ["12345", "123", "345", "3", "45", "1234", "5"]
+    for good, bad in (("abc", None), (None, "ab"), ("c", "b"), ("c", "abc2"), ("none", None)):
+        with pytest.raises(StoreFault):
+            between(history, good, bad)

@@ -67,7 +67,7 @@ def encode_json(graph: Graph, *, gzip: bool = False) -> bytes:
     Raises ``InvalidIrShapes`` (reason ``not_json``) where ``params`` hold a number that JSON has no word for.
     """
     for k, node in enumerate(graph.nodes):
-        if node.params and not all(map(_finite, _leaves(node.params))):
+        if not all(map(_finite, _leaves(node.params))):
             raise InvalidIrShapes(
                 f'the params of the node "{node.node_id}" hold a NaN or an infinity, which JSON cannot say.',
                 hint="Write the graph as CBOR.",

@@ -128,7 +128,9 @@ def culprit(runs: Sequence[Run], asked: Asked) -> Step | None:
 def between(runs: Sequence[Run], good: str | None, bad: str | None) -> tuple[Run, ...]:
     """The runs from commit ``good`` (the first run where none is named) to ``bad`` (the last). ``StoreFault``."""
     start = _at(runs, good) if good is not None else 0
-    end = _at(runs, bad) if bad is not None else len(runs) - 1
+    if bad is None:
+        return tuple(runs[start:])
+    end = _at(runs, bad)
     if start > end:
         raise StoreFault(f"the run of {good} is later than that of {bad}.", hint="Swap --good and --bad.")
     return tuple(runs[start : end + 1])
