@@ -625,3 +625,25 @@ def test_of_two_inputs_that_end_at_the_peak_the_larger_is_what_a_hand_off_brings
     nodes = [node("n0", "x", "a b", inplace="none"), node("n1", "b a", "y", inplace="none")]
     found = handed_at_the_peak(ask(Question(graph(tensors, nodes, "x", "y"))).liveness)
     assert found == {"n1": 64}
+
+
+def test_what_is_idle_is_dear_by_the_moments_at_which_it_was_too_much() -> None:
+    """A storage costs its bytes for each weight at a position within its gap; what has left already costs nothing."""
+    for seed in SEEDS[:6]:
+        model = recompute_of(seed)
+        search = object.__new__(Search)
+        search.model = model
+        for position in range(0, len(model.node_at), 3):
+            search.at = boundary(model, position)
+            for away in (False, True):
+                search.begun = Choice.nothing(model)
+                search.begun.away[::2] = away
+                for weight in ({}, {position: 1}, {position: 2, position + 1: 3, position - 1: 1}):
+                    start, end = search.at.gap_start.tolist(), search.at.gap_end.tolist()
+                    wanted = []
+                    for s, size in enumerate(model.size.tolist()):
+                        idle = sum(count for p, count in weight.items() if start[s] < p <= end[s])
+                        if position in weight and start[s] == position and end[s] > position + 1 and not idle:
+                            idle = 1
+                        wanted.append(0 if away and s % 2 == 0 else size * idle)
+                    assert search._price(weight).tolist() == wanted

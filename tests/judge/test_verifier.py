@@ -16,7 +16,7 @@ from tmmu_core.graph.model import Dim, Graph, Tensor
 from tmmu_core.judge.against_graph import RULES as AGAINST_GRAPH
 from tmmu_core.judge.against_graph import check_apart, examine
 from tmmu_core.judge.facts import PlanFacts
-from tmmu_core.judge.slotting import check_sparse_addresses
+from tmmu_core.judge.slotting import check_slot_counts, check_sparse_addresses
 from tmmu_core.judge.verifier import RULES, verify_plan
 from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.plan.model import Plan
@@ -349,3 +349,45 @@ def test_a_giver_that_outlives_its_hand_off_lies_with_its_taker() -> None:
     assert verify_plan(plan).ok
     late = changed(plan, "death", plan.row_of["t0"], 3)
     assert "overlap" in rules(late)
+
+
+@pytest.mark.parametrize(("number", "told"), [(-1, True), (0, False), (1, False), (2, True), (7, True)])
+def test_a_row_lies_in_an_arena_that_there_is(number: int, told: bool) -> None:
+    g = graph([tensor("w", role="parameter"), tensor("y")], [node("n", "w", "y")], "", "y")
+    plan = plan_graph(g).plan
+    assert len(plan.arenas) == 2
+    moved = changed(plan, "arena", plan.row_of["y"], number)
+    words = f'"y" lies in arena number {number}, which there is not.'
+    assert (words in [finding.message for finding in verify_plan(moved).findings]) == told
+
+
+def test_two_that_nothing_links_do_not_share_a_storage() -> None:
+    """Said to be of one storage, in one slot one after the other: no view, no group, no place taken over."""
+    plan = plan_graph(chain(2, "none")).plan
+    a, b = plan.row_of["t0"], plan.row_of["t2"]
+    assert plan.logical_slot[a] == plan.logical_slot[b]
+    joined = replace(plan, storage=np.array([0 if row in (a, b) else 1 for row in range(len(plan))]))
+    assert any(f.rule == "storage" for f in verify_plan(joined).findings)
+
+
+def test_slots_are_counted_in_every_arena() -> None:
+    """Two arenas; the first has as many slots as are ever alive, the second one more than that."""
+    tensors = [
+        tensor("x", role="input"),
+        *(tensor(t) for t in "abc"),
+        tensor("g", role="gradient"),
+        tensor("h", role="gradient"),
+    ]
+    nodes = [
+        node("n0", "x", "a", inplace="none"),
+        node("n1", "a", "g", inplace="none"),
+        node("n2", "a", "h", inplace="none"),
+    ]
+    plan = plan_graph(graph(tensors[:2] + tensors[4:], nodes, "x", "h")).plan
+    assert [arena.name for arena in plan.arenas] == ["activations", "gradients"]
+    second = plan.row_of["h"]
+    apart = changed(changed(plan, "logical_slot", second, 1), "offset", second, 128)
+    found = list(check_slot_counts(PlanFacts(apart), frozenset()))
+    assert [(f.rule, f.arena) for f in found] == [("slots_max_live", "gradients")]
+    assert list(check_slot_counts(PlanFacts(plan), frozenset())) == []
+    assert [f.rule for f in check_slot_counts(PlanFacts(apart), None)] == ["slots_over_optimal"]

@@ -242,3 +242,13 @@ def test_what_is_written_in_place_of_a_view_of_what_was_written_in_place_lies_th
     at = {name: int(plan.offset[row]) - start for name, row in plan.row_of.items()}
     assert [at[name] for name in ("in", "r", "v", "y")] == [16, 16, 20, 20]
     assert verify_plan(plan, g).ok
+
+
+def test_the_first_of_all_nodes_is_named_where_it_looks_at_what_nobody_writes() -> None:
+    """``base`` belongs to the backward pass, which is not run; ``look`` is node 0, ``v`` elsewhere has no writer."""
+    tensors = [view("v", "base"), tensor("base"), tensor("x", role="input"), tensor("y")]
+    nodes = [node("look", "x", "v"), node("late", "x", "base", phase="backward"), node("n", "v", "y")]
+    for some, named in ((nodes, "look"), ([node("n", "x", "y"), *nodes[:2]], "look")):
+        with pytest.raises(InvalidIrShapes) as caught:
+            plan_graph(graph(tensors, some, "x", "y"), mode="inference", preset="inference")
+        assert [caught.value.diagnostics[key] for key in ("reason", "node_id")] == ["view_of_nothing", named]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.build import chain
-from tmmu_core.errors import AllocationFailure, ArenaTooSmall
+from tmmu_core.errors import AllocationFailure, ArenaTooSmall, InvalidIrShapes
 from tmmu_core.judge.canonical import ir_hash
 from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.plan.formats.reading import read_any, read_graph_file
@@ -125,3 +125,10 @@ def test_an_arena_of_no_bytes_is_refused_and_one_of_a_single_byte_is_exceeded() 
     plan = make_plan_anyway(chain(3), PlanRequest(capacities={"activations": 1})).plan
     assert over_limits(plan) == {"activations": plan.arenas[0].extent_bytes - 1}
     assert {finding.rule for finding in verify_plan(plan, chain(3)).findings} == {"capacity"}
+
+
+def test_an_instance_without_places_has_no_planner_that_gave_them() -> None:
+    found = read_any(FIVE, "five.csv")
+    assert isinstance(found, PlainInstance)
+    with pytest.raises(InvalidIrShapes, match="given"):
+        make_plan(found, PlanRequest(planner="given"))

@@ -25,7 +25,9 @@ from tmmu_core.plan.formats.checkpoint import checkpoint, restore
 from tmmu_core.plan.formats.compare import same_plan
 from tmmu_core.plan.formats.trace import read_trace, to_json_lines
 from tmmu_core.plan.making.engine import Solution, plan_graph
+from tmmu_core.plan.making.instance import _handoffs
 from tmmu_core.plan.model import Handoffs, Plan
+from tmmu_core.planners.problem import Packing, Problem
 from tmmu_core.runtime.apply import apply_plan
 
 KIB = 1024
@@ -179,3 +181,24 @@ def test_handoffs_read_like_a_tuple():
     assert found != as_tuple[:1]
     assert (len(found), found[-1], found[1:], tuple(found)) == (2, (2, "b", "c"), as_tuple[1:], as_tuple)
     assert repr(found) == repr(as_tuple)
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_an_instances_hand_off_is_told_where_slots_are_assigned_or_the_place_is_taken(there: bool) -> None:
+    """``b`` may take the place of ``a``; of a planner of bytes one that it does not take is not told."""
+    p = Problem(
+        *("arena", ("a", "c", "b"), np.array([0, 0, 2]), np.array([2, 4, 4])),
+        *(np.array([8, 8, 4], np.uint64), np.ones(3, np.uint64)),
+        handoff_from=np.array([-1, -1, 0]),
+    )
+    offset = np.array([0, 8, 0 if there else 16], np.uint64)
+    slot = np.array([0, 1, 0 if there else 2])
+    handoff, over = (2, "a", "b"), [2 if there else 3, 4, 4]
+    of_bytes = _handoffs(p, Packing(offset))
+    assert of_bytes[:2] == (((handoff,), (True,)) if there else ((), ()))
+    assert [ends.tolist() for ends in of_bytes[2]] == [over, over]
+    of_slots = _handoffs(p, Packing(offset, slot=slot))
+    assert of_slots[:2] == ((handoff,), (there,))
+    assert [ends.tolist() for ends in of_slots[2]] == [[2, 4, 4], over]
+    nothing = replace(p, handoff_from=None)
+    assert _handoffs(nothing, Packing(offset))[:2] == ((), ())
