@@ -351,14 +351,14 @@ def test_a_giver_that_outlives_its_hand_off_lies_with_its_taker() -> None:
     assert "overlap" in rules(late)
 
 
-@pytest.mark.parametrize(("number", "told"), [(-1, True), (0, False), (1, False), (2, True), (7, True)])
-def test_a_row_lies_in_an_arena_that_there_is(number: int, told: bool) -> None:
+@pytest.mark.parametrize(("number", "amiss"), [(-1, True), (0, False), (1, False), (2, True), (7, True)])
+def test_a_row_lies_in_an_arena_that_there_is(number: int, amiss: bool) -> None:
     g = graph([tensor("w", role="parameter"), tensor("y")], [node("n", "w", "y")], "", "y")
     plan = plan_graph(g).plan
     assert len(plan.arenas) == 2
     moved = changed(plan, "arena", plan.row_of["y"], number)
     words = f'"y" lies in arena number {number}, which there is not.'
-    assert (words in [finding.message for finding in verify_plan(moved).findings]) == told
+    assert (words in [finding.message for finding in verify_plan(moved).findings]) == amiss
 
 
 def test_two_that_nothing_links_do_not_share_a_storage() -> None:
