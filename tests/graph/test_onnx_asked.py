@@ -22,6 +22,7 @@ from tmmu_core.errors import InvalidIrShapes
 from tmmu_core.graph.importers import onnx as onnx_importer
 from tmmu_core.graph.importers import onnx_complete, onnx_measure
 from tmmu_core.graph.importers.onnx_complete import RUNTIMES_IR
+from tmmu_core.graph.importers.onnx_shapes import first_line
 from tmmu_core.plan.formats.reading import read_any
 
 BOOL, FLOAT = TensorProto.BOOL, TensorProto.FLOAT
@@ -165,3 +166,8 @@ def test_a_later_models_version_is_told_lower_and_nothing_else(version: int, lon
     assert onnx_complete.for_the_runtime(data) == data + bytes((8, RUNTIMES_IR))[:longer]
     assert onnx_complete.for_the_runtime(b"\x09" + data) == b"\x09" + data
     assert onnx_complete.for_the_runtime(b"") == b""
+
+
+def test_an_error_without_words_is_called_by_its_kind() -> None:
+    said = [first_line(error) for error in (ValueError(), ValueError(" "), ValueError("\n a\nb"), KeyError(3))]
+    assert said == ["ValueError", "ValueError", "a", "3"]

@@ -25,7 +25,7 @@ from tests.graph.test_onnx import model, nodes, op, read, tensors, value
 from tmmu_core import limits
 from tmmu_core.errors import InvalidIrShapes, UnreadableInput
 from tmmu_core.graph.importers.onnx_scope_shapes import UNBOUNDED, check_scopes, trips_of
-from tmmu_core.graph.importers.onnx_scopes import SCOPE
+from tmmu_core.graph.importers.onnx_scopes import SCOPE, Flat, Origin
 from tmmu_core.graph.index import index_graph
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.verifier import verify_plan
@@ -740,3 +740,36 @@ def test_a_trip_count_of_two_to_the_31_less_1_says_until_the_condition_fails() -
     assert tensors(graph)["us"].shape == (2**31 - 2,)
     with limits.raised({"run-seconds": 0}), pytest.raises(InvalidIrShapes, match="us"):
         read(loop_model(inner, outputs="y us", trip=2**31 - 1))
+
+
+BRANCHES = {  # kind and sizes of a and b, at B = 4: whether they are one everywhere, here, or nowhere
+    "alike": ("float32", ("B", 2), "float32", ("B", 2), True),
+    "axes of size 1": ("float32", ("B", 1, 2), "float32", ("B", 2), True),
+    "only here": ("float32", ("B", 2), "float32", (4, 2), False),
+    "other type": ("float32", (2,), "int32", (2,), None),
+    "other size": ("float32", ("B", 2), "float32", (5, 2), None),
+    "open": ("float32", (2,), "", (2,), True),
+}
+
+
+@pytest.mark.parametrize("first", BRANCHES)
+@pytest.mark.parametrize("second", BRANCHES)
+def test_every_pair_of_results_is_compared(first: str, second: str) -> None:
+    """Two results of one If, one behind the other: neither is passed over for what the other is."""
+    shape: dict[str, Any] = {}
+    dtype: dict[str, str] = {}
+    for k, which in enumerate((first, second)):
+        kind_a, a, kind_b, b, _ = BRANCHES[which]
+        for name, kind, sizes in ((f"a{k}", kind_a, a), (f"b{k}", kind_b, b)):
+            shape[name] = sizes
+            if kind:
+                dtype[name] = kind
+    closing = helper.make_node("If.close", ["c", "a0", "a1", "b0", "b1"], ["r0", "r1"], domain=SCOPE)
+    flat = Flat(helper.make_model(helper.make_graph([closing], "g", [], [])), (Origin("at", 0),))
+    agree = [BRANCHES[which][-1] for which in (first, second)]
+    if None in agree:
+        with pytest.raises(InvalidIrShapes, match="different shapes") as caught:
+            check_scopes(flat, shape, dtype, {"B": 4}, "m.onnx")
+        assert f"b{agree.index(None)}" in str(caught.value)
+    else:
+        assert check_scopes(flat, shape, dtype, {"B": 4}, "m.onnx") is all(agree)

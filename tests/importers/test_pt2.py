@@ -582,3 +582,18 @@ def test_inputs_are_named_by_the_way_to_them_down_to_fifty_steps() -> None:
     assert names(0, 0) == {1: "x", 2: "input_1", 3: "k"}
     assert names(50, 49) == {1: "x" + ".0" * 50, 2: "input_1", 3: "k" + ".0" * 49}
     assert names(51, 49) == names(50, 50) == {}
+
+
+@pytest.mark.parametrize(
+    ("most", "asked", "fits"), [(8, 8, True), (8, 9, False), (8, 2, True), (8, 1, False), (None, 99, True)]
+)
+def test_a_size_is_asked_for_from_the_least_to_the_most_that_the_program_takes(
+    most: int | None, asked: int, fits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program: Any = SimpleNamespace(ranges={} if most is None else {"s0": (2, most)})
+    monkeypatch.setattr(pt2_names, "open_dims", lambda _: {"x.0": "s0", "y.0": "s1"})
+    if fits:
+        assert pt2_names.asked_for(program, {"x.0": Dim(1, asked)}) == {"s0": asked}
+    else:
+        with pytest.raises(InvalidIrShapes, match=f"x.0 = {asked} lies outside of 2 to 8"):
+            pt2_names.asked_for(program, {"x.0": Dim(1, asked)})

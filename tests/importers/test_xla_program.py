@@ -141,3 +141,25 @@ def test_a_folder_reads_the_program_beside_it_unless_it_is_too_large(
 def test_a_scope_in_brackets_is_named_in_plain_letters_and_may_hold_a_line_end() -> None:
     assert scopes_of("jit(step)/outer(a\nb)/add")[0] == ("a\nb",)
     assert scopes_of("jit(step)/\u00e9(a)/add")[0] == ("\u00e9(a)",)
+
+
+def test_what_is_called_is_of_whoever_made_its_root_calls_of_calls_included() -> None:
+    lines = [
+        *("%one (p: f32[]) -> f32[] {", '  ROOT %r1 = f32[] add(), metadata={op_name="a/b/add"}', "}"),
+        *("%two (p: f32[]) -> f32[] {", "  ROOT %r2 = f32[] fusion(), calls=%one", "}"),
+        *("%bare (p: f32[]) -> f32[] {", "  %inner = f32[] add()", "  ROOT %r3 = f32[] add()", "}"),
+        "ENTRY %main (p: f32[]) -> f32[] {",
+        "",
+        "  no instruction",
+        "  %x = f32[] fusion(), calls=%two",
+        "  %y = f32[] fusion(), calls=%bare",
+        "  %z = f32[] fusion(), calls=%missing",
+        "  %w = f32[] fusion(), calls=%one",
+        '  %v = f32[] add(), metadata={op_name="c/add"}',
+        "}",
+    ]
+    found = origins_of(lines)
+    assert {name: made.origin.module for name, made in found.items()} == {
+        **dict.fromkeys(("r1", "r2", "x", "w"), ("a", "b")),
+        "v": ("c",),
+    }

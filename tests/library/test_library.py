@@ -18,7 +18,7 @@ from msgspec import structs
 
 import tmmu_core as tmmu
 from tests.build import chain
-from tmmu_core import door, extras
+from tmmu_core import compiled, door, extras
 from tmmu_core.errors import ArenaTooSmall, UnreadableInput
 from tmmu_core.graph import native
 from tmmu_core.judge.verifier import verify_plan
@@ -446,3 +446,10 @@ def test_a_checkouts_faces_are_found_from_anywhere(monkeypatch: pytest.MonkeyPat
     for _ in range(2):
         assert door.face("cli.main").__name__ == "app.cli.main"
         assert sys.path == [str(door.HOME), *elsewhere]
+
+
+def test_loops_are_compiled_where_the_compiler_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "numba", raising=False)
+    for found in (None, object()):
+        monkeypatch.setattr(compiled, "find_spec", lambda name, found=found: found if name == "numba" else None)
+        assert compiled.is_there() is (found is not None)

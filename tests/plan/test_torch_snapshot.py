@@ -540,3 +540,52 @@ def test_a_pickle_is_the_same_in_pieces_of_any_size(
     for end in range(len(data) - 1, len(data) - 40, -3):
         with pytest.raises((EOFError, IndexError, pickled.struct.error)):
             pickled.PlainData(_Dribble(data[:end]), len(data), UnreadableInput).load()
+
+
+def test_a_value_has_one_number_and_a_number_one_value() -> None:
+    reader = pickled.PlainData(io.BytesIO(), 10, UnreadableInput)
+    values: list[Any] = [[], {}, "text", 7]
+    for number, value in ((2, values[0]), (0, values[1]), (3, values[2]), (1, values[3])):
+        reader.number(number, value)
+    assert reader.memo == [values[1], 7, values[0], "text"]
+    assert reader.numbers == {id(values[0]): 2, id(values[1]): 0}
+    for number, why in ((-1, "the number -1"), (0, "two values"), (3, "two values")):
+        with pytest.raises(pickled.Damaged, match=why):
+            reader.number(number, "again")
+    reader.let_go(values[0])
+    reader.let_go(values[0], "nobody")  # it has no number any more
+    reader.let_go(values[1], "instead")
+    assert reader.memo == ["instead", 7, pickled.GONE, "text"]
+    assert reader.list_at_once(b"", 0) == 0
+
+
+@pytest.mark.parametrize("past", [0, 1])
+@pytest.mark.parametrize("size", [10, 30])
+def test_a_number_is_no_larger_than_the_file_or_what_is_no_harm(
+    size: int, past: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pickled, "_SMALL", 20)
+    reader = pickled.PlainData(io.BytesIO(), size, UnreadableInput)
+    number = max(20, size) + past
+    if past:
+        with pytest.raises(UnreadableInput, match="the pickle counts"):
+            reader.number(number, 1)
+    else:
+        reader.number(number, 1)
+        assert len(reader.memo) == number + 1
+
+
+@pytest.mark.parametrize(
+    ("tail", "why"),
+    [
+        (b"h\x00.", "has not been said|out of range"),
+        (b"]r\x02\x00\x00\x00h\x01.", "has not been said"),
+        (b"]q\x00]q\x00.", "two values"),
+        (b"\x8b\xff\xff\xff\xff.", "a value of -1 bytes"),
+        (b"X\xff\x00\x00\x00.", "a value of 255 bytes"),
+    ],
+)
+def test_a_pickle_that_names_what_is_not_there_is_damaged(tail: bytes, why: str) -> None:
+    data = b"\x80\x02" + tail
+    with pytest.raises((pickled.Damaged, IndexError), match=why):
+        pickled.PlainData(io.BytesIO(data), len(data), UnreadableInput).load()
