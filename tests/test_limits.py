@@ -270,6 +270,20 @@ def test_arenas_are_counted_in_graphs_and_plans() -> None:
             with pytest.raises(UnreadableInput) as caught:
                 read()
             assert names_its_limit(caught.value, limits.ARENAS)
+    with limits.raised({"arenas": 4}):
+        assert len(plan_graph(own, arenas=arenas).plan.arenas) == 4
+        assert len(read_any(made).arenas) == 4  # type: ignore[union-attr]
+
+
+def test_the_limit_of_a_packed_file_is_that_of_what_it_was_packed_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of bytes as they came one value for every two of them, of packed ones two for each."""
+    asked: list[int] = []
+    monkeypatch.setattr(document, "refuse_many_values", lambda data, source, packed: asked.append(packed))
+    plain = native.encode_json(chain(2))
+    packed = gzip.compress(plain)
+    for data in (plain, packed):
+        read_any(data)
+    assert asked == [0, len(packed)]
 
 
 # --- the command line ------------------------------------------------------------------------------------------------

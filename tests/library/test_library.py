@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 import tmmu_core as tmmu
-from tests.build import chain
+from tests.build import chain, graph, node, tensor
 from tmmu_core import compiled, door, extras
 from tmmu_core.errors import ArenaTooSmall, UnreadableInput
 from tmmu_core.graph import native
@@ -179,6 +179,15 @@ def test_a_notebook_draws_the_map() -> None:
     assert "<svg" in drawn
     assert "Arena map of activations" in drawn
     assert "<script" not in drawn
+
+
+def test_a_notebook_draws_the_arena_where_most_moves() -> None:
+    """The larger one holds a weight alone, which lies still."""
+    tensors = [tensor("x", 2, role="input"), tensor("w", 900, role="parameter"), *(tensor(f"t{k}", 3) for k in range(4))]
+    nodes = [node(f"n{k}", f"t{k - 1}" if k else "x w", f"t{k}") for k in range(4)]
+    drawn = tmmu.plan(graph(tensors, nodes, "x", "t3"), mode="inference")
+    assert max(drawn.arenas, key=lambda arena: arena.extent_bytes).name == "parameters"
+    assert "Arena map of activations" in drawn._repr_html_()
 
 
 def test_a_fit_answers_and_gives_the_graph_that_fits(tmp_path: Path) -> None:

@@ -142,6 +142,12 @@ def test_what_is_not_there_is_said_with_what_is(store: Store, reference: str, wh
         store.resolve(reference)
 
 
+def test_a_reference_without_a_model_needs_a_plan(store: Store) -> None:
+    store.record(plan_of({"a": 1}), label("c1"))
+    with pytest.raises(StoreFault, match="main names no model"):
+        store.resolve("main")
+
+
 def test_a_reference_is_split_at_its_last_at() -> None:
     assert split_reference("store:a@b@c") == ("a@b", "c")
     assert split_reference("main") == (None, "main")
