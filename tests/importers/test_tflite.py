@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from tmmu_core.errors import InvalidIrShapes, UnreadableInput
-from tmmu_core.graph.importers.tflite import read
+from tmmu_core.graph.importers.tflite import _Reading, read
 from tmmu_core.graph.index import index_graph
 from tmmu_core.graph.model import Graph
 from tmmu_core.plan.formats.reading import read_graph, read_graph_file
@@ -193,3 +195,47 @@ def test_a_tensor_of_strings_is_refused_by_name() -> None:
     made = written([("words", [1], "STRING", False, b""), ("y", [1], "INT8", False, b"")], ["RELU"])
     with pytest.raises(InvalidIrShapes, match='"words" is of the type STRING'):
         read(made)
+
+
+class _Vectors:
+    """A table of the file as it is asked for: how long its vectors are, and its name."""
+
+    def __init__(self, name: bytes | None = None, **lengths: int) -> None:
+        self._tab = SimpleNamespace(Bytes=b"x" * 100)
+        self.name, self.lengths = name, lengths
+
+    def Name(self) -> bytes | None:
+        return self.name
+
+    def InputsLength(self) -> int:
+        return self.lengths["inputs"]
+
+    def OutputsLength(self) -> int:
+        return self.lengths["outputs"]
+
+    def ShapeLength(self) -> int:
+        return self.lengths["shape"]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "shape", "letters", "much"),
+    [
+        *((20, 20, 0, None, False), (25, 15, 0, b"", False), (20, 21, 0, b"", True), (20, 20, 1, None, True)),
+        *((20, 19, 1, None, False), (20, 10, 5, b"abcde", False), (20, 10, 5, b"abcdef", True)),
+        *((0, 0, 20, b"a" * 20, False), (0, 0, 20, b"a" * 21, True), (0, 0, 0, b"a" * 40, False)),
+    ],
+)
+def test_operands_sides_and_letters_are_no_more_than_four_for_each_byte(
+    inputs: int, outputs: int, shape: int, letters: bytes | None, much: bool
+) -> None:
+    reading: Any = SimpleNamespace(
+        subgraph=SimpleNamespace(_tab=SimpleNamespace(Bytes=b"x" * 10)),
+        operators=[_Vectors(inputs=inputs, outputs=0), _Vectors(inputs=0, outputs=outputs)],
+        name="model.tflite",
+    )
+    tensors = [_Vectors(shape=0), _Vectors(letters, shape=shape)]
+    if much:
+        with pytest.raises(UnreadableInput, match="more operands, sides and letters than its 10 bytes"):
+            _Reading._check_shared(reading, tensors)
+    else:
+        _Reading._check_shared(reading, tensors)

@@ -183,7 +183,11 @@ def test_a_notebook_draws_the_map() -> None:
 
 def test_a_notebook_draws_the_arena_where_most_moves() -> None:
     """The larger one holds a weight alone, which lies still."""
-    tensors = [tensor("x", 2, role="input"), tensor("w", 900, role="parameter"), *(tensor(f"t{k}", 3) for k in range(4))]
+    tensors = [
+        tensor("x", 2, role="input"),
+        tensor("w", 900, role="parameter"),
+        *(tensor(f"t{k}", 3) for k in range(4)),
+    ]
     nodes = [node(f"n{k}", f"t{k - 1}" if k else "x w", f"t{k}") for k in range(4)]
     drawn = tmmu.plan(graph(tensors, nodes, "x", "t3"), mode="inference")
     assert max(drawn.arenas, key=lambda arena: arena.extent_bytes).name == "parameters"

@@ -200,12 +200,9 @@ class _Method:
         places = {(v.memory, v.offset): v for v in (self.values[n] for n in operands if n in self.values)}
         for number in written:
             value = self.values.get(number)
-            if value is not None and value.births < 0:
+            if value is not None:
                 operand = places.get((value.memory, value.offset))
                 self._write(number, step, f"{operator} #{number}", "activation", operand)
-            elif value is not None:
-                self._name(value, step)
-                value.written = True
 
     def _read(self, number: int, step: int) -> None:
         value = self.values.get(number)
