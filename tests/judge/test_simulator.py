@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from tests.build import chain, graph, node, residual, tensor, view
-from tmmu_core.errors import AllocationFailure, ArenaTooSmall, ContractError, InvalidIrShapes, LivenessCycle
-from tmmu_core.graph.model import Graph, Tensor, View
-from tmmu_core.judge.simulator import Asked, SimulatedPlan, simulate
+from tmmu_core.errors import (
+    AllocationFailure,
+    AllocationOverflow,
+    ArenaTooSmall,
+    ContractError,
+    InvalidIrShapes,
+    LivenessCycle,
+)
+from tmmu_core.graph.model import Arena, Graph, Tensor, View
+from tmmu_core.judge.simulator import Asked, SimulatedPlan, addresses, simulate
 from tmmu_core.plan.making.engine import plan_graph
 
 
@@ -237,3 +247,14 @@ def test_a_view_that_repeats_may_take_less_than_its_elements_would(
     else:
         with pytest.raises(InvalidIrShapes):
             played(g)
+
+
+@pytest.mark.parametrize(("size", "fits"), [(2**64 - 129, True), (2**64 - 128, False), (2**64 - 1, False)])
+def test_a_slot_may_end_at_the_last_byte_there_is(size: int, fits: bool) -> None:
+    """Behind a slot of one byte and a grid of 128: the second one begins at 128."""
+    tenants: Any = [[SimpleNamespace(size=1, alignment=1)], [SimpleNamespace(size=size, alignment=64)]]
+    if fits:
+        assert [slot.offset for slot in addresses("a", Arena(), tenants)] == [0, 128]
+    else:
+        with pytest.raises(AllocationOverflow):
+            addresses("a", Arena(), tenants)
