@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,8 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from tmmu_core.errors import InvalidIrShapes
+from tmmu_core.graph.importers import onnx_complete, onnx_growth, onnx_values
+from tmmu_core.graph.importers.onnx_scopes import SCOPE, Flat, Origin, branch
 from tmmu_core.graph.model import Dim, Graph
 from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.plan.formats.reading import read_graph, read_within
@@ -176,3 +179,43 @@ def test_what_is_gathered_is_as_long_as_it_is_said_to_be() -> None:
         read(model)
     assert "--dims trips=" in caught.value.hint
     assert shapes(within(model, 7))["rows"] == (7, 1, 3)
+
+
+def test_of_two_inferences_each_value_is_the_larger_one() -> None:
+    one = {"same": (1, [2, 3]), "less": (1, [2, 3]), "more": (1, [2, 4]), "open": (1, [None, 3]), "here": (1, [5])}
+    other = {"same": (7, [3, 2]), "less": (7, [7]), "more": (7, [7]), "open": (7, [1]), "there": (7, [1])}
+    shut = {**dict.fromkeys(one, (7, [None])), "less": (7, ["N", 9])}
+    largest = {**one, "less": (7, [7]), "open": (7, [1]), "there": (7, [1])}
+    assert onnx_growth._larger(one, other) == largest
+    assert onnx_growth._larger(one, shut) == {**one, "open": (7, [None])}
+    assert onnx_growth._larger({}, {"scalar": (1, [])}) == {"scalar": (1, [])}
+
+
+def test_which_branch_every_run_took_is_said_where_both_have_nodes() -> None:
+    """Both with nodes: the one that ran. Both ran, neither, or the other has no node: nothing is said."""
+    flat_nodes, origins = [], []
+    ran = set()
+    for number, (then, otherwise) in enumerate(product(("ran", "stood", "empty"), repeat=2)):
+        for which, taken in ((then, True), (otherwise, False)):
+            if which != "empty":
+                name = f"{number}{taken}"
+                flat_nodes.append(helper.make_node("Neg", ["x"], [name]))
+                origins.append(Origin("s", 0, (branch(number, taken),)))
+                ran |= {name} if which == "ran" else set()
+        flat_nodes.append(helper.make_node("If.close", [f"{then} {otherwise}"], [], domain=SCOPE, number=number))
+        origins.append(Origin("", 0))
+    flat = Flat(helper.make_model(helper.make_graph(flat_nodes, "g", [], [])), tuple(origins))
+    assert dict(onnx_complete._taken(flat, ran)) == {"ran stood": True, "stood ran": False}
+
+
+def test_values_are_kept_of_weights_that_are_few_in_the_file_and_whole() -> None:
+    kept = numpy_helper.from_array(np.zeros(onnx_values.KEPT_ELEMENTS, np.int8), "kept")
+    many = numpy_helper.from_array(np.zeros(onnx_values.KEPT_ELEMENTS + 1, np.int8), "many")
+    beside, short = TensorProto.FromString(kept.SerializeToString()), TensorProto.FromString(kept.SerializeToString())
+    beside.name, beside.data_location = "beside", TensorProto.EXTERNAL
+    short.name, short.raw_data = "short", b"x"
+    untyped = TensorProto(name="untyped", dims=[1])
+    found = onnx_values.written_values(
+        helper.make_model(helper.make_graph([], "g", [], [], [kept, many, beside, short, untyped]))
+    )
+    assert list(found) == ["kept"]

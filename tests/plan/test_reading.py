@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -129,3 +131,22 @@ def test_a_mark_counts_as_far_as_it_is_looked_for() -> None:
     assert [near, plan, head, tail, events] == [[True, False]] * 5
     kinds = [program, program[:7], program[:7] + b"x", b"1234EX12", b"1234xT12", b""]
     assert [not sniff.not_executorch(data) for data in kinds] == [True] + [False] * 5
+
+
+@pytest.mark.parametrize("inner", [(), (("inner", "why"),)])
+def test_a_reader_that_tried_others_itself_says_which(inner: tuple[tuple[str, str], ...]) -> None:
+    def fails(data: bytes, name: str) -> Any:
+        raise UnreadableInput("it is broken.", source="member" if inner else "", tried=inner)
+
+    no = replace(READERS[0], name="first", refuses=lambda data: "not mine")
+    yes = replace(READERS[0], name="second", refuses=lambda data: "", read=fails)
+    with pytest.raises(UnreadableInput) as caught:
+        read_any(b"x", "file", (no, yes, no, replace(yes, name="last")))
+    own = (
+        ("first", "not mine"),
+        ("second", "it is broken."),
+        ("first", "not mine"),
+        ("last", "another reader took it"),
+    )
+    assert caught.value.tried == (inner or own)
+    assert caught.value.source == ("member" if inner else "file")

@@ -589,3 +589,9 @@ def test_a_pickle_that_names_what_is_not_there_is_damaged(tail: bytes, why: str)
     data = b"\x80\x02" + tail
     with pytest.raises((pickled.Damaged, IndexError), match=why):
         pickled.PlainData(io.BytesIO(data), len(data), UnreadableInput).load()
+
+
+def test_a_number_of_thousands_of_digits_is_not_written_out() -> None:
+    most = (1 << 128) - 1
+    assert [torch_snapshot._shown(n) for n in (0, most, -most)] == ["0", str(most), str(-most)]
+    assert {torch_snapshot._shown(n) for n in (most + 1, -most - 1, 10**5000)} == {"2^128 or more"}
