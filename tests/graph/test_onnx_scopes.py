@@ -24,10 +24,10 @@ from tests.graph.nested_run import Feeds, NestedRun, reference
 from tests.graph.test_onnx import model, nodes, op, read, tensors, value
 from tmmu_core import limits
 from tmmu_core.errors import InvalidIrShapes, UnreadableInput
-from tmmu_core.graph.importers.onnx_scope_shapes import UNBOUNDED, check_scopes, trips_of
+from tmmu_core.graph.importers.onnx_scope_shapes import UNBOUNDED, check_scopes, same_bytes, say_trips, trips_of
 from tmmu_core.graph.importers.onnx_scopes import SCOPE, Flat, Origin
 from tmmu_core.graph.index import index_graph
-from tmmu_core.graph.model import Graph
+from tmmu_core.graph.model import Dim, Graph
 from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.plan.formats.reading import read_graph
 from tmmu_core.plan.making.engine import plan_graph
@@ -773,3 +773,33 @@ def test_every_pair_of_results_is_compared(first: str, second: str) -> None:
         assert f"b{agree.index(None)}" in str(caught.value)
     else:
         assert check_scopes(flat, shape, dtype, {"B": 4}, "m.onnx") is all(agree)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "same"),
+    [
+        *((None, None, True), (None, (1, []), False), ((1, [None]), (1, [None]), True), ((1, [None]), (1, [1]), False)),
+        *(((1, [2, 3]), (1, [1, 2, 3]), True), ((1, [2, 3]), (1, [3, 2]), True), ((1, [2, 3]), (7, [2, 3]), False)),
+        *(((1, ["N", 2]), (1, [2, "N"]), True), ((1, ["N"]), (1, ["M"]), False), ((1, ["N", 0]), (1, [0, "M"]), True)),
+        *(((1, [2]), (1, [3]), False), ((1, []), (1, [1]), True), ((1, ["N", "N"]), (1, ["N"]), False)),
+    ],
+)
+def test_two_values_are_the_same_bytes_but_for_axes_of_one(a: Any, b: Any, same: bool) -> None:
+    assert same_bytes(a, b) is same_bytes(b, a) is same
+
+
+@pytest.mark.parametrize("trips", [0, 1, UNBOUNDED - 1, UNBOUNDED])
+def test_a_loop_is_said_to_run_from_once_to_less_than_for_ever(trips: int) -> None:
+    named, unnamed, other = (
+        helper.make_node("Loop.close", [count, "c"], ["y"], domain=SCOPE) for count in ("n", "", "m")
+    )
+    elsewhere = helper.make_node("If.close", ["n", "c"], ["y"], domain=SCOPE)
+    origins = tuple(Origin(scope, 0) for scope in ("s0", "s1", "s2", "s3"))
+    flat = Flat(helper.make_model(helper.make_graph([named, unnamed, other, elsewhere], "g", [], [])), origins)
+    dim = Dim(0, trips)
+    used = say_trips(flat, {"n": dim, "s1": dim, "s3": dim})
+    counts = [{each.name: each.i for each in each_node.attribute} for each_node in flat.model.graph.node]
+    if 0 < trips < UNBOUNDED:
+        assert (used, counts) == ({"n": dim, "s1": dim}, [{"at_most": trips}, {"at_most": trips}, {}, {}])
+    else:
+        assert (used, counts) == ({}, [{}, {}, {}, {}])

@@ -181,8 +181,8 @@ class _Device:
 def _lives(snapshot: Snapshot, device: int, segments: Sequence[Segment]) -> _Device:
     events = snapshot.traces[device] if 0 <= device < len(snapshot.traces) else Events()
     rows, open_, steps, before = _traced(events)
-    for address, block in {block.address: block for block in _active(segments)}.items():
-        if address not in open_ and address is not None:
+    for address, block in dict(_active(segments)).items():
+        if address not in open_:
             size = block.size if block.requested_size is None else block.requested_size
             rows.add(0, max(steps, 1), address, size, block.frames)
             before += bool(events.count)
@@ -246,14 +246,15 @@ def _traced(events: Events) -> tuple[_Rows, set[int], int, int]:
     return rows, set(open_), step, before
 
 
-def _active(segments: Iterable[Segment]) -> Iterable[Block]:
+def _active(segments: Iterable[Segment]) -> Iterable[tuple[int, Block]]:
+    """Blocks that are in use, by their addresses: a block that says none lies behind the one before it."""
     for segment in segments:
-        at = segment.address
+        behind = segment.address
         for block in segment.blocks:
-            block.address = at if block.address is None else block.address
-            at = block.address + block.size
+            at = behind if block.address is None else block.address
+            behind = at + block.size
             if block.state.startswith("active"):
-                yield block
+                yield at, block
 
 
 def _notes(found: _Device, lines: Sequence[str]) -> Iterable[str]:
