@@ -200,6 +200,10 @@ SAME: tuple[Same, ...] = (
         "whether references to arrays are counted in loops that make none and give none away: the time of it alone",
     ),
     Same(
+        *("tmmu_core/plan/formats/pickled.py", "_TEXTS_KEPT = 1 << 16", "1 << 16", "(1 >> 16)"),
+        "no short text is one object where it is said again: equal ones are equal all the same",
+    ),
+    Same(
         *("tmmu_core/plan/formats/pickled.py", "_TEXTS_KEPT = 1 << 16", "16", "(17)"),
         "how many texts are one object where they are said again: equal ones beyond it are equal all the same",
     ),

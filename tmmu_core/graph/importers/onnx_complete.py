@@ -172,7 +172,7 @@ def _ask(request: bytes) -> dict[str, Any]:
             env={**os.environ, "PYTHONPATH": paths},
             check=False,
         )
-        if child.returncode < 0 and -child.returncode in (signal.SIGXCPU, signal.SIGKILL):
+        if -child.returncode in (signal.SIGXCPU, signal.SIGKILL):
             return {"failed": late}
         answer: dict[str, Any] = json.loads(child.stdout)
     except subprocess.TimeoutExpired:
