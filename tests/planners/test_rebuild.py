@@ -24,6 +24,7 @@ from tmmu_core.planners.exact.rebuild import (
     FAILURES,
     HOPE,
     LONG,
+    LONG_RUNS,
     RUIN,
     Aims,
     Rebuild,
@@ -79,9 +80,9 @@ def model_of(p: Problem) -> Model:
     return build(cols, chains(cols, ()) or ())
 
 
-def plainly(site: Site, capacity: int, turns: int) -> bool:
+def plainly(again: Rebuild, capacity: int, turns: int) -> bool:
     """The loop in Python, compiled or not."""
-    return bool(rebuild(site, capacity, turns, RUIN, np.zeros(1, np.int64)))
+    return bool(rebuild(again.site, capacity - again.base, turns, RUIN, np.zeros(1, np.int64)))
 
 
 def test_nobody_left_out_is_a_packing_below_the_capacity() -> None:
@@ -130,13 +131,47 @@ def test_the_library_takes_the_same_turns() -> None:
         model = model_of(p)
         capacity = lower_bound(p).bytes if seed % 4 else 1 << 20
         one, two = (rebuild_of(model, shape_of(model), seed) for _ in range(2))
-        if capacity < 1 or (one.given > capacity).any():
+        if capacity <= one.base or (one.given > capacity).any():
             continue
-        assert (one.run(capacity, 60) is not None) == plainly(two.site, capacity, 60)
+        assert (one.run(capacity, 60) is not None) == plainly(two, capacity, 60)
         assert one.site.now.tolist() == two.site.now.tolist()
         rows, out = one.site.now[[ROWS, OUT]].tolist()
-        for row, count in ((OFFSET, len(model)), (WEIGHT, len(model)), (ROW, rows), (LEFT, out)):
+        units = len(one.site.unit)
+        for row, count in ((OFFSET, units), (WEIGHT, units), (ROW, rows), (LEFT, out)):
             assert one.site.work[row, :count].tolist() == two.site.work[row, :count].tolist()
+
+
+def test_who_meets_everybody_lies_at_the_bottom() -> None:
+    p = problem((0, 9, 8), (0, 4, 16), (0, 9, 24), (4, 9, 8), (2, 6, 8))
+    model = model_of(p)
+    again = rebuild_of(model, shape_of(model), 1)
+    met = [u for u in range(5) if all(p.birth[u] < p.death[v] and p.birth[v] < p.death[u] for v in range(5))]
+    assert (len(met), again.base) == (3, sum(int(p.size[u]) for u in met))
+    assert list(again.bottom) == met
+    assert list(again.bottom.values()) == [sum(int(p.size[u]) for u in met[:k]) for k in range(3)]
+    lies = again.run(56, 500)
+    assert lies is not None
+    assert faults(p, lies) == []
+    assert again.run(again.base, 500) is None
+
+
+def test_nobody_lies_at_the_bottom_where_an_offset_is_given_or_who_would_move_others_off_their_grid() -> None:
+    p = problem_with(problem((0, 9, 8), (0, 4, 16), (4, 9, 8)), fixed=np.array([-1, -1, 0]))
+    model = model_of(p)
+    assert rebuild_of(model, shape_of(model), 1).bottom == {}
+    p = problem_with(
+        problem((0, 9, 8), (0, 9, 16), (0, 4, 16), (4, 9, 8)), alignment=np.array([8, 8, 16, 8], dtype=np.uint64)
+    )
+    model = model_of(p)
+    again = rebuild_of(model, shape_of(model), 1)
+    assert [int(p.size[u]) for u in again.bottom] == [16]
+
+
+def test_all_may_lie_at_the_bottom() -> None:
+    model = model_of(problem((0, 9, 8), (0, 9, 16)))
+    again = rebuild_of(model, shape_of(model), 1)
+    assert again.run(24, 5) == [again.bottom[0], again.bottom[1]]
+    assert again.run(23, 5) is None
 
 
 def test_a_run_is_the_same_again_and_another_number_is_another_run() -> None:
@@ -149,10 +184,10 @@ def test_a_run_is_the_same_again_and_another_number_is_another_run() -> None:
 
 
 def test_who_was_left_out_for_long_weighs_more() -> None:
-    p = problem(*[(0, 9, 8)] * 4)
+    p = problem(*[(0, 8, 8)] * 2, *[(1, 9, 8)] * 2, (0, 1, 8), (8, 9, 8))
     model = model_of(p)
     again = rebuild_of(model, shape_of(model), 1)
-    assert again.site.now[COST] == 4 * 1024
+    assert again.site.now[COST] >= 5 * 1024
     assert again.run(24, 1_000) is None
     assert again.fewest == again.site.now[OUT] == 1
     assert again.site.now[COST] > 1024
@@ -286,8 +321,8 @@ def test_a_near_miss_is_asked_for_again_and_then_given_up() -> None:
     assert aims.next(1400, CLOSE) == (1300, 800)  # given up: above it
     assert aims.next(1300, 0) == (1250, 800)  # found: between what was given up and what was found
     assert aims.next(1250, CLOSE + 1) == (1120, 800 * LONG)  # the second that is given up: for long
-    assert aims.next(1120, 0) == (1060, 800 * LONG)  # found: once more
-    assert aims.next(1060, 0)[1] == 0
+    assert aims.next(1120, 0) == (1060, 800 * LONG)  # found: half of what is left
+    assert aims.next(1120, CLOSE) == (1090, 800 * LONG)  # given up: above it
 
 
 def test_nothing_is_asked_for_at_length_after_a_run_that_left_out_many() -> None:
@@ -295,10 +330,18 @@ def test_nothing_is_asked_for_at_length_after_a_run_that_left_out_many() -> None
     assert aims.next(1400, HOPE + 1)[1] == 0
     aims = Aims(low=1000, grain=10, turns=800, failures=FAILURES - 1)
     assert aims.next(1400, HOPE) == (1200, 800 * LONG)
-    assert aims.next(1400, CLOSE)[1] == 0  # it failed
+    assert aims.next(1400, HOPE + 1)[1] == 0
     aims = Aims(low=1000, grain=10, turns=800, failures=FAILURES - 1)
     assert aims.next(1400, HOPE) == (1200, 800 * LONG)
     assert aims.next(1000, 0)[1] == 0  # the low end is met
+
+
+def test_long_runs_are_few() -> None:
+    aims = Aims(low=1000, grain=1, turns=800, failures=FAILURES - 1)
+    asked = [aims.next(1400, CLOSE + 1) for _ in range(LONG_RUNS + 1)]
+    assert [at for at, turns in asked if turns] == [1200, 1300, 1350, 1375]  # given up: between it and the extent
+    assert [turns for _, turns in asked] == [800 * LONG] * LONG_RUNS + [0]
+    assert aims.most >= 800 * LONG * LONG_RUNS
 
 
 def test_the_bound_itself_is_asked_for_last() -> None:

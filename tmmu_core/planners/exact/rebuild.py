@@ -48,15 +48,15 @@ FAILURES = 2
 """So many capacities are given up, and nothing between them and the extent is asked for any more."""
 LONG = 6
 """Then half of the whole way is, with so many times the turns: how far a run comes hangs on how slowly it cools."""
-LONG_RUNS = 2
-"""So often at most, again where the first one found."""
+LONG_RUNS = 4
+"""So often at most, half of what is left after each that found, between it and the extent after each that did not."""
 HOPE = 4
 """And not after a run that left out more than so many."""
 FEW, MANY, MOST = 32, 256, 2_048
 """Units below which the search needs no help; see :data:`TURNS`; beyond which the table of who meets whom is large."""
 NEAR = 8
 """An extent above the bound by more than this part of it is not near."""
-RUIN = 8
+RUIN = 4
 """Units torn down in a turn, on average."""
 WARM, COLD = 300, 20
 """How much more may be left out, in 1/1024ths of an average unit: at first, and in the end."""
@@ -73,6 +73,11 @@ class Rebuild:
     """The units of a model, and the packing at hand: at first with none of them but those whose offset is given."""
 
     site: Site
+    """Of those that do not lie at the bottom."""
+    bottom: dict[int, int]
+    """Unit → offset of those that meet everybody (:func:`at_the_bottom`)."""
+    base: int
+    """Where the bottom ends."""
     given: I64
     """Ends of those whose offset is given."""
     stop: I64
@@ -83,12 +88,16 @@ class Rebuild:
 
         ``watch(turns)`` is asked now and then (:func:`.run.watched`) whether to go on.
         """
-        site = self.site
-        if capacity < 1 or (self.given > capacity).any():
+        site, room = self.site, capacity - self.base
+        if room < min(len(site.unit), 1) or (self.given > capacity).any():
             return None
-        loop = _loop(site, capacity, turns, self.stop)
+        loop = _loop(site, max(room, 1), turns, self.stop)
         found = loop() if watch is None else watched(loop, self.stop, lambda: watch(int(site.now[TURN])))
-        return site.work[OFFSET, :-1].tolist() if found else None
+        if not found:
+            return None
+        lies = iter(site.work[OFFSET, :-1].tolist())
+        units = len(site.unit) + len(self.bottom)
+        return [self.bottom[u] if u in self.bottom else self.base + next(lies) for u in range(units)]
 
     @property
     def turns(self) -> int:
@@ -103,20 +112,23 @@ class Rebuild:
 
 def rebuild_of(model: Model, shape: Shape, number: int) -> Rebuild:
     """Nobody but the fixed units in their places, before a run of a number (from 1)."""
-    n = len(model)
-    tall, fixed = shape.unit[:-1, TALL], shape.unit[:-1, FIXED]
-    born = model.section[model.entry_of[:-1]] * UNITS // model.sections
-    dies = (model.section[model.entry_of[1:] - 1] + 1) * UNITS // model.sections
-    life = np.diff(model.entry_of)
+    count = len(model)
+    meets = np.eye(count, dtype=np.uint8)
+    meets[np.repeat(np.arange(count), np.diff(shape.unit[:, NEIGHBOURS])), shape.neighbour[:, OTHER]] = 1
+    bottom, base = at_the_bottom(meets, shape)
+    loose = np.array([u for u in range(count) if u not in bottom], dtype=np.int64)
+    n = len(loose)
+    tall, fixed, grid = (shape.unit[loose, column] for column in (TALL, FIXED, GRID))
+    born = model.section[model.entry_of[loose]] * UNITS // model.sections
+    dies = (model.section[model.entry_of[loose + 1] - 1] + 1) * UNITS // model.sections
+    life = np.diff(model.entry_of)[loose]
     # Plain integers: bytes × sections may pass 64 bits.
     area = [high * long for high, long in zip(tall.tolist(), life.tolist(), strict=True)]
     roots = [isqrt(value) for value in area]
     weight = [max(1, root * n * ONE // max(sum(roots), 1)) for root in roots]
     traits = (area, tall.tolist(), life.tolist(), (UNITS - born).tolist(), dies.tolist())
     scaled = [[value * TRAIT // max(*trait, 1) for value in trait] for trait in traits]
-    unit = np.column_stack([*scaled, born, dies, tall, shape.unit[:-1, GRID], fixed]).astype(np.int64)
-    meets = np.eye(n, dtype=np.uint8)
-    meets[np.repeat(np.arange(n), np.diff(shape.unit[:, NEIGHBOURS])), shape.neighbour[:, OTHER]] = 1
+    unit = np.column_stack([*scaled, born, dies, tall, grid, fixed]).astype(np.int64)
     lying = sorted(np.flatnonzero(fixed >= 0).tolist(), key=lambda u: (int(fixed[u]), u))
     out = np.flatnonzero(fixed < 0)
     work = np.zeros((13, n + 1), dtype=np.int64)
@@ -125,8 +137,26 @@ def rebuild_of(model: Model, shape: Shape, number: int) -> Rebuild:
     cost = int(sum(weight[u] for u in out.tolist()))
     now = np.array([SEED * number % 2**32, len(lying), len(out), cost, len(out), 0], dtype=np.int64)
     near, spot = np.zeros((7, n), dtype=np.int32), np.zeros(8, dtype=np.int64)
+    meets = np.ascontiguousarray(meets[np.ix_(loose, loose)])
     site = Site(unit, meets, cooling(WARM, COLD), losses(), blurs(BLURS + max(n, MOST)), work, near, spot, now)
-    return Rebuild(site, (fixed + tall)[fixed >= 0], np.zeros(1, dtype=np.int64))
+    return Rebuild(site, bottom, base, (fixed + tall)[fixed >= 0], np.zeros(1, dtype=np.int64))
+
+
+def at_the_bottom(meets: NDArray[np.uint8], shape: Shape) -> tuple[dict[int, int], int]:
+    """Unit → offset of those that meet everybody, one upon the other from 0 on; and where the last of them ends.
+
+    Everybody else lies wholly above or wholly below such a unit. Taken out, what lay above it comes down by its bytes,
+    and all of it goes up by as many when it is put at the bottom: wherever there is a packing there is such a one. Not
+    where an offset is given, nor of a unit whose bytes would move another off its grid.
+    """
+    offsets: dict[int, int] = {}
+    base = 0
+    if (shape.unit[:-1, FIXED] < 0).all():
+        coarsest = shape.unit[:-1, GRID].max(initial=1)
+        for u in np.flatnonzero(meets.all(axis=1) & (shape.unit[:-1, TALL] % coarsest == 0)).tolist():
+            offsets[u] = base
+            base += int(shape.unit[u, TALL])
+    return offsets, base
 
 
 def _loop(site: Site, capacity: int, turns: int, stop: I64) -> Callable[[], bool]:
@@ -197,28 +227,30 @@ class Aims:
         """Capacity and turns of the next run, after one that left out so many (−1: there was none); turns 0: no more.
 
         Half the way from the low end, or from what was given up, to the extent; the low end when nothing is between.
-        When too much was given up: half the way from the low end again, for long, and once more if that found.
+        When too much was given up nothing is, and all is asked for again, for long.
         """
+        base = max(self.low, self.given_up)
+        if fewest > 0:
+            if fewest <= CLOSE and self.longer == 1 and not self.long:
+                self.longer = 2
+                return self._between(base, extent), 2 * self.turns
+            self.given_up = base = self._between(base, extent)
+            self.failures += 1
+        self.longer = 1
+        at = self._between(base, extent)
         if not self.long:
-            base = max(self.low, self.given_up)
-            if fewest > 0:
-                if fewest <= CLOSE and self.longer == 1:
-                    self.longer = 2
-                    return self._between(base, extent), 2 * self.turns
-                self.given_up = base = self._between(base, extent)
-                self.failures += 1
-            self.longer = 1
-            at = self._between(base, extent)
             if self.given_up < at < extent and self.failures < FAILURES:
                 return at, self.turns
-        hopeless = fewest > (0 if self.long else HOPE) or self.long == LONG_RUNS or extent <= self.low
+            self.given_up, at = -1, self._between(self.low, extent)
+        if not self.given_up < at < extent or fewest > HOPE or self.long == LONG_RUNS:
+            return self.low, 0
         self.long += 1
-        return self._between(self.low, extent), 0 if hopeless else LONG * self.turns
+        return at, LONG * self.turns
 
     @property
     def most(self) -> int:
-        """Turns of a few runs: by so many, how far it has come is told."""
-        return 18 * self.turns
+        """Turns of most of the runs there may be: by so many, how far it has come is told."""
+        return (LONG_RUNS * LONG + 4) * self.turns
 
     def _between(self, base: int, extent: int) -> int:
         return max((base + extent) // 2 // self.grain * self.grain, self.low)
