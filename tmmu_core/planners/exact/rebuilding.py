@@ -9,7 +9,7 @@ do with vehicles). What comes of it is kept when it leaves out less than before,
 beforehand, so that a turn ends as soon as it leaves out too much, and falls turn by turn (simulated annealing).
 
 Whole numbers alone, drawn by a permuted congruential generator (O'Neill 2014): the same turns on every machine. A turn
-costs O(n) for each unit that is put back, some ten of them.
+costs O(n) for each unit that is put back.
 """
 
 from __future__ import annotations
