@@ -28,16 +28,13 @@ import msgspec
 import numpy as np
 
 from tests.golden import GOLDEN
+from tests.mutation.sites import ELSEWHERE
 from tests.verdicts import written
 
 ROOT = Path(__file__).resolve().parents[1]
 DECLARED = GOLDEN / "declared.json"
-ELSEWHERE = (
-    *("tmmu_core/graph/importers/fx_", "tmmu_core/runtime/torch_eager.py", "tmmu_core/graph/importers/torch.py"),
-    *("tmmu_core/runtime/measure_child.py", "tmmu_core/runtime/measure_litert.py"),
-    "tmmu_core/store/migrations/",
-)
-"""Modules that run in a process of their own, with PyTorch, onnxruntime, LiteRT or Alembic."""
+APART = (*ELSEWHERE, "tmmu_core/store/migrations/")
+"""Modules that run in a process of their own, with PyTorch, onnxruntime or LiteRT, or inside Alembic."""
 DEFINED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 EMPTY = ("{}", "[]", "set()", "dict()", "list()")
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")
@@ -49,7 +46,7 @@ MADE_TO_BE = ("frozen", "eq", "order", "unsafe_hash", "array_like", "omit_defaul
 def files() -> list[str]:
     """The modules of the core by path below the project, in order."""
     found = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "tmmu_core").rglob("*.py"))
-    return [file for file in found if not file.startswith(ELSEWHERE)]
+    return [file for file in found if not file.startswith(APART)]
 
 
 def declared(file: str) -> list[str]:

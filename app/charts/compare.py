@@ -134,9 +134,9 @@ def sides(runs: Sequence[Run], texts: Sequence[str]) -> list[int]:
 
     def is_free(k: int, side: int) -> bool:
         x, y, half = box(k, side)
-        on = [j for j, (left, low) in enumerate(places) if abs(left - x) < half + POINT / 2 and abs(low - y) < POINT]
-        under = [at for at in middles if abs(at[0] - x) < half + at[2] and abs(at[1] - y) < LABEL_AWAY]
-        return not under and not set(on) - {k}
+        points = (at for j, at in enumerate(places) if j != k)
+        covered = any(abs(left - x) < half + POINT / 2 and abs(low - y) < POINT for left, low in points)
+        return not covered and not any(abs(at[0] - x) < half + at[2] and abs(at[1] - y) < LABEL_AWAY for at in middles)
 
     taken = []
     for k, run in enumerate(runs):

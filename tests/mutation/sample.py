@@ -41,13 +41,8 @@ from hypothesis import Phase, settings
 from tests.mutation.covering import LOOPS, MAP, ROOMS, ROOT, WITH_LOOPS, Covering, find_out, load, without_numba
 from tests.mutation.equivalents import reason_of
 from tests.mutation.patching import Running, patch, running
-from tests.mutation.sites import Site, drawn_from, sites_in
+from tests.mutation.sites import ELSEWHERE, Site, drawn_from, sites_in
 
-ELSEWHERE = (
-    *("tmmu_core/graph/importers/fx_", "tmmu_core/runtime/torch_eager.py", "tmmu_core/graph/importers/torch.py"),
-    *("tmmu_core/runtime/measure_child.py", "tmmu_core/runtime/measure_litert.py"),
-)
-"""What runs in a process of its own with PyTorch, onnxruntime or LiteRT: no test of this environment enters it."""
 UNKNOWN = 0.01
 """Seconds that a test is taken to need which is newer than the map."""
 LAWS = ("tests/laws/", "tests/planners/test_every_planner.py", "tests/fuzz/")

@@ -12,6 +12,11 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
+ELSEWHERE = (
+    *("tmmu_core/graph/importers/fx_", "tmmu_core/runtime/torch_eager.py", "tmmu_core/graph/importers/torch.py"),
+    *("tmmu_core/runtime/measure_child.py", "tmmu_core/runtime/measure_litert.py"),
+)
+"""What runs in a process of its own with PyTorch, onnxruntime or LiteRT: no test of this environment enters it."""
 COMPARED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE,
     ast.LtE: ast.Lt,
