@@ -14,7 +14,7 @@ near its bound when the nodes are spent is torn down and put up again (:mod:`.re
 
 Hand-offs: each may be taken (both storages are one unit) or not (the two conflict). All that can be are taken first;
 up to :data:`.hunt.ALL_CHOICES` of them every choice is searched; beyond, a relaxation in which those pairs are free to
-overlap raises the bound.
+overlap raises the bound, and it alone.
 """
 
 from __future__ import annotations

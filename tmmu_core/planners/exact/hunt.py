@@ -147,6 +147,21 @@ class Hunt:
             for i in unit:
                 self.offset[i] = at
 
+    def raise_bound(self) -> None:
+        """To what no choice of hand-offs comes below: the least of all choices, or what relaxes them where those are
+        too many; one of them alone says nothing of the others."""
+        self.bound = min(each.bound for each in ((self.relaxed,) if self.relaxed is not None else self.variants))
+
+    def left_to_ask(self, goal: int) -> list[_Variant]:
+        """Whatever may still lower the extent to ``goal`` or less, or raise the bound; nothing once one of them says
+        enough."""
+        if self.extent <= max(self.bound, goal) or self.bound > self.cols.problem.capacity:
+            return []
+        left = [each for each in self.variants if each.bound < self.extent and (not goal or each.bound <= goal)]
+        if self.relaxed is not None and self.relaxed.bound < min(self.overlap, self.extent):
+            left.append(self.relaxed)
+        return left
+
     def proven(self) -> int:
         """The bound where it is one."""
         return self.bound if self.bound > self.floor else 0
@@ -185,24 +200,19 @@ def search(hunt: Hunt, asked: Asked) -> None:
     course.floor = hunt.floor
     spent = attempt = 0
     while spent < allowed:
-        proven = min(variant.bound for variant in variants)
-        hunt.bound = max(hunt.bound, min(hunt.extent, max(proven, relaxed.bound if relaxed is not None else 0)))
+        hunt.raise_bound()
         course.tell(before + spent, hunt.extent, hunt.bound)
-        if hunt.extent <= max(hunt.bound, goal) or hunt.bound > hunt.cols.problem.capacity:
+        left = hunt.left_to_ask(goal)
+        if not left:
             break
         if progress is not None and attempt and not progress("exact", before + spent, before + allowed):
             notes["told_to_stop"] = True
             break
-        open_ones = [v for v in variants if v.bound < hunt.extent and (not goal or v.bound <= goal)]
-        if relaxed is not None and relaxed.bound < min(hunt.overlap, hunt.extent):
-            open_ones.append(relaxed)
-        if not open_ones:
-            break
-        variant = open_ones[hunt.turn % len(open_ones)]
+        variant = left[hunt.turn % len(left)]
         hunt.turn += 1
         ceiling = min(hunt.overlap, hunt.extent) if variant is relaxed else hunt.extent
         if goal and variant.bound <= goal < ceiling:
-            target = max(goal // grain * grain, variant.bound)
+            target = goal // grain * grain
             kind = min(variant.kinds(AT_CAPACITY), key=lambda kind: variant.spent[kind])
         else:
             kind, target = _aim(variant, ceiling, grain, hunt.cols.problem.capacity)
@@ -225,20 +235,12 @@ def search(hunt: Hunt, asked: Asked) -> None:
                 hunt.overlap = min(hunt.overlap, extent)
             elif extent < hunt.extent:
                 hunt.take(variant, offset, extent)
-    proven = max(min(variant.bound for variant in variants), relaxed.bound if relaxed is not None else 0)
-    hunt.bound = max(hunt.bound, min(hunt.extent, proven))
-    if (
-        asked.rebuilds
-        and spent >= allowed
-        and hunt.extent > max(hunt.bound, goal)
-        and hunt.bound <= hunt.cols.problem.capacity
-    ):
+    hunt.raise_bound()
+    if asked.rebuilds and spent >= allowed and hunt.left_to_ask(goal):
         _rebuilt(hunt, asked, before + spent, allowed)
-    if min(variant.bound for variant in variants) > hunt.cols.problem.capacity:
-        hunt.bound = max(hunt.bound, hunt.cols.problem.capacity + 1)
     course.tell(before + spent, hunt.extent, hunt.bound)
     notes.update(nodes=before + spent, attempts=notes["attempts"] + attempt)
-    hunt.is_open = spent > 0 and max(hunt.bound, goal) < hunt.extent
+    hunt.is_open = bool(hunt.left_to_ask(goal))
 
 
 def _rebuilt(hunt: Hunt, asked: Asked, before: int, allowed: int) -> None:
@@ -295,11 +297,10 @@ def _aim(variant: _Variant, ceiling: int, grain: int, capacity: int) -> tuple[st
     """
     targets = {AT_BOUND: variant.bound}
     if variant.bound <= capacity < ceiling:
-        targets[AT_CAPACITY] = max(capacity // grain * grain, variant.bound)
+        targets[AT_CAPACITY] = capacity // grain * grain
     if variant.across is not None:
         targets[ACROSS] = variant.bound
     between = (variant.bound + (ceiling - variant.bound) * STEPS[variant.boldness] // 8) // grain * grain
-    between = max(variant.bound, min(between, ceiling - grain))
     if between > variant.bound:
         targets[BETWEEN] = between
     kind = min(targets, key=lambda kind: variant.spent[kind])
