@@ -352,10 +352,7 @@ def recompute_cuts(seed: int) -> Row:
             [at.position, *at.before, *map(int, at.needed), *at.gap, *at.gap_start, *at.gap_end]
         )
         price = np.array([rng.choice((0, 1, 5, 400, 3 * int(size))) for size in model.size], np.int64)
-        forbidden = np.array([rng.random() < 0.2 for _ in model.node_at], np.bool_)
-        row[f"cut {number}"] = brief(
-            [*np.flatnonzero(cheapest(model, at, price)), "|", *np.flatnonzero(cheapest(model, at, price, forbidden))]
-        )
+        row[f"cut {number}"] = brief(np.flatnonzero(cheapest(model, at, price)))
     whole = run(model, Choice.nothing(model)).total
     for share in (85, 60):
         watch = Asked()

@@ -62,29 +62,24 @@ def boundary(model: RecomputeModel, position: int) -> Boundary:
     return Boundary(position, np.flatnonzero(there), needed, gap, end, start)
 
 
-def cheapest(model: RecomputeModel, at: Boundary, price: I64, forbidden: Mask | None = None) -> Mask:
+def cheapest(model: RecomputeModel, at: Boundary, price: I64) -> Mask:
     """Shape (positions,): nodes to run again, so that FLOPs and the price of what is held are least together.
 
-    ``price`` (storages,) is what holding each across the boundary costs, in FLOPs; ``forbidden`` (positions,)
-    nodes that must not run again. O(V²·E) in the worst case, about linear on graphs of networks.
+    ``price`` (storages,) is what holding each across the boundary costs, in FLOPs. O(V²·E) in the worst case, about
+    linear on graphs of networks.
     """
-    vertex = np.full(len(model.size), -1, np.int64)
+    vertex = np.empty(len(model.size), np.int64)
     vertex[at.before] = 2 + np.arange(len(at.before))
-    again = model.makeable.copy()
-    again[at.position + 1 :] = False
-    if forbidden is not None:
-        again &= ~forbidden
     producers = model.producer[at.before]
-    droppable = model.droppable[at.before] & (producers >= 0)
-    droppable[droppable] &= again[producers[droppable]]
+    droppable = model.droppable[at.before]
     nodes = np.unique(producers[droppable])
-    node_vertex = np.full(len(model.node_at), -1, np.int64)
+    node_vertex = np.empty(len(model.node_at), np.int64)
     node_vertex[nodes] = 2 + len(at.before) + np.arange(len(nodes))
 
     cost = np.concatenate([price[at.before], model.made_of[nodes]])
     unit = max(1, int(cost.astype(np.float64).sum()) // FINEST)
     held_price = price[at.before] // unit
-    run_price = np.maximum(model.made_of[nodes] // unit, 0) + 1  # ties go to holding
+    run_price = model.made_of[nodes] // unit + 1  # ties go to holding
 
     tails, heads, capacities = [], [], []
 

@@ -66,12 +66,11 @@ def deepened(search: Search, starts: Sequence[Point]) -> list[Point]:
 def _way(search: Search, point: Point, way: tuple[int, int], last: int) -> Iterator[Point]:
     beyond, part = way
     goal = search.excess(point.run) * beyond // 100
+    most, fixed = int(search.nothing.run.peaks[search.arena]), int(search.model.fixed[search.arena])
     while search.weighed <= last and search.go_on():
-        top = int(point.run.live[search.arena].max(initial=0))
-        over = goal - (int(search.nothing.run.peaks[search.arena]) - int(point.run.peaks[search.arena]))
-        if over <= 0:
-            return
-        better = _step(search, point, max(0, top - min(over, top // part)))
+        peak = int(point.run.peaks[search.arena])
+        top, over = peak - fixed, goal - (most - peak)
+        better = _step(search, point, top - min(over, top // part))
         if better is None:
             return
         point = better
@@ -136,9 +135,9 @@ def idle_at(model: RecomputeModel, run: Run, step: int, arena: int) -> list[Idle
             flag = ("again" if lives.further[at] else "used", edge)
         else:
             at = int(lives.birth[life])
+            if lives.further[at]:
+                continue  # made on the way: nothing to write the drop after
             n = int(lives.node[at])
-            if n < 0 or lives.further[at]:
-                continue  # loaded, come back, or made on the way: nothing to write the drop after
             births = range(int(model.out_ptr[n]), int(model.out_ptr[n + 1]))
             flag = ("born", next(o for o in births if int(model.out_idx[o]) == s))
         found.append(Idle(s, flag, int(model.producer[s])))

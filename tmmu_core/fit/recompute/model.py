@@ -146,7 +146,6 @@ def recompute_model(question: Question) -> RecomputeModel:
     producer = np.full(count, -1, np.int64)
     producer[out_idx] = np.repeat(np.arange(len(node_at), dtype=np.int64), np.diff(out_ptr))
 
-    scoped = [bool(node.params.get("scope")) for node in index.graph.nodes]
     makeable = np.array(
         [
             _may_run_again(index.graph.nodes[k], overwriting[at])
@@ -156,17 +155,15 @@ def recompute_model(question: Question) -> RecomputeModel:
         ],
         np.bool_,
     ).reshape(len(node_at))
-    read_in_scope = np.zeros(count, np.bool_)
+    in_scope = np.zeros(count, np.bool_)
     for at, k in enumerate(node_at.tolist()):
-        if scoped[k]:
-            read_in_scope[in_idx[in_ptr[at] : in_ptr[at + 1]]] = True
-    movable = alone & ~is_output & ~storages.persistent & ~read_in_scope & ((producer >= 0) | at_start)
+        if index.graph.nodes[k].params.get("scope"):
+            in_scope[in_idx[in_ptr[at] : in_ptr[at + 1]]] = True
+            in_scope[out_idx[out_ptr[at] : out_ptr[at + 1]]] = True
+    movable = alone & ~is_output & ~storages.persistent & ~in_scope & ((producer >= 0) | at_start)
     movable[_awkward_views(liveness, node_at, makeable & (made_of == 0), (in_ptr, in_idx))] = False
-    in_scope = [bool(scoped[k]) for k in node_at.tolist()]
-    movable[[s for s in range(count) if producer[s] >= 0 and in_scope[int(producer[s])]]] = False
-    droppable = alone & ~is_output & ~at_start & ~storages.persistent & (producer >= 0) & ~read_in_scope
-    droppable[producer >= 0] &= makeable[producer[producer >= 0]]
-    droppable[_awkward_views(liveness, node_at, makeable & (made_of == 0), (in_ptr, in_idx))] = False
+    droppable = movable & (producer >= 0)
+    droppable[droppable] = makeable[producer[droppable]]
 
     alignment = np.maximum(
         storages.alignment.astype(np.int64),
@@ -224,7 +221,7 @@ def connected_parts(model: RecomputeModel, nodes: Mask) -> list[I64]:
         (n, maker)
         for n in members
         for maker in dict.fromkeys(model.producer[model.in_idx[model.in_ptr[n] : model.in_ptr[n + 1]]].tolist())
-        if maker in inside and maker != n
+        if maker in inside
     ]
     degree = Counter(chain.from_iterable(links))
     parent = {n: n for n in members}
@@ -237,8 +234,7 @@ def connected_parts(model: RecomputeModel, nodes: Mask) -> list[I64]:
 
     for n, maker in links:
         if degree[n] < HUB and degree[maker] < HUB:
-            a, b = root(n), root(maker)
-            parent[max(a, b)] = min(a, b)
+            parent[root(n)] = root(maker)
     parts: dict[int, list[int]] = {}
     for n in members:
         parts.setdefault(root(n), []).append(n)
@@ -283,17 +279,15 @@ def _expiries(liveness: Liveness, node_at: I64) -> I64:
     """Shape (positions,): when the first of what a node reads is written over; what it writes over itself left out."""
     index = liveness.timeline.index
     roots = view_roots(index)[0]
-    over = np.full(len(index.tensor_ids), NEVER, np.int64)
+    over: dict[int, int] = {}
     for at, k in enumerate(node_at.tolist()):
         for i, _ in index.graph.nodes[k].in_place_write:
-            root = int(roots[index.inputs_of(k)[i]])
-            over[root] = min(over[root], at)
+            over.setdefault(int(roots[index.inputs_of(k)[i]]), at)
     expires = np.full(len(node_at), NEVER, np.int64)
-    if (over < NEVER).any():
-        for at, k in enumerate(node_at.tolist()):
-            own = {i for i, _ in index.graph.nodes[k].in_place_write}
-            reads = [x for i, x in enumerate(index.inputs_of(k).tolist()) if i not in own]
-            expires[at] = min((int(over[roots[x]]) for x in reads), default=NEVER)
+    for at, k in enumerate(node_at.tolist()):
+        own = {i for i, _ in index.graph.nodes[k].in_place_write}
+        ends = [over[root] for i, root in enumerate(roots[index.inputs_of(k)].tolist()) if i not in own and root in over]
+        expires[at] = min(ends, default=NEVER)
     return expires
 
 

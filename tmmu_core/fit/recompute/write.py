@@ -181,8 +181,8 @@ class _Writer:
         """Copy a storage to another memory behind its last use; once is enough."""
         self.returns[s] = 1
         root = self.tensors[int(self.model.liveness.storages.head[s])]
-        there = Tensor(f"{root.id}{THERE}", root.shape, root.dtype, root.role, arena=OFFLOAD_ARENA)
-        self.new_tensors.append(msgspec.structs.replace(there, role="activation"))
+        there = Tensor(f"{root.id}{THERE}", root.shape, root.dtype, "activation", arena=OFFLOAD_ARENA)
+        self.new_tensors.append(there)
         self._copy(f"{root.id}{OUT}", "copy_out", (root.id + self.current[s], there.id), root.id)
 
     def _return(self, s: int) -> None:
