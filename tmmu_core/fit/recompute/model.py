@@ -286,7 +286,9 @@ def _expiries(liveness: Liveness, node_at: I64) -> I64:
     expires = np.full(len(node_at), NEVER, np.int64)
     for at, k in enumerate(node_at.tolist()):
         own = {i for i, _ in index.graph.nodes[k].in_place_write}
-        ends = [over[root] for i, root in enumerate(roots[index.inputs_of(k)].tolist()) if i not in own and root in over]
+        ends = [
+            over[root] for i, root in enumerate(roots[index.inputs_of(k)].tolist()) if i not in own and root in over
+        ]
         expires[at] = min(ends, default=NEVER)
     return expires
 
