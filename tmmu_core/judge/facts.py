@@ -67,7 +67,7 @@ class PlanFacts:
 
     @cached_property
     def alignment(self) -> U64:
-        """The greatest of its members' (contract §3)."""
+        """The greatest of its members' (contract §3), 1 at the least: one of 0 is found by its own rule."""
         greatest = np.ones(self.storages, np.uint64)
         np.maximum.at(greatest, self.plan.storage, self.plan.alignment)
         return greatest

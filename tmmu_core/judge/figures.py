@@ -179,7 +179,7 @@ def _witness(facts: PlanFacts, number: int, arena: ArenaSummary) -> Iterator[Fin
             arena=arena.name,
         )
     sizes = [int(facts.size[s]) for s in storages]
-    grids = [max(1, int(facts.alignment[s])) for s in storages]  # a grid of 0 is found by its own rule
+    grids = [int(facts.alignment[s]) for s in storages]
     # Who lies alone at a given offset is bound by its end; the others by what they take side by side.
     ends = {int(facts.stop[storages[0]])} if len(storages) == 1 else set()
     if (arena.lower_bound_bytes or 0) not in {sum(sizes), side_by_side(sizes, grids)} | ends:

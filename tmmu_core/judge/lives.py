@@ -227,7 +227,6 @@ def write_in_place(run: Run, groups: Groups, ranges: Ranges, offset: dict[str, i
     taken: set[tuple[int, str]] = set()
     for step, node, x, y in _in_place_writes(run):
         mine, theirs = groups.members(x), groups.members(y)
-        joined = mine if groups.leader(x) == groups.leader(y) else [*mine, *theirs]
         a, b = run.tensors[x], run.tensors[y]
         conditions = {
             # alias_group_refcount == 1: nobody else of x's storage is alive now, and y brings nobody who was before.
@@ -255,7 +254,7 @@ def write_in_place(run: Run, groups: Groups, ranges: Ranges, offset: dict[str, i
         groups.join(x, y)
         if b.view is None:
             # y lies where x lies, and y's views with it.
-            for m in joined:
+            for m in theirs:
                 if run.root[m] == y:
                     offset[m] = offset[x] + run.root_offset[m]
         if not a.persistent:
@@ -394,7 +393,7 @@ class HandoffJudge:
 
     def refusal(self, step: int, node: Node, x: str, y: str) -> str:
         """The first condition of §1 that refuses y the storage of x; empty when all hold."""
-        mine, theirs = self.groups.members(x), self.groups.members(y)
+        mine = self.groups.members(x)
         if len(node.outputs) != 1:
             return "several_outputs"
         if any(self.run.tensors[member].persistent for member in mine):
@@ -406,7 +405,7 @@ class HandoffJudge:
         if any(self.death[member] > step for member in mine if member != x):
             return "alias_live"
         # y takes over a place; a storage that is there already has one.
-        if self.storage_of[y] != y or self.birth[y] != step or min(self.birth[member] for member in theirs) < step:
+        if self.storage_of[y] != y or self.birth[y] != step:
             return "alias_live"
         if (self.storage_of[x], self.storage_of[y]) in self.apart:
             return "must_not_alias"

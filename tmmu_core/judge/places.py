@@ -185,7 +185,7 @@ def _boxes(facts: PlanFacts, storages: list[int]) -> tuple[list[Box], list[int]]
     start, stop = facts.start.tolist(), facts.stop.tolist()
     for s in storages:
         step, taker = facts.granted.get(s, (-1, -1))
-        in_place = taker >= 0 and facts.takes_over(s, taker) and death[s] == step + 1 == birth[taker] + 1
+        in_place = death[s] == step + 1 == birth[taker] + 1 and facts.takes_over(s, taker)
         if in_place:
             boxes += [(birth[s], step, start[s], stop[s]), (step, step + 1, max(start[s], stop[taker]), stop[s])]
             owner += [s, s]

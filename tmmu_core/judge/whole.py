@@ -70,7 +70,7 @@ def check_power_of_two(alignment: int, what: str) -> None:
 
 def element_bytes(tensor: Tensor) -> int:
     """Bytes of one element, at least 1: the grid that a view keeps to."""
-    return -(-BITS[canonical(tensor.dtype) or ""] // 8)
+    return _bytes(tensor, ())
 
 
 def _distinct(names: Iterable[str], reason: str) -> None:
