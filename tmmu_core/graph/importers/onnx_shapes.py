@@ -98,7 +98,7 @@ def named_dims(model: onnx.ModelProto, envelopes: Mapping[str, Dim]) -> Sizes:
                 dim.dim_param = f"{value_info.name}.{axis}"
             axes.setdefault(dim.dim_param, set()).add(axis)
     for _, dim in _declared_sizes(model):
-        if dim.dim_param in NOBODYS or (dim.HasField("dim_value") and dim.dim_value < 0):
+        if dim.dim_param in NOBODYS or dim.dim_value < 0:
             dim.Clear()
     sizes = Sizes()
     for name, where in axes.items():
@@ -142,9 +142,9 @@ def infer(model: onnx.ModelProto, sizes: Sizes, name: str) -> Facts:
             facts.dtype[value] = DTYPES[element]
         if value in here and len(here[value][1]) != len(shape):  # at fixed sizes more is known than at open ones
             shape = [None] * len(here[value][1])
-        resolved: list[int | str] = []
+        resolved: list[Any] = []
         for axis, dim in enumerate(shape):
-            if (isinstance(dim, int) and value in named) or (isinstance(dim, str) and dim in sizes.dims):
+            if dim in sizes.dims or (isinstance(dim, int) and value in named):
                 resolved.append(dim)
                 continue
             seen = [_size(known, value, axis, len(shape)) for known in at_points]
@@ -226,13 +226,14 @@ def _factors(sizes: list[int | str | None], points: list[dict[str, int]]) -> tup
 
     Two times N is written as the two dimensions N and 2: the rank is another, the bytes are right at every point.
     """
-    if not sizes or not all(isinstance(size, int) for size in sizes):
+    seen = [size for size in sizes if isinstance(size, int)]
+    if not seen:
         return None
     names = list(points[0])
     for chosen in ((), *((name,) for name in names), *combinations(names, 2)):
         products = [prod(point[name] for name in chosen) for point in points]
-        number, rest = divmod(int(sizes[0] or 0), max(1, products[0]))
-        if not rest and sizes == [number * product for product in products]:
+        number = seen[0] // max(1, products[0])
+        if sizes == [number * product for product in products]:
             return (*chosen, number) if number != 1 or not chosen else chosen
     return None
 
@@ -272,14 +273,15 @@ def inferred_with_values(model: onnx.ModelProto, name: str) -> tuple[Known, onnx
         known = known | _once(model, name, propagate=True)
     for _ in range(ROUNDS + 2 * scopes):
         if not _missing(model, known) and not scopes:
-            break
+            return known, model
         fixed = {value: shape for value, found in known.items() if (shape := _fixed(found)) is not None}
         fixed |= {weight.name: tuple(weight.dims) for weight in model.graph.initializer}
         smaller = with_values(model, fixed)
-        inner = scope_shapes(smaller or model, known, written_values(smaller or model)) if scopes else {}
+        within = smaller or model
+        inner = scope_shapes(within, known, written_values(within)) if scopes else {}
         if smaller is None and not inner:
-            break
-        model = telling(smaller or model, inner)
+            return known, model
+        model = telling(within, inner)
         known = known | declared_by(model)
         known = known | _once(model, name, propagate=not _long_vectors(known))
         known |= {weight.name: (weight.data_type, list(weight.dims)) for weight in model.graph.initializer}
@@ -363,15 +365,21 @@ def _type_name(element: int) -> str:
     return str(TensorProto.DataType.Name(element)) if element in known else f"number {element}"
 
 
+KINDS = {
+    "sequence_type": "a sequence",
+    "optional_type": "an optional",
+    "map_type": "a map",
+    "sparse_tensor_type": "a sparse tensor",
+}
+"""What a value can be that is no tensor."""
+
+
 def refuse_type(value_info: onnx.ValueInfoProto, name: str) -> None:
     """Raise ``UnreadableInput`` for a value that is no tensor, or one of elements without a fixed size."""
     kind = value_info.type.WhichOneof("value")
     if kind not in (None, "tensor_type"):
-        what = {"sequence_type": "a sequence", "optional_type": "an optional", "map_type": "a map"}.get(
-            str(kind), "a sparse tensor" if kind == "sparse_tensor_type" else str(kind)
-        )
         raise UnreadableInput(
-            f'"{value_info.name}" is {what}, which is not planned: only tensors have a size.',
+            f'"{value_info.name}" is {KINDS.get(kind, kind)}, which is not planned: only tensors have a size.',
             source=name,
             hint="Export the model with tensors only.",
         )
