@@ -203,7 +203,7 @@ def test_a_shape_keeps_its_names_and_what_has_none_is_told_from_several_points(m
             "both": (1, [n * m]),
             "M": (1, [m]),
         }
-        return found if n == 4 else found | {"gone": (1, [n])}
+        return found | ({"here first": (1, [n])} if n == 4 else {"gone": (1, [n])})
 
     proto = inferring(monkeypatch, named, at)
     sizes = Sizes({"N": Dim(2, 6), "M": Dim(3, 3)}, {"N": 4})
@@ -215,6 +215,7 @@ def test_a_shape_keeps_its_names_and_what_has_none_is_told_from_several_points(m
         "fixed": (7, 2),
         "odd": (9,),
         "w": (2, 3),
+        "here first": (4,),
         "other rank": (2, "N"),
         "another then": (4,),
         "words": ("N",),
@@ -223,9 +224,9 @@ def test_a_shape_keeps_its_names_and_what_has_none_is_told_from_several_points(m
         "both": ("N", 3),
         "M": (3,),
     }
-    kinds = dict.fromkeys({*named, "here alone", "w"} - {"words"}, "float32")
+    kinds = dict.fromkeys({*named, "here alone", "here first", "w"} - {"words"}, "float32")
     assert facts.dtype == kinds | dict.fromkeys(("foreign", "here alone", "w"), "int64")
-    assert facts.derived == {"odd", "another then"}
+    assert facts.derived == {"odd", "another then", "here first"}
     assert sizes.dims == {"N": Dim(4, 4), "M": Dim(3, 3)}
 
 
@@ -386,14 +387,25 @@ def test_what_cannot_be_inferred_is_told_in_the_first_line(monkeypatch: pytest.M
     def fails(*given: Any, **how: Any) -> None:
         raise RuntimeError("\n no way\nbehind")
 
-    monkeypatch.setattr(onnx_shapes.shape_inference, "infer_shapes", fails)
+    monkeypatch.setattr(onnx.shape_inference, "infer_shapes", fails)
     with pytest.raises(InvalidIrShapes, match="cannot be inferred: no way Check") as caught:
         onnx_shapes._once(model([], [], []), "from", propagate=False)
     assert (caught.value.diagnostics["reason"], caught.value.diagnostics["source"]) == ("shape_inference", "from")
 
 
 def test_of_a_node_that_is_not_as_its_operator_says_the_rest_is_told() -> None:
-    """Numbers of two kinds are added, and a row of two is made of three: what follows is inferred all the same."""
-    nodes = [op("Add", "x n", "y"), op("Reshape", "x two", "z"), op("Relu", "x", "u")]
-    proto = model(nodes, [*sized(x=[3]), value("n", [3], INT64)], sized(u=None), {"two": np.array([2])})
+    """Numbers of two kinds are added, and floats are said to be integers: what follows is inferred all the same."""
+    nodes = [op("Add", "x n", "y"), op("Relu", "x", "z"), op("Relu", "x", "u")]
+    proto = model(nodes, [*sized(x=[3]), value("n", [3], INT64)], [*sized(u=None), value("z", [3], INT64)])
     assert onnx_shapes._once(proto, "from", propagate=False)["u"] == (1, [3])
+
+
+def test_a_condition_is_decided_where_its_value_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = [helper.make_node("If.close", [name, "wrong"], ["y"], domain="tmmu.scope") for name in ("a", "b")]
+    weights = {name: np.array([True]) for name in ("b", "c", "wrong")}
+    proto = model(nodes, [], [], weights)
+    monkeypatch.setattr(onnx_shapes, "inferred_with_values", lambda model, name: ({}, model))
+    assert list(onnx_shapes.decided(proto, "from")) == ["b"]
+    del proto.graph.node[:]
+    monkeypatch.delattr(onnx_shapes, "inferred_with_values")
+    assert onnx_shapes.decided(proto, "from") == {}, "nothing is inferred for nobody"

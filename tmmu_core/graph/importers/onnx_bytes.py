@@ -46,8 +46,11 @@ _INSIDE: dict[str, dict[int, str]] = {
     "attribute": {5: "tensor", 6: "graph", 10: "tensor", 11: "graph"},
 }
 """Message → its fields on the way to a tensor."""
-_WIDTH = {TensorProto.BFLOAT16: 2, TensorProto.FLOAT16: 2, TensorProto.INT16: 2, TensorProto.UINT16: 2}
-"""Element type kept in 32-bit numbers → its bytes; 4 for int32, 1 for every other."""
+_NARROW = {
+    TensorProto.INT32: "<i4",
+    **dict.fromkeys((TensorProto.BFLOAT16, TensorProto.FLOAT16, TensorProto.INT16, TensorProto.UINT16), "<u2"),
+}
+"""Element type kept in 32-bit numbers → how it stands in memory; one byte for every other."""
 
 
 def constants(data: Any, graph: Graph, where: Path | None, name: str = "") -> Constants:
@@ -141,21 +144,16 @@ class _Reading:
 
 def _plain(proto: TensorProto) -> bytes:
     """The bytes of a tensor whose numbers are in a typed field."""
-    for number, (name, kind) in {
-        4: ("float_data", "<f4"),
-        5: ("int32_data", "<i4"),
-        7: ("int64_data", "<i8"),
-        10: ("double_data", "<f8"),
-        11: ("uint64_data", "<u8"),
-    }.items():
+    for name, kind, stored in (
+        ("float_data", "<f4", "<f4"),
+        ("int32_data", "<i8", _NARROW.get(proto.data_type, "<u1")),
+        ("int64_data", "<i8", "<i8"),
+        ("double_data", "<f8", "<f8"),
+        ("uint64_data", "<u8", "<u4" if proto.data_type == TensorProto.UINT32 else "<u8"),
+    ):
         values = getattr(proto, name)
-        if len(values) and number == 5:
-            width = 4 if proto.data_type == TensorProto.INT32 else _WIDTH.get(proto.data_type, 1)
-            return (np.array(values, np.int64) & (256**width - 1)).astype(f"<u{width}").tobytes()
-        if len(values) and number == 11 and proto.data_type == TensorProto.UINT32:
-            return np.array(values, np.uint64).astype("<u4").tobytes()
         if len(values):
-            return np.array(values, kind).tobytes()
+            return np.array(values, kind).astype(stored).tobytes()
     return bytes(proto.raw_data)
 
 

@@ -36,7 +36,6 @@ def check_calls(model: onnx.ModelProto, name: str) -> None:
             called = next((each for each in calls if each not in size), None)
             if called is None:
                 open_.pop()
-                entered.discard(at)
                 size[at] = _size(bodies[at].node, size, ceiling)
             elif called in entered:
                 raise UnreadableInput(

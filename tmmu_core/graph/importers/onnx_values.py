@@ -15,7 +15,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from tmmu_core.graph.importers.onnx_operators import MEASURES, RANDOM, SUBGRAPHS
+from tmmu_core.graph.importers.onnx_operators import MEASURES, RANDOM
 
 KEPT_ELEMENTS = 1024
 """Values up to this many elements are kept and computed: shapes, axes, pads and sizes, and small tables."""
@@ -96,7 +96,7 @@ def _carried_out(
 ) -> dict[str, Array] | None:
     """The node's results by name, or ``None`` where it is not to be carried out."""
     operator = node.op_type
-    if node.domain not in ("", "ai.onnx", HIDDEN) or operator in RANDOM or operator in SUBGRAPHS:
+    if node.domain not in ("", "ai.onnx", HIDDEN) or operator in RANDOM:
         return None
     if operator in MEASURES:
         return measured(node, shapes)
