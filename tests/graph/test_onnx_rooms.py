@@ -255,16 +255,16 @@ def test_where_a_state_ends_is_what_walking_to_it_says(way: str, monkeypatch: py
 
 
 def test_a_step_gives_a_state_where_every_part_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[Any] = []
+    shapes: list[Any] = []
     found: Known = {"ra": (1, [3]), "rb": (1, ["N"])}
-    monkeypatch.setattr(onnx_growth, "telling", saying(told, 1))
+    monkeypatch.setattr(onnx_growth, "telling", saying(shapes, 1))
     monkeypatch.setattr(onnx_growth, "inferred_with_values", lambda model, name: (found, model))
     step = onnx_growth._step(model([], [], []), {"a": 1, "b": 7}, {"a": "ra", "b": "rb", "c": "rc"}, "from")
     now: State = {"a": (2,), "b": (4,)}
     assert step(now) is None
     found = {"ra": (1, [3]), "rb": (7, [])}
     assert step(now) == (found, {"a": (3,), "b": ()})
-    assert told == [{"a": (1, [2]), "b": (7, [4])}] * 2
+    assert shapes == [{"a": (1, [2]), "b": (7, [4])}] * 2
 
 
 # --- what a run is made of ---------------------------------------------------------------------------------------
@@ -301,11 +301,11 @@ def test_a_scalar_is_an_integer_alone() -> None:
     assert [onnx_measure._is_scalar(*case) for case in cases] == [True, True, *[False] * 5]  # type: ignore[arg-type]
 
 
-def saying(told: list[Any], which: int) -> Any:
+def saying(kept: list[Any], which: int) -> Any:
     """Who writes down what is asked."""
 
     def called(*given: Any) -> Any:
-        told.append(given[1] if which else given)
+        kept.append(given[1] if which else given)
         return given[0] if which else [given[0]]
 
     return called
@@ -366,29 +366,29 @@ def test_a_model_is_run_at_the_first_sizes_and_scalars_at_which_it_runs(monkeypa
     def only_at(*what: Any) -> str | None:
         return None if what[1:3] == ((4,), 0) else f"{what[1][0]} {what[2]}"
 
-    def told(fails: Any, points: list[dict[str, int]], *, scalar: bool = True) -> Any:
+    def ran(fails: Any, points: list[dict[str, int]], *, scalar: bool = True) -> Any:
         found, runtime = asked_of(monkeypatch, fails, points, scalar=scalar)
         return found, runtime.fed
 
     once = (False, (3,), 1, True)
-    assert told(never, points) == ([0, ["2", "3"]], [once, (True, (3,), 1, True), (True, (3,), 2, False)])
-    found, fed = told(only_at, points)
+    assert ran(never, points) == ([0, ["2", "3"]], [once, (True, (3,), 1, True), (True, (3,), 2, False)])
+    found, fed = ran(only_at, points)
     assert found == [1, ["6", "8"]]
     tried = [(False, (n,), scalar, True) for n in (3, 4) for scalar in (1, 0, 5)]
     assert fed == [*tried[:5], (True, (4,), 0, True), (True, (4,), 1, False), (True, (4,), 0, False)]
-    assert told(lambda *what: f"{what[1][0]} {what[2]}", points) == (["ValueError", "3 1"], tried)
-    assert told(never, []) == (["RuntimeError", "no sizes to run at"], [])
-    plain, fed = told(lambda *what: "no" if what[1] == (3,) or not what[3] else None, points, scalar=False)
-    ran = (True, (4,), None, True)
+    assert ran(lambda *what: f"{what[1][0]} {what[2]}", points) == (["ValueError", "3 1"], tried)
+    assert ran(never, []) == (["RuntimeError", "no sizes to run at"], [])
+    plain, fed = ran(lambda *what: "no" if what[1] == (3,) or not what[3] else None, points, scalar=False)
+    last = (True, (4,), None, True)
     assert plain == [1, ["3"]]
     assert fed == [
         (False, (3,), None, True),
         (False, (4,), None, True),
-        ran,
+        last,
         (True, (4,), None, False),
         (True, (4,), None, False),
     ]
-    profiled_never, fed = told(lambda *what: "no" if what[0] else None, points)
+    profiled_never, fed = ran(lambda *what: "no" if what[0] else None, points)
     assert profiled_never == [0, []]
 
 

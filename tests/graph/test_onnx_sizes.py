@@ -279,10 +279,10 @@ def test_shapes_are_told_in_the_place_of_what_was_said() -> None:
     proto = model([], [], sized(y=[1], z=[2]))
     proto.graph.value_info.extend(sized(a=[3], b=[4]))
     assert onnx_shapes.telling(proto, {}) is proto
-    told = onnx_shapes.telling(proto, {"z": (7, [5]), "b": (7, ["N", None]), "c": (1, [])})
-    assert [info.name for info in told.graph.output] == ["y", "z"]
-    assert [info.name for info in told.graph.value_info] == ["a", "b", "c"]
-    assert onnx_shapes.declared_by(told) == {
+    changed = onnx_shapes.telling(proto, {"z": (7, [5]), "b": (7, ["N", None]), "c": (1, [])})
+    assert [info.name for info in changed.graph.output] == ["y", "z"]
+    assert [info.name for info in changed.graph.value_info] == ["a", "b", "c"]
+    assert onnx_shapes.declared_by(changed) == {
         "a": (1, [3]),
         "b": (7, ["N", None]),
         "c": (1, []),
@@ -309,7 +309,7 @@ def test_inference_goes_on_as_long_as_it_is_told_more(monkeypatch: pytest.Monkey
 
     def once(proto: onnx.ModelProto, name: str, *, propagate: bool) -> Known:
         asked.append(propagate)
-        return dict(told)
+        return dict(known_now)
 
     def carried(proto: onnx.ModelProto, shapes: dict[str, tuple[int, ...]]) -> onnx.ModelProto | None:
         nonlocal turns
@@ -346,7 +346,7 @@ def test_inference_goes_on_as_long_as_it_is_told_more(monkeypatch: pytest.Monkey
         (looped, shut, 0, {"y": (1, [4])}),
         (plain, shut, 0, {"y": (1, [4])}),
     ):
-        told: Any = known
+        known_now: Any = known
         inner: Any = more
         carries = most
         seen: list[Any] = []

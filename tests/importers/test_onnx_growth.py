@@ -10,8 +10,10 @@ import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from tmmu_core.errors import InvalidIrShapes
-from tmmu_core.graph.importers import onnx_complete, onnx_growth, onnx_values
+from tmmu_core import limits
+from tmmu_core.errors import InvalidIrShapes, UnreadableInput
+from tmmu_core.graph.importers import onnx as importer
+from tmmu_core.graph.importers import onnx_complete, onnx_functions, onnx_growth, onnx_shapes, onnx_values
 from tmmu_core.graph.importers.onnx_scopes import SCOPE, Flat, Origin, branch
 from tmmu_core.graph.model import Dim, Graph
 from tmmu_core.judge.verifier import verify_plan
@@ -219,3 +221,97 @@ def test_values_are_kept_of_weights_that_are_few_in_the_file_and_whole() -> None
         helper.make_model(helper.make_graph([], "g", [], [], [kept, many, beside, short, untyped]))
     )
     assert list(found) == ["kept"]
+
+
+def largest(model: ModelProto) -> tuple[bool, onnx_shapes.Facts, onnx_shapes.Sizes]:
+    flat = importer.flattened(ModelProto.FromString(model.SerializeToString()))
+    sizes = onnx_shapes.named_dims(flat.model, {})
+    facts = onnx_shapes.infer(flat.model, sizes, "from")
+    return onnx_growth.by_the_largest(flat, facts, sizes, "from"), facts, sizes
+
+
+STAYS = helper.make_node("Relu", ["s0"], ["r0"])
+
+
+def test_a_loop_that_stays_is_passed_over_and_one_behind_it_is_not() -> None:
+    grows = helper.make_node("Loop", ["trips", "yes", "y0"], ["z"], "second", body=body_of(concat("s0", "row")))
+    found, facts, sizes = largest(looped(body_of(STAYS), 4, ["N", 3], grows))
+    assert found
+    assert (facts.shape["z"], facts.shape["second/s0"], facts.shape["loop/s0"]) == ((5, 3), (5, 3), ("N", 3))
+    assert "z" in facts.derived
+    assert sizes.dims == {"N": Dim(1, 1)}
+
+
+def test_what_is_not_known_to_move_is_left_as_it_is() -> None:
+    """No iteration is bounded, and nothing is refused: a state that stays, and one of which nobody knows."""
+    unknown = helper.make_node("NonZero", ["s0"], ["r0"])
+    for node in (STAYS, unknown):
+        found, _, sizes = largest(looped(body_of(node), None, ["N", 3]))
+        assert not found
+        assert sizes.dims == {"N": Dim(1, 8)}
+
+
+def test_a_state_that_doubles_past_what_is_walked_is_not_told() -> None:
+    assert largest(looped(body_of(concat("s0", "s0")), onnx_growth.ONE_BY_ONE + 1, [1, 3]))[0] is False
+    assert largest(looped(body_of(concat("s0", "s0")), 3, [1, 3]))[0] is True
+
+
+def test_what_is_larger_than_was_known_takes_its_place() -> None:
+    outputs = ["new", "words", "same", "more", "", "open", "kept", "nobody", "last"]
+    flat_nodes = [helper.make_node("Own", [], [name]) for name in outputs]
+    flat = Flat(helper.make_model(helper.make_graph(flat_nodes, "g", [], [])), tuple(Origin("", 0) for _ in outputs))
+    facts = onnx_shapes.Facts({"same": ("N", 3), "more": ("N", 3), "kept": (2, "K")}, {"kept": "int8"})
+    known: onnx_shapes.Known = {name: (1, [2, 3]) for name in ("new", "same", "kept", "last")}
+    known |= {"words": (8, [2, 3]), "more": (1, [5, 3]), "open": (1, ["N", 3])}
+    onnx_growth._take(facts, known, flat, {"N": 2})
+    assert facts.shape == {
+        "same": ("N", 3),
+        "more": (5, 3),
+        "new": (2, 3),
+        "kept": (2, 3),
+        "last": (2, 3),
+    }
+    assert facts.derived == {"new", "more", "kept", "last"}
+    assert facts.dtype == {**dict.fromkeys(("new", "same", "more", "last"), "float32"), "kept": "int8"}
+
+
+def test_what_is_written_in_scopes_is_all_but_what_closes_them() -> None:
+    rows = [("Loop.open", SCOPE, "a"), ("Own.close", "", "b"), ("Loop.close", SCOPE, "c"), ("Relu", "", "d")]
+    flat_nodes = [helper.make_node(kind, [], [name], domain=domain) for kind, domain, name in rows]
+    flat = Flat(helper.make_model(helper.make_graph(flat_nodes, "g", [], [])), tuple(Origin(k, 0) for k in "wxyz"))
+    assert list(onnx_growth._written(flat)) == [("a", "w"), ("b", "x"), ("d", "z")]
+
+
+def nodes_of(count: int, inner: int = 0) -> list[Any]:
+    """So many nodes, the first of which has a body of ``inner`` more."""
+    body = helper.make_graph(nodes_of(inner), "b", [], []) if inner else None
+    return [
+        helper.make_node("Relu", ["x"], [f"y{k}"], **({"body": body} if body and not k else {})) for k in range(count)
+    ]
+
+
+def test_nodes_are_counted_to_the_ceiling_and_one_more() -> None:
+    for count, inner, ceiling, size in (
+        (0, 0, 3, 0),
+        (3, 0, 3, 3),
+        (4, 0, 3, 4),
+        (9, 0, 3, 4),
+        (2, 3, 9, 5),
+        (2, 3, 4, 5),
+    ):
+        assert onnx_functions._size(nodes_of(count, inner), {}, ceiling) == size
+    called = {("own", "F", ""): 7}
+    calls = [*nodes_of(1), helper.make_node("F", ["x"], ["z"], domain="own"), *nodes_of(1)]
+    assert onnx_functions._size(calls, called, 9) == 9
+    assert onnx_functions._size(calls, called, 8) == 9
+
+
+def test_a_model_with_its_functions_written_out_may_have_as_many_nodes_as_the_limit() -> None:
+    opsets = [helper.make_opsetid("", 17)]
+    two = helper.make_function("own", "F", ["q"], ["y1"], nodes_of(2), opsets)
+    calls = [helper.make_node("F", ["x"], [f"z{k}"], domain="own") for k in range(3)]
+    model = helper.make_model(helper.make_graph(calls, "g", [], []), functions=[two])
+    with limits.raised({"inlined-nodes": 6}):
+        onnx_functions.check_calls(model, "from")
+    with limits.raised({"inlined-nodes": 5}), pytest.raises(UnreadableInput, match="inlined"):
+        onnx_functions.check_calls(model, "from")

@@ -100,7 +100,7 @@ def _at_the_end(first: State, step: Step, trips: int) -> tuple[Known, State] | N
         return None
     more = {name: [b - a for a, b in zip(shape, second[name], strict=True)] for name, shape in first.items()}
     before = {name: _after(shape, more[name], trips - 1) for name, shape in first.items()}
-    done = step(before) if all(min(shape, default=0) >= 0 for shape in before.values()) else None
+    done = step(before) if all(size >= 0 for shape in before.values() for size in shape) else None
     if done is not None and done[1] == {name: _after(shape, more[name], trips) for name, shape in first.items()}:
         return _larger(largest, done[0]), {name: max(first[name], shape, key=prod) for name, shape in done[1].items()}
     if trips > ONE_BY_ONE:
