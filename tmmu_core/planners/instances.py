@@ -95,13 +95,11 @@ def read_csv(
         seen[row.id] = line
         rows.append(row)
     rows.sort(key=_Row.key)
-    given = [row.offset is not None for row in rows]
-    if any(given) and not all(given):
-        for row in rows:
-            if row.offset is not None and row.offset > LAST_FIXED:
-                raise _fault(
-                    source, seen[row.id], "offset", f"the fixed offset {row.offset} is over {LAST_FIXED}", "Lower it."
-                )
+    given = {row.id: row.offset for row in rows if row.offset is not None}
+    some = 0 < len(given) < len(rows)
+    for name, at in given.items() if some else ():
+        if at > LAST_FIXED:
+            raise _fault(source, seen[name], "offset", f"the fixed offset {at} is over {LAST_FIXED}", "Lower it.")
     problem = Problem(
         arena=arena,
         ids=tuple(row.id for row in rows),
@@ -112,13 +110,9 @@ def read_csv(
         capacity=capacity,
         arena_alignment=alignment,
         gaps=tuple(row.gaps for row in rows) if any(row.gaps for row in rows) else None,
-        fixed=(
-            np.array([-1 if row.offset is None else row.offset for row in rows], dtype=np.int64)
-            if any(given) and not all(given)
-            else None
-        ),
+        fixed=(np.array([given.get(row.id, -1) for row in rows], dtype=np.int64) if some else None),
     )
-    offset = np.array([row.offset for row in rows], dtype=np.uint64) if rows and all(given) else None
+    offset = np.array([*given.values()], dtype=np.uint64) if given and not some else None
     windowed = [row.id for row in rows if row.windowed]
     if not windowed:
         return Instance(problem, offset)

@@ -216,13 +216,11 @@ def _masks(rows: Sequence[_Row]) -> tuple[list[int], int]:
     change = [0] * len(steps)
     masks = []
     for negative, _, birth, death, _ in rows:
-        low, high = place[birth], place[death]
-        if low < high:
-            change[low] -= negative
-            change[high] += negative
-            masks.append((1 << high) - (1 << low))
-        else:
-            masks.append(0)
+        low = place[birth]
+        high = max(low, place[death])
+        change[low] -= negative
+        change[high] += negative
+        masks.append((1 << high) - (1 << low))
     return masks, max(accumulate(change), default=0)
 
 

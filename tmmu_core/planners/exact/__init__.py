@@ -66,13 +66,13 @@ def searched(
     offset, lower, stopped = list(start.offset), bound.bytes, False
     notes: dict[str, Any] = {"start": f"{start.order}/{start.fit}", "nodes": 0, "attempts": 0}
     course = Course(start.extent, lower)
-    if start.extent > max(lower, goal) and not cols.small:
-        notes["why"] = "sizes beyond 2^62: greedy only"
-    elif start.extent > max(lower, goal) and budget:
-        lower, stopped = _in_parts(
-            cols, bound, offset, Asked(goal, budget, progress, notes, course, flag_option(options, "rebuilds", True))
-        )
-        notes[COURSE] = course.moments
+    if start.extent > max(lower, goal):
+        if not cols.small:
+            notes["why"] = "sizes beyond 2^62: greedy only"
+        elif budget:
+            rebuilds = flag_option(options, "rebuilds", True)
+            lower, stopped = _in_parts(cols, bound, offset, Asked(goal, budget, progress, notes, course, rebuilds))
+            notes[COURSE] = course.moments
     _refuse_if_proven(problem, lower, bound.max_live)
     return Packing(
         finished(cols, offset),
@@ -116,11 +116,11 @@ def _in_parts(cols: Columns, whole: Bound, offset: list[int], asked: Asked) -> t
         floor = max(floor, extent)
     while len(parts) > 1 and int(notes["nodes"]) < asked.budget and not notes.get("told_to_stop"):
         top = max(extents)
-        floor = max(lower, *(extent for extent in (0, *extents) if extent < top))
+        floor = max([lower, *(extent for extent in extents if extent < top)])
         # A part that was low enough is taken up again when the others have come lower.
         highest = [k for k, extent in enumerate(extents) if extent == top]
-        k = next((k for k in highest if k not in hunts or hunts[k].is_open or hunts[k].floor > floor), -1)
-        if k < 0 or top <= max(floor, goal):
+        k = next((k for k in highest if k not in hunts or hunts[k].is_open or hunts[k].floor > floor), None)
+        if k is None or top <= max(floor, goal):
             break
         indices, own, bound = parts[k]
         if k not in hunts or not hunts[k].is_open:

@@ -90,7 +90,8 @@ class _Variant:
         """One attempt, and what it teaches."""
         from tmmu_core.planners.exact.kernel import FOUND
 
-        if kind == ACROSS and self.across is not None:
+        if kind == ACROSS:
+            assert self.across is not None
             verdict, nodes, offset = self.across.ask(target, budget, watch)
             stopped = self.across.stopped
         else:
@@ -105,20 +106,18 @@ class _Variant:
 
 def models_of(cols: Columns) -> tuple[list[Model], Model | None]:
     """Every choice of hand-offs to search, the fullest first; and the relaxation if those are not all."""
-    possible = handoffs(cols)
-    chosen = [take_all(cols)]
-    if len(possible) <= ALL_CHOICES:
-        for count in range(len(possible), -1, -1):
-            chosen += [taken for taken in combinations(possible, count) if taken != chosen[0]]
-    models = []
-    for taken in chosen:
-        units = chains(cols, taken)
-        if units is not None:
-            models.append(build(cols, units))
-    if len(possible) <= ALL_CHOICES:
-        return models, None
-    alone = tuple((i,) for i in range(len(cols)))
-    return models, build(cols, alone, pairs=False)
+    possible, most = handoffs(cols), take_all(cols)
+    if len(possible) > ALL_CHOICES:
+        alone = build(cols, tuple((i,) for i in range(len(cols))), pairs=False)
+        return _models(cols, [most]), alone
+    choices = [taken for count in range(len(possible), -1, -1) for taken in combinations(possible, count)]
+    return _models(cols, [most, *(taken for taken in choices if taken != most)]), None
+
+
+def _models(cols: Columns, choices: list[tuple[tuple[int, int], ...]]) -> list[Model]:
+    """Of each choice of hand-offs that can be."""
+    found = (chains(cols, taken) for taken in choices)
+    return [build(cols, units) for units in found if units is not None]
 
 
 @dataclass
@@ -134,11 +133,13 @@ class Hunt:
     variants: list[_Variant]
     """Empty where there is too much of it to search."""
     relaxed: _Variant | None
-    overlap: int
-    """The least extent known of the relaxation: above it, it proves nothing."""
     turn: int = 0
     is_open: bool = True
     """Whether there is something left to ask."""
+
+    def __post_init__(self) -> None:
+        self.overlap = self.extent
+        """The least extent known of the relaxation: above it, it proves nothing."""
 
     def take(self, variant: _Variant, offset: list[int], extent: int) -> None:
         """A lower packing: the offset of each unit."""
@@ -175,12 +176,12 @@ def hunt_for(cols: Columns, bound: int, floor: int, best: tuple[int, list[int]])
     # No extent lies between the last multiple of the grain and the floor: there the floor is reached already.
     low = max(bound, floor // models[0].grain * models[0].grain)
     if models[0].work > LARGEST:
-        return Hunt(cols, low, floor, *best, [], None, best[0])
+        return Hunt(cols, low, floor, *best, [], None)
     variants = [_variant(model, low) for model in models]
-    if len(variants) == 1 and (at := cuts(cols)):
+    if at := cuts(cols):  # none where there is a hand-off, and so a choice
         variants[0].across = Across(cols, at)
     relaxed = _variant(relaxation, low) if relaxation is not None else None
-    return Hunt(cols, low, floor, *best, variants, relaxed, best[0])
+    return Hunt(cols, low, floor, *best, variants, relaxed)
 
 
 def search(hunt: Hunt, asked: Asked) -> None:
@@ -194,8 +195,8 @@ def search(hunt: Hunt, asked: Asked) -> None:
         hunt.is_open = False
         return
     grain = variants[0].model.grain
-    entries = max(len(variants[0].model.section), 1)
-    allowed = asked.budget if entries <= FULL_SPEED else max(asked.budget * FULL_SPEED**2 // entries**2, 1)
+    entries = len(variants[0].model.section)
+    allowed = min(asked.budget, max(asked.budget * FULL_SPEED**2 // entries**2, 1))
     before = int(notes["nodes"])
     course.floor = hunt.floor
     spent = attempt = 0
@@ -211,7 +212,7 @@ def search(hunt: Hunt, asked: Asked) -> None:
         variant = left[hunt.turn % len(left)]
         hunt.turn += 1
         ceiling = min(hunt.overlap, hunt.extent) if variant is relaxed else hunt.extent
-        if goal and variant.bound <= goal < ceiling:
+        if 0 < goal < ceiling:
             target = goal // grain * grain
             kind = min(variant.kinds(AT_CAPACITY), key=lambda kind: variant.spent[kind])
         else:
@@ -226,14 +227,14 @@ def search(hunt: Hunt, asked: Asked) -> None:
             variant.boldness = max(variant.boldness - 2, 0) if verdict == FOUND else min(variant.boldness + 1, 7)
         attempt += 1
         if verdict == INFEASIBLE:
-            variant.bound = max(variant.bound, align_up_any(reachable(hunt.cols, target + grain), grain))
+            variant.bound = align_up_any(reachable(hunt.cols, target + grain), grain)
         elif offset is not None:
             extent = max(at + high for at, high in zip(offset, variant.searcher.tall, strict=True))
             for steering in variant.steering.values():
                 steering.guide(offset)
             if variant is relaxed:
-                hunt.overlap = min(hunt.overlap, extent)
-            elif extent < hunt.extent:
+                hunt.overlap = extent
+            else:
                 hunt.take(variant, offset, extent)
     hunt.raise_bound()
     if asked.rebuilds and spent >= allowed and hunt.left_to_ask(goal):
@@ -251,7 +252,7 @@ def _rebuilt(hunt: Hunt, asked: Asked, before: int, allowed: int) -> None:
     grain = variant.model.grain
     low = max(hunt.bound, variant.bound, asked.goal // grain * grain)
     # With a goal nothing above it is an answer, however far the extent is.
-    if not hunt.cols.small or not is_for(variant.model, low + grain if asked.goal else hunt.extent, low):
+    if not is_for(variant.model, low + grain if asked.goal else hunt.extent, low):
         return
     aims, runs, taken, fewest = Aims(low, grain, turns_for(variant.model, allowed)), 0, 0, -1
     while hunt.extent > max(low, asked.goal) and not notes.get("told_to_stop"):

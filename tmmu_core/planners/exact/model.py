@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from math import gcd
 
 import numpy as np
@@ -37,6 +37,23 @@ class Model:
 
     def __len__(self) -> int:
         return len(self.members)
+
+    @cached_property
+    def owner(self) -> I64:
+        """Of each entry, the unit. A unit has one at least."""
+        return np.repeat(np.arange(len(self), dtype=np.int64), np.diff(self.entry_of))
+
+    def greatest(self, column: I64) -> I64:
+        """Per unit, the greatest value of a column over entries, none of which is negative."""
+        found = np.zeros(len(self), dtype=np.int64)
+        np.maximum.at(found, self.owner, column)
+        return found
+
+    def fullest(self) -> I64:
+        """Per unit, the bytes of the fullest section it is in."""
+        total = np.zeros(self.sections, dtype=np.int64)
+        np.add.at(total, self.section, self.height)
+        return self.greatest(total[self.section])
 
     @property
     def work(self) -> int:
@@ -161,7 +178,8 @@ def _conflict(cols: Columns, i: int, j: int) -> bool:
         for b in range(cols.part_of[j], cols.part_of[j + 1]):
             if cols.part_lo[a] < cols.part_hi[b] and cols.part_lo[b] < cols.part_hi[a]:
                 return True
-    return cols.odd is not None and any(other == j for other, _ in cols.odd[i])
+    assert cols.odd is not None  # there is a hand-off
+    return any(other == j for other, _ in cols.odd[i])
 
 
 # ------------------------------------------------------------------------------------------------------------ ranks
@@ -187,17 +205,10 @@ def logarithm(x: int) -> int:
 
 def ranker(model: Model) -> Callable[[Weights, I64 | None], I64]:
     """A function from weights (and noise per unit, in 1/4096ths) to ranks: 0 goes first among equal offsets."""
-    n = len(model)
-    total = np.zeros(model.sections, dtype=np.int64)
-    np.add.at(total, model.section, model.height)
-    fullest, tall = np.ones(n, dtype=np.int64), np.ones(n, dtype=np.int64)
-    unit = np.repeat(np.arange(n), np.diff(model.entry_of))
-    np.maximum.at(fullest, unit, total[model.section])
-    np.maximum.at(tall, unit, model.height)
-    wide = np.maximum(np.diff(model.entry_of), 1)
+    n, wide, tall = len(model), np.diff(model.entry_of), model.greatest(model.height)
     traits = [
-        np.array([logarithm(x) for x in np.maximum(column, 1).tolist()], dtype=np.int64)
-        for column in (fullest, wide, tall, model.length)
+        np.array([logarithm(x) for x in column.tolist()], dtype=np.int64)
+        for column in (model.fullest(), wide, tall, model.length)
     ]
 
     def rank(weights: Weights, noise: I64 | None) -> I64:

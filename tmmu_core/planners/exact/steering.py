@@ -87,10 +87,6 @@ class Steering:
         return traits(self.model)
 
     @cached_property
-    def _unit(self) -> I64:
-        return np.repeat(np.arange(len(self.model)), np.diff(self.model.entry_of))
-
-    @cached_property
     def _weighted(self) -> Callable[[Weights, I64 | None], I64]:
         return ranker(self.model)
 
@@ -158,21 +154,20 @@ class Steering:
             self._fails[attempt.order] = self._fails[attempt.order] // FADING + fails
 
     def _taught(self, order: int, way: int) -> I64:
-        worst = np.zeros(len(self.model), dtype=np.int64)
-        np.maximum.at(worst, self._unit, self._fails[order][self.model.section])
+        worst = self.model.greatest(self._fails[order][self.model.section])
         # Half powers of two tell well enough who failed most; finer, and chance would decide.
         level = np.asarray([2 * logarithm(1 + int(n)) >> 12 for n in worst], dtype=np.int64)
         return _ranks(np.lexsort((self._rank(way, order), -level)))
 
     def _drawn(self) -> I64:
         raw = [int(x) for x in self._draws.random_raw(4)]
-        noise = (self._draws.random_raw(len(self.model)) % np.uint64(1 << 16)).astype(np.int64) - (1 << 15)
+        noise = (self._draws.random_raw(len(self.model)) % np.uint64(1 << 16)).astype(np.int64)
         return self._weighted((raw[0] % 512, raw[1] % 128, raw[2] % 128, raw[3] % 128), noise)
 
 
 def traits(model: Model) -> dict[str, I64]:
     """The letters of :data:`ORDERS`, each as a column over units that orders them: what is greater has more of it."""
-    return {"T": np.asarray(fullest(model), dtype=np.int64), "W": model.length, "A": _dense(_areas(model))}
+    return {"T": model.fullest(), "W": model.length, "A": _dense(_areas(model))}
 
 
 def static_rank(known: Mapping[str, I64], order: str, way: int = 1) -> I64:
@@ -187,24 +182,10 @@ def _dense(values: list[int]) -> I64:
     return np.asarray([place[value] for value in values], dtype=np.int64)
 
 
-def fullest(model: Model) -> list[int]:
-    """Per unit, the bytes of the fullest section it is in."""
-    total = np.zeros(model.sections, dtype=np.int64)
-    np.add.at(total, model.section, model.height)
-    return _greatest(model, total[model.section])
-
-
 def _areas(model: Model) -> list[int]:
     # Plain integers: steps × bytes may pass 64 bits.
-    tall = _greatest(model, model.height)
-    return [steps * high for steps, high in zip(model.length.tolist(), tall, strict=True)]
-
-
-def _greatest(model: Model, column: I64) -> list[int]:
-    unit = np.repeat(np.arange(len(model)), np.diff(model.entry_of))
-    found = np.zeros(len(model), dtype=np.int64)
-    np.maximum.at(found, unit, column)
-    return list(found.tolist())
+    tall = model.greatest(model.height)
+    return [steps * high for steps, high in zip(model.length.tolist(), tall.tolist(), strict=True)]
 
 
 def _ranks(order: I64) -> I64:

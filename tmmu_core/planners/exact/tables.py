@@ -79,11 +79,10 @@ class State(NamedTuple):
 def shape_of(model: Model) -> Shape:
     """The tables of a model."""
     n, r = len(model), len(model.section)
-    owner = np.repeat(np.arange(n, dtype=np.int64), np.diff(model.entry_of))
+    owner = model.owner
     by_section = _by_section(model)
     first = np.searchsorted(model.section[by_section], np.arange(model.sections + 1)).astype(np.int64)
-    tall = np.zeros(n, dtype=np.int64)
-    np.maximum.at(tall, owner, model.height)
+    tall = model.greatest(model.height)
     unit = np.zeros((n + 1, 8), dtype=np.int64)
     unit[:, ENTRIES] = model.entry_of
     unit[:n, GRID], unit[:n, TALL], unit[:n, FIXED] = model.align, tall, model.fixed
@@ -155,7 +154,7 @@ def _walls(model: Model) -> list[list[tuple[int, int, int]]]:
     rows = []
     for u in range(len(model)):
         mine: set[tuple[int, int, int]] = set()
-        if standing and model.fixed[u] < 0:
+        if model.fixed[u] < 0:
             for e in range(model.entry_of[u], model.entry_of[u + 1]):
                 for lo, hi in standing.get(int(model.section[e]), ()):
                     mine.add((lo, hi, int(model.height[e])))
@@ -191,14 +190,13 @@ def _alike(model: Model, tall: I64) -> tuple[I64, list[list[int]]]:
 
 def _perhaps_alike(model: Model) -> list[int]:
     """The units, ascending, that share with another one the first section, the last and how many there are."""
-    has = np.flatnonzero(np.diff(model.entry_of))
-    begin, end = model.entry_of[has], model.entry_of[has + 1]
+    begin, end = model.entry_of[:-1], model.entry_of[1:]
     span = (model.section[begin] * model.sections + model.section[end - 1]) * (model.sections + 1) + (end - begin)
     order = np.argsort(span, kind="stable")
     same = span[order[1:]] == span[order[:-1]]
-    several = np.zeros(len(has), np.bool_)
+    several = np.zeros(len(model), np.bool_)
     several[order[1:][same]] = several[order[:-1][same]] = True
-    alike: list[int] = has[several].tolist()
+    alike: list[int] = np.flatnonzero(several).tolist()
     return alike
 
 
