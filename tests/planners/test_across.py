@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
+import pytest
 from brute_force import plain
 from packings import extent, faults, offsets, problem, problem_with, smallest_extent
 
 from benchmarks.variants import joined, problem_of, read
 from tmmu_core.planners.columns import columns
+from tmmu_core.planners.exact import across as pieces
 from tmmu_core.planners.exact import exact
 from tmmu_core.planners.exact.across import Across, cuts
 from tmmu_core.planners.exact.kernel import FOUND, INFEASIBLE, SPENT
@@ -73,3 +77,116 @@ def test_told_to_stop_in_a_piece_it_keeps_the_best() -> None:
     assert faults(p, offsets(packing)) == []
     assert packing.notes["told_to_stop"]
     assert packing.stopped
+
+
+def cut_plainly(lives: list[tuple[int, int]], begin: int, end: int, few: int, least: int) -> set[int]:
+    """Of the columns of a window the one that the fewest cross, then those of either side."""
+    here = [(lo, hi) for lo, hi in lives if lo < end and hi > begin]
+    found = []
+    for at in range(begin + 1, end):
+        left = sum(hi <= at for _, hi in here)
+        right = sum(lo >= at for lo, _ in here)
+        crossing, less = len(here) - left - right, min(left, right)
+        if less >= least and few * crossing <= less:
+            found.append((crossing, -less, at))
+    if not found:
+        return set()
+    at = min(found)[2]
+    return {at} | cut_plainly(lives, begin, at, few, least) | cut_plainly(lives, at, end, few, least)
+
+
+@pytest.mark.parametrize(("few", "least"), [(1, 1), (2, 2), (3, 2), (2, 4), (1, 3)])
+def test_cuts_are_where_the_plainest_look_finds_them(monkeypatch: pytest.MonkeyPatch, few: int, least: int) -> None:
+    monkeypatch.setattr(pieces, "FEW", few)
+    monkeypatch.setattr(pieces, "LEAST", least)
+    several = 0
+    for seed in range(40):
+        cols = columns(plain(seed))
+        lives = [*zip(cols.part_lo.tolist(), cols.part_hi.tolist(), strict=True)]
+        found = cuts(cols)
+        assert found == sorted(cut_plainly(lives, 0, len(cols.births), few, least))
+        several += len(found) > 1
+    wide = columns(problem(*((k % 30, k % 30 + 1 + k % 4, 4) for k in range(120))))
+    lives = [*zip(wide.part_lo.tolist(), wide.part_hi.tolist(), strict=True)]
+    assert cuts(wide) == sorted(cut_plainly(lives, 0, len(wide.births), few, least))
+
+
+def test_pieces_get_what_is_left_the_way_through_time_and_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three pieces; a try each way, then with twice the nodes when Luby's sequence says so."""
+    monkeypatch.setattr(pieces, "SHARE", 10)
+    across = Across(columns(problem(*((k, k + 1, 4) for k in range(9)))), [3, 6])
+    asked: list[tuple[object, ...]] = []
+    script: list[tuple[int, int]] = []
+
+    def piece(self: Across, name: object, window: object, wanted: tuple[int, int], known: object) -> tuple[int, int]:
+        asked.append((name, window, *wanted))
+        return script.pop(0)
+
+    monkeypatch.setattr(Across, "_piece", piece)
+    script[:] = [(FOUND, 4), (FOUND, 9), (FOUND, 1)]
+    assert across.ask(8, 20, None) == (FOUND, 14, [-1] * 9)
+    assert asked == [((0, 1), (0, 3), 8, 10), ((1, 1), (3, 6), 8, 10), ((2, 1), (6, 9), 8, 7)]
+    asked.clear()
+    script[:] = [(FOUND, 4), (INFEASIBLE, 3)]
+    assert across.ask(8, 20, None) == (INFEASIBLE, 7, None)
+    assert asked == [((2, -1), (6, 9), 8, 10), ((1, -1), (3, 6), 8, 10)]
+    shares = []
+    for _ in range(12):
+        asked.clear()
+        script[:] = [(SPENT, 1)]
+        assert across.ask(8, 99, None) == (SPENT, 1, None)
+        shares.append(asked[0][3])
+    assert shares == [10, 10, 20, 20, 10, 10, 10, 10, 20, 20, 40, 40]
+
+
+@pytest.mark.parametrize(
+    ("answers", "given", "wanted", "learnt"),
+    [
+        ([(FOUND, 3, [4, 0])], False, (FOUND, 3), [True]),
+        ([(FOUND, 3, [4, 0])], True, (FOUND, 3), [True]),
+        ([(SPENT, 6, None), (FOUND, 3, [4, 0])], False, (FOUND, 9), [False, True]),
+        ([(SPENT, 0, None), (SPENT, 9, None)], False, (SPENT, 10), [False, False]),
+        ([(INFEASIBLE, 5, None)], False, (INFEASIBLE, 5), [False]),
+        ([(INFEASIBLE, 5, None)], True, (SPENT, 5), [False]),
+        ([(-7, 5, None)], False, (SPENT, 5), []),
+    ],
+)
+def test_a_piece_is_asked_for_until_it_is_found_or_nothing_is_left(
+    monkeypatch: pytest.MonkeyPatch,
+    answers: list[tuple[int, int, list[int] | None]],
+    given: bool,
+    wanted: tuple[int, int],
+    learnt: list[bool],
+) -> None:
+    """Two of three storages are alive in the window; one of them may have its place, at 0, from the piece before."""
+    cols = columns(problem((0, 2, 4), (1, 3, 4), (4, 5, 4)))
+    script, heard, shares = iter(answers), [], []
+
+    class Played:
+        fails, stop = None, [0]
+
+        def __init__(self, model: object) -> None:
+            self.fixed = model.fixed.tolist()  # type: ignore[attr-defined]
+
+        def ask(self, target: int, rank: object, share: int, watch: object) -> tuple[int, int, list[int] | None]:
+            assert self.fixed == ([-1, 0] if given else [-1, -1])
+            verdict, nodes, found = next(script)
+            self.stop[0] = int(verdict == -7)
+            shares.append(share)
+            return (SPENT if verdict == -7 else verdict), nodes, found
+
+    class Taught:
+        def attempt(self, target: int) -> object:
+            return SimpleNamespace(rank=None, nodes=6)
+
+        def learn(self, tried: object, fails: object, found: bool) -> None:
+            heard.append(found)
+
+    monkeypatch.setattr(pieces, "Searcher", Played)
+    across = Across(cols, [1])
+    across.steering[1, 1] = Taught()  # type: ignore[assignment]
+    offset = np.array([-1, 0 if given else -1, -1], np.int64)
+    assert across._piece((1, 1), (1, 2), (8, 10), (offset, None)) == wanted
+    assert offset.tolist() == ([4, 0, -1] if wanted[0] == FOUND else [-1, 0 if given else -1, -1])
+    assert (heard, across.stopped) == (learnt, not learnt)
+    assert shares == [6, 4, 4][: len(shares)] if answers[0][1] else [6, 6]

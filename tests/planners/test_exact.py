@@ -12,13 +12,14 @@ import pytest
 from brute_force import differs, differs_in_arenas, made, made_graph
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from packings import extent, faults, offsets, problem, problem_with, problems, smallest_extent
+from packings import extent, faults, live_moments, offsets, problem, problem_with, problems, smallest_extent
 
 from tests.searches import crowd
+from tests.small_problems import mixed
 from tmmu_core.errors import ArenaTooSmall
 from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.planners.bounds import lower_bound
-from tmmu_core.planners.columns import columns
+from tmmu_core.planners.columns import NEVER, columns
 from tmmu_core.planners.exact import COURSE, exact
 from tmmu_core.planners.exact.apart import apart, part
 from tmmu_core.planners.exact.hunt import ALL_CHOICES, models_of
@@ -39,7 +40,7 @@ from tmmu_core.planners.exact.steering import ORDERS, PURE, WAYS, Steering, luby
 from tmmu_core.planners.greedy import greedy
 from tmmu_core.planners.instances import read_csv
 from tmmu_core.planners.portfolio import portfolio
-from tmmu_core.planners.problem import Problem
+from tmmu_core.planners.problem import Problem, without_empty
 
 DATA = Path(__file__).parents[2] / "sample_graphs" / "instances"
 SMALL = {"budget": 200_000}
@@ -631,3 +632,44 @@ def test_pairs_ascend_where_none_is_alike_or_less() -> None:
         ((0, 0, 0), (0, 2, 1), False),
     ):
         assert _ascending(np.array(one, np.int64), np.array(two, np.int64)) is ascend, (one, two)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_section_is_who_meets_at_a_moment_or_a_pair_that_time_does_not_tell(seed: int) -> None:
+    """Sections of each choice of hand-offs, as sets of storages, beside a look at every moment and every pair."""
+    p = without_empty(mixed(seed))[0]
+    cols = columns(p)
+    lives = live_moments(p)
+    moments = {frozenset(i for i in range(len(p)) if t in lives[i]) for life in lives for t in life}
+    fullest = {who for who in moments if who and not any(who < other for other in moments)}
+    ghosts = {frozenset((i,)) for i in range(len(p)) if not lives[i]}
+    for taken, pairs in (((), True), ((), False), (take_all(cols), True)):
+        units = chains(cols, taken)
+        assert units is not None
+        unit_of = {i: u for u, members in enumerate(units) for i in members}
+        model = build(cols, units, pairs=pairs)
+        apart_ = {
+            frozenset((i, j))
+            for i, row in enumerate(cols.odd or ())
+            for j, kind in row
+            if unit_of[i] != unit_of[j] and (pairs or kind == NEVER)
+        }
+        sections = [frozenset(model.owner[model.section == s].tolist()) for s in range(model.sections)]
+        assert {frozenset(unit_of[i] for i in who) for who in fullest | ghosts | apart_} <= set(sections)
+        assert len(sections) >= len(apart_) + len(ghosts)
+        alone = sorted((model.owner[k], model.section[k]) for k in range(len(model.section)))
+        assert len(set(alone)) == len(alone), "a unit stands once in a section"
+        assert alone == [*zip(model.owner, model.section, strict=True)]
+        tall = [max(cols.size[i] for i in members) for members in units]
+        assert model.greatest(model.height).tolist() == tall
+        bytes_in = [int(model.height[model.section == s].sum()) for s in range(model.sections)]
+        assert model.fullest().tolist() == [
+            max(bytes_in[s] for s in model.section[model.owner == u]) for u in range(len(units))
+        ]
+
+
+def test_two_that_must_not_alias_are_no_chain() -> None:
+    p = problem((0, 2, 4), (2, 3, 4), (3, 4, 4), handoff_from=np.array([-1, 0, 1]), must_not_alias=np.array([[0, 2]]))
+    cols = columns(p)
+    assert chains(cols, [(0, 1), (1, 2)]) is None
+    assert chains(cols, [(0, 1)]) == ((0, 1), (2,))

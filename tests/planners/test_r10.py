@@ -17,6 +17,7 @@ from tmmu_core.planners.r10 import (
     MemoryPlanner,
     MemoryRegion,
     SharingOpportunity,
+    SharingPairs,
     TensorLifetime,
 )
 
@@ -134,3 +135,17 @@ def test_the_sweep_says_what_all_pairs_say(rows: list[tuple[int, int, int]], dat
         for one, two in combinations(found, 2)
     )
     assert AllocationPlan(regions).is_valid(found) is not clash
+
+
+def test_pairs_are_what_they_hold() -> None:
+    pairs = SharingPairs([["a", "b", "c"], ["d"]])
+    assert pairs == [("a", "b"), ("a", "c"), ("b", "c")]
+    assert pairs != [("a", "b"), ("a", "c")]
+    assert pairs != {("a", "b"), ("a", "c"), ("b", "c")}
+    assert hash(pairs) == hash(SharingPairs([["a", "b", "c"]]))
+
+
+def test_a_tensor_that_dies_before_it_is_born_is_never_alive() -> None:
+    lives = [TensorLifetime("a", 0, 4, 8), TensorLifetime("b", 3, 1, 8), TensorLifetime("c", 2, 2, 8)]
+    plan = MemoryPlanner(lives).generate_plan()
+    assert (plan.peak_bytes, plan.pool_bytes, len(plan.sharing_pairs)) == (8, 8, 3)

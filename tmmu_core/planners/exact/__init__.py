@@ -119,9 +119,10 @@ def _in_parts(cols: Columns, whole: Bound, offset: list[int], asked: Asked) -> t
         floor = max([lower, *(extent for extent in extents if extent < top)])
         # A part that was low enough is taken up again when the others have come lower.
         highest = [k for k, extent in enumerate(extents) if extent == top]
-        k = next((k for k in highest if k not in hunts or hunts[k].is_open or hunts[k].floor > floor), None)
-        if k is None or top <= max(floor, goal):
+        again = [k for k in highest if k not in hunts or hunts[k].is_open or hunts[k].floor > floor]
+        if not again or top <= max(floor, goal):
             break
+        k = again[0]
         indices, own, bound = parts[k]
         if k not in hunts or not hunts[k].is_open:
             hunts[k] = hunt_for(own, bound.bytes, floor, (top, [offset[i] for i in indices.tolist()]))
