@@ -34,7 +34,7 @@ WITH_LOOPS = (
     *("laws/test_planners_asked.py", "laws/test_searches.py", "laws/test_fits.py"),
     *("planners/test_greedy.py", "planners/test_orders.py", "planners/test_exact.py", "planners/test_bounds.py"),
     "planners/test_rebuild.py",
-    *("fit/test_order_model.py", "fit/test_order.py", "fit/test_recompute.py"),
+    *("fit/test_order_model.py", "fit/test_order.py", "fit/test_recompute.py", "fit/test_recompute_plainly.py"),
     *("plan/test_waste.py", "runtime/test_shadow.py", "runtime/test_shadow_laws.py"),
 )
 """What asks the compiled loops, small enough to be run without the compiler."""

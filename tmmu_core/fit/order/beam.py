@@ -26,7 +26,7 @@ def beam(walk: Walk, upper: int, go_on: Callable[[], bool], width: int = WIDTH) 
     while front and go_on():
         # What is spent per size of sets so far says how wide the rest may be.
         level = next(iter(front)).bit_count()
-        if walk.tried - begun > TRIED * (level + 1) // max(1, count) + TRIED // 8:
+        if walk.tried - begun > TRIED * (level + 1) // count + TRIED // 8:
             width = max(1, width // 2)
         following: dict[int, tuple[Peaks, Peaks, int, int]] = {}
         for done, (peaks, live, ready, way) in front.items():

@@ -161,7 +161,7 @@ class Walk:
             for unit, nodes in enumerate(self.model.units):
                 given = [self.size[s] for node in nodes for s in self.cand[node] if self.arena_of[s] == a]
                 least[unit] -= max(given, default=0)
-            found[a] = max(0, int(least.max(initial=0)))
+            found[a] = int(least.max(initial=0))
         return tuple(found)
 
 

@@ -147,7 +147,7 @@ def undo_unit(
     born: B,
 ) -> None:
     """Move the counters back to where they were before the unit ran."""
-    for u in range(unit_ptr[unit + 1] - 1, unit_ptr[unit] - 1, -1):
+    for u in range(unit_ptr[unit], unit_ptr[unit + 1]):
         node = unit_nodes[u]
         for t in range(touch_ptr[node], touch_ptr[node + 1]):
             s = touch_idx[t]

@@ -89,8 +89,6 @@ def _eager(
         chosen = given[cursor]
         for r in range(many):
             unit = ready[r]
-            if done[unit]:
-                continue
             during, after = run_unit(
                 unit, unit_ptr, unit_nodes, touch_ptr, touch_idx, cand_ptr, cand_idx, out, size, held, left, born, live
             )
@@ -142,7 +140,7 @@ def _late(
         chosen = given[cursor]
         for r in range(many):
             unit = ready[r]
-            if done[unit] or unit == chosen:
+            if unit == chosen:
                 continue
             # Bytes alive before it, less those alive after it.
             change = 0

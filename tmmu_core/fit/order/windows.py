@@ -65,7 +65,7 @@ def _stretch(model: OrderModel, order: I64, begin: int, end: int, upper: int) ->
         return None
     after = order.copy()
     after[begin:end] = inside[list(proof.order)]
-    return after if measure(model, after).total < upper else None
+    return after
 
 
 def part_of(model: OrderModel, order: I64, begin: int, end: int) -> OrderModel:
@@ -84,7 +84,7 @@ def part_of(model: OrderModel, order: I64, begin: int, end: int) -> OrderModel:
     ran = np.zeros(len(model), np.bool_)
     ran[order[:begin]] = True
     unit_of_touch = np.repeat(_unit_of_node(model), np.diff(model.touch_ptr))
-    np.add.at(earlier, model.touch_idx[(unit_of_touch >= 0) & ran[unit_of_touch]], 1)
+    np.add.at(earlier, model.touch_idx[ran[unit_of_touch]], 1)
     later = model.touched_by - earlier
     later[chosen] -= counts
     started = model.initial | (earlier > 0)
@@ -126,7 +126,7 @@ def part_of(model: OrderModel, order: I64, begin: int, end: int) -> OrderModel:
 
 
 def _unit_of_node(model: OrderModel) -> I64:
-    unit_of = np.full(len(model.node_ids), -1, np.int64)
+    unit_of = np.zeros(len(model.node_ids), np.int64)
     unit_of[model.unit_nodes] = np.repeat(np.arange(len(model), dtype=np.int64), np.diff(model.unit_ptr))
     return unit_of
 

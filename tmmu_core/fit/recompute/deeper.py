@@ -166,8 +166,8 @@ def _with(choice: Choice, flags: list[Flag], value: bool) -> Choice:
 
 def _held_again(search: Search, point: Point) -> Point:
     """Drops taken back one by one, the dearest first, as long as all fits and gets cheaper."""
-    begun = search.begun or Choice.nothing(search.model)
-    new = point.choice - begun
+    assert search.begun is not None, "what was begun with is nothing where nothing is said"
+    new = point.choice - search.begun
     model = search.model
     drops: list[tuple[int, Flag]] = []
     for name, storages in (("used", model.in_idx), ("again", model.in_idx), ("born", model.out_idx)):

@@ -107,8 +107,6 @@ def recompute_model(question: Question) -> RecomputeModel:
     timeline, storages = liveness.timeline, liveness.storages
     index, count = timeline.index, len(storages)
     node_at = timeline.node_at[int(timeline.has_inputs_step) :]
-    position = np.full(len(index.node_ids), -1, np.int64)
-    position[node_at] = np.arange(len(node_at))
     tensors = index.graph.tensors
     storage_of = liveness.storage_of
 
@@ -123,12 +121,12 @@ def recompute_model(question: Question) -> RecomputeModel:
     alone[storage_of[grouped]] = False
 
     overwriting = np.zeros(len(node_at), np.bool_)
-    for k in node_at.tolist():
+    for at, k in enumerate(node_at.tolist()):
         node = index.graph.nodes[k]
         for i, o in node.in_place_write:
             x, y = (int(storage_of[side]) for side in (index.inputs_of(k)[i], index.outputs_of(k)[o]))
             alone[[x, y]] = False
-            overwriting[position[k]] = True
+            overwriting[at] = True
     apart = _apart_pairs(liveness)
     alone[apart] = False
 

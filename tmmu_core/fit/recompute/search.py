@@ -99,7 +99,8 @@ class Search:
         """What these nodes make is dropped across the boundary."""
         key = np.packbits(nodes).tobytes()
         if key not in self.seen:
-            model, at, begun = self.model, self.at, self.begun or Choice.nothing(self.model)
+            model, at, begun = self.model, self.at, self.begun
+            assert begun is not None, "what was begun with is nothing where nothing is said"
 
             def make() -> Choice:
                 bits = np.unpackbits(np.frombuffer(key, np.uint8), count=len(model.node_at))
@@ -139,8 +140,8 @@ class Search:
         if self.at.position in weight:
             # What the peak's own step reads is held there; behind it, it is idle like the others.
             idle += (self.at.gap_start == self.at.position) & (self.at.gap_end > self.at.position + 1) & (idle == 0)
-        if self.begun is not None:
-            idle[self.begun.away] = 0  # not here anyway
+        assert self.begun is not None, "what was begun with is nothing where nothing is said"
+        idle[self.begun.away] = 0  # not here anyway
         return self.model.size * idle
 
     # -- small graphs --------------------------------------------------------------------------------------------------
@@ -159,8 +160,9 @@ class Search:
     def _exhausted(self, gaps: list[tuple[str, int]]) -> Point | None:
         """Of every subset of the gaps."""
         best: Point | None = None
+        assert self.begun is not None, "what was begun with is nothing where nothing is said"
         for number in range(1 << len(gaps)):
-            choice = (self.begun or Choice.nothing(self.model)).copy()
+            choice = self.begun.copy()
             for bit, (name, place) in enumerate(gaps):
                 if number >> bit & 1:
                     getattr(choice, name)[place] = True
@@ -212,9 +214,11 @@ class Search:
         """What costs most to run again first, or what costs most for a byte that is idle."""
         model = self.model
         flops = [int(model.made_of[part[nodes[part]]].sum()) for part in parts]
-        bytes_of = [max(1, int(self.idle_bytes[part].sum())) if by == "flops a byte" else 1 for part in parts]
-        order = sorted(range(len(parts)), key=lambda i: (-flops[i] / bytes_of[i], int(parts[i][0])))
-        return [parts[i] for i in order]
+        worth = [
+            each / max(1, int(self.idle_bytes[part].sum())) if by == "flops a byte" else each
+            for each, part in zip(flops, parts, strict=True)
+        ]
+        return [parts[i] for i in sorted(range(len(parts)), key=lambda i: (-worth[i], int(parts[i][0])))]
 
     def _held_instead(self, nodes: Mask, point: Point) -> tuple[Mask, Point]:
         ones = [np.array([n], np.int64) for n in np.flatnonzero(nodes).tolist()]

@@ -186,8 +186,9 @@ def _run(  # type: ignore[no-untyped-def]  # numpy columns and two numbers
     read_ptr = np.zeros(most_steps + 1, np.int64)
     reads = np.zeros(most_reads, np.int64)
     first = np.zeros(positions, np.int64)
-    stack = np.zeros(storages + len(in_idx) + len(out_idx), np.int64)  # each storage once, or what leaves at a step
-    on_stack = np.zeros(storages, np.bool_)
+    stack = np.zeros(
+        storages + len(in_idx) + len(out_idx), np.int64
+    )  # what one reads was born before it; or what leaves
     pending = np.zeros(len(in_idx), np.int64)
     gone = np.zeros(storages, np.bool_)  # a copy lies in another memory
     lives = read_count = flops = moved = 0
@@ -211,12 +212,10 @@ def _run(  # type: ignore[no-untyped-def]  # numpy columns and two numbers
                 continue
             depth = 1
             stack[0] = in_idx[e]
-            on_stack[in_idx[e]] = True
             while depth:
                 s = stack[depth - 1]
                 if not dropped[s]:
                     depth -= 1
-                    on_stack[s] = False
                     continue
                 if away[s]:
                     if step >= most_steps or lives >= most_lives:
@@ -237,10 +236,7 @@ def _run(  # type: ignore[no-untyped-def]  # numpy columns and two numbers
                 for f in range(in_ptr[n], in_ptr[n + 1]):
                     z = in_idx[f]
                     if dropped[z]:
-                        if on_stack[z]:
-                            return given_up
                         stack[depth] = z
-                        on_stack[z] = True
                         depth += 1
                         ready = False
                         break

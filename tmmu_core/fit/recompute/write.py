@@ -64,14 +64,14 @@ def with_drops(model: RecomputeModel, choice: Choice, drops: Iterable[Sequence[s
     index = model.timeline.index
     position = {model.node_id(k): k for k in range(len(model.node_at))}
     for tensor, after in drops:
-        i = index.tensor_of.get(tensor, -1)
-        s = int(model.liveness.storage_of[i]) if i >= 0 else -1
-        again = after not in position and after.endswith(MARK)
-        k = position.get(after.removesuffix(MARK) if again else after, -1)
-        if s < 0 or k < 0:
-            raise _refused(
-                f"there is no {f'tensor {tensor!r}' if s < 0 else f'node {after!r}'} to recompute", tensor, after
-            )
+        i = index.tensor_of.get(tensor)
+        if i is None or model.liveness.storage_of[i] < 0:
+            raise _refused(f"there is no tensor {tensor!r} to recompute", tensor, after)
+        s = int(model.liveness.storage_of[i])
+        again = after not in position
+        k = position.get(after.removesuffix(MARK) if again else after)
+        if k is None:
+            raise _refused(f"there is no node {after!r} to recompute", tensor, after)
         if not (model.movable if away else model.droppable)[s]:
             raise _refused(f"tensor {tensor!r} cannot be {'moved away' if away else 'made again'}", tensor, after)
         made.away[s] |= away
@@ -292,8 +292,6 @@ class _Writer:
             edges = range(model.in_ptr[n], model.in_ptr[n + 1])
             missing = next((int(model.in_idx[f]) for f in edges if self.dropped[model.in_idx[f]]), None)
             if missing is not None:
-                if missing in stack:
-                    raise _refused("two storages would each have to be made first", model.name_of(s), model.node_id(k))
                 stack.append(missing)
                 continue
             self._again(int(model.node_at[n]), k)
