@@ -395,8 +395,12 @@ def test_a_way_down_is_walked_until_it_is_there_or_enough_was_weighed(monkeypatc
         levels.clear()
         asked_for = iter([True] * patience + [False] * 99)
         search: Any = SimpleNamespace(
-            weighed=0, arena=1, nothing=at(100), model=SimpleNamespace(fixed=np.array([0, 20])),
-            excess=lambda found: 40, go_on=lambda: next(asked_for),
+            weighed=0,
+            arena=1,
+            nothing=at(100),
+            model=SimpleNamespace(fixed=np.array([0, 20])),
+            excess=lambda found: 40,
+            go_on=lambda: next(asked_for),
         )
         return [int(point.run.peaks[1]) for point in deeper._way(search, at(100), way, last)]
 
