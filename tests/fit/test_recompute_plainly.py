@@ -15,14 +15,14 @@ from tests.build import graph, node, tensor, view
 from tests.fit.test_edges import from_a_parameter, scripted
 from tests.fits import drawn_choice, member, recompute_of, seeds
 from tmmu_core.fit.asking import Question
-from tmmu_core.fit.recompute import cut, deeper, moves
+from tmmu_core.fit.recompute import cut, deeper, moves, simulate
 from tmmu_core.fit.recompute.cut import Boundary, boundary, cheapest
 from tmmu_core.fit.recompute.deeper import Idle, _above, _offers, _step, idle_at
 from tmmu_core.fit.recompute.model import I64, RecomputeModel, connected_parts, recompute_model
 from tmmu_core.fit.recompute.moves import go_on_of
 from tmmu_core.fit.recompute.search import LADDER, Search
-from tmmu_core.fit.recompute.simulate import Choice, run
-from tmmu_core.fit.recompute.write import drops_of, with_drops
+from tmmu_core.fit.recompute.simulate import Choice, Run, run
+from tmmu_core.fit.recompute.write import drops_of, with_drops, written
 from tmmu_core.graph.model import Node, Tensor
 
 SEEDS = seeds()
@@ -98,11 +98,26 @@ def test_a_problem_is_the_same_whichever_tensor_and_node_stand_first(seed: int) 
     wanted = in_names(recompute_of(seed))
     ir = question.graph
     assert ir.execution_order
+    model, rng = recompute_of(seed), random.Random(f"turned/{seed}")
+    one = drawn_choice(model, rng)
+    one.away[:] = False
+    for flags, storages in ((one.used, model.in_idx), (one.born, model.out_idx), (one.again, model.in_idx)):
+        flags &= model.droppable[storages]
+    again = not run(model, one).valid or one.again.any()
+    drops, whole = drops_of(model, one), ir if again else written(model, one)
     for by in (1, 2, 3, len(ir.tensors) // 2, len(ir.tensors) - 1):
         turned = msgspec.structs.replace(
             ir, tensors=(*ir.tensors[by:], *ir.tensors[:by]), nodes=(*ir.nodes[by:], *ir.nodes[:by])
         )
-        assert in_names(recompute_model(replace(question, graph=turned))) == wanted
+        model = recompute_model(replace(question, graph=turned))
+        assert in_names(model) == wanted
+        if by == 2 and not again:
+            choice = with_drops(model, Choice.nothing(model), drops)
+            assert run(model, choice).total == run(recompute_of(seed), one).total
+            after = written(model, choice)
+            assert after.execution_order == whole.execution_order
+            assert {each.node_id: each for each in after.nodes} == {each.node_id: each for each in whole.nodes}
+            assert {each.id: each for each in after.tensors} == {each.id: each for each in whole.tensors}
 
 
 def problem(tensors: list[Tensor], nodes: list[Node], reads: str = "x", gives: str = "y") -> RecomputeModel:
@@ -180,6 +195,194 @@ def test_a_place_is_taken_over_as_the_node_permits(permission: Any, taken: list[
     nodes = [relu("n0", "x", "a"), relu("n1", "x", "b"), relu("n2", "a a b w", "y", inplace=permission)]
     model = problem(tensors, nodes)
     assert in_names(model)["pairs"][2] == taken
+
+
+def test_the_first_that_is_written_over_ends_what_reads_several() -> None:
+    names = ("a", "b", "x1", "z1")
+    tensors = [tensor("x", role="input"), tensor("z", role="input"), *(tensor(name) for name in names), tensor("y")]
+    over = {"in_place_write": ((0, 0),)}
+    nodes = [
+        *(relu("n0", "x z", "a"), relu("n1", "z x", "b"), relu("n2", "z", "z1", **over), relu("n3", "x", "x1", **over)),
+        relu("n4", "a b x1 z1", "y"),
+    ]
+    assert problem(tensors, nodes, "x z").expires.tolist() == [2, 2, 2**62, 2**62, 2**62]
+
+
+# -- runs --------------------------------------------------------------------------------------------------------------
+
+
+class PlainRun:
+    """Nodes one after the other; before each what it reads and is not there, and first what that is made of."""
+
+    def __init__(self, model: RecomputeModel, choice: Choice) -> None:
+        self.model, self.choice = model, choice
+        self.life: dict[int, int] = {}
+        self.dropped, self.ever, self.gone = set[int](), set[int](), set[int]()
+        self.of, self.birth, self.last, self.first_life = [], [], [], []  # type: ignore[var-annotated]
+        self.node, self.further, self.at, self.reads = [], [], [], []  # type: ignore[var-annotated]
+        self.first: list[int] = []
+        self.waiting: list[int] = []
+        self.flops = self.moved = 0
+        self.valid = True
+        if model.timeline.has_inputs_step:
+            for s in np.flatnonzero(model.at_start).tolist():
+                self.life[s] = self.lives(s, 0, True)
+            self.step(-1, False, 0)
+        for k in range(len(model.node_at)):
+            self.given(k)
+
+    def lives(self, s: int, step: int, first: bool) -> int:
+        for column, value in ((self.of, s), (self.birth, step), (self.last, step), (self.first_life, first)):
+            column.append(value)
+        return len(self.of) - 1
+
+    def step(self, node: int, further: bool, at: int) -> int:
+        for column, value in ((self.node, node), (self.further, further), (self.at, at), (self.reads, [])):
+            column.append(value)
+        return len(self.node) - 1
+
+    def edges(self, n: int) -> list[int]:
+        return list(range(self.model.in_ptr[n], self.model.in_ptr[n + 1]))
+
+    def births(self, n: int) -> list[int]:
+        return self.model.out_idx[self.model.out_ptr[n] : self.model.out_ptr[n + 1]].tolist()
+
+    def read(self, n: int, step: int) -> None:
+        for e in self.edges(n):
+            x = self.life[int(self.model.in_idx[e])]
+            self.last[x] = step
+            self.reads[step].append(x)
+
+    def make(self, s: int, k: int) -> None:
+        if s not in self.dropped or not self.valid:
+            return
+        if self.choice.away[s]:
+            self.life[s] = self.lives(s, self.step(-1, False, k), False)
+            self.dropped.discard(s)
+            self.moved += int(self.model.size[s])
+            return
+        n = int(self.model.producer[s])
+        for e in self.edges(n):
+            self.make(int(self.model.in_idx[e]), k)
+        if self.model.expires[n] < k or not self.valid:
+            self.valid = False
+            return
+        step = self.step(n, True, k)
+        self.flops += int(self.model.made_of[n])
+        self.read(n, step)
+        self.waiting += [e for e in self.edges(n) if self.choice.again[e]]
+        for y in self.births(n):
+            x = self.lives(y, step, False)
+            if y in self.dropped and not self.choice.away[y]:
+                self.life[y] = x
+                self.dropped.discard(y)
+
+    def given(self, k: int) -> None:
+        model, choice = self.model, self.choice
+        self.waiting = []
+        for e in self.edges(k):
+            self.make(int(model.in_idx[e]), k)
+        if not self.valid:
+            return
+        step = self.step(k, False, k)
+        self.first.append(step)
+        self.read(k, step)
+        let_go = []
+        for o, y in zip(range(model.out_ptr[k], model.out_ptr[k + 1]), self.births(k), strict=True):
+            self.life[y] = self.lives(y, step, True)
+            let_go.append((y, bool(choice.born[o])))
+        let_go += [(int(model.in_idx[e]), True) for e in self.waiting]
+        let_go += [(int(model.in_idx[e]), bool(choice.used[e])) for e in self.edges(k)]
+        for s, whether in let_go:
+            (self.dropped.add if whether else self.dropped.discard)(s)
+            self.ever |= {s} if whether else set()
+        for s, _ in let_go:
+            if s in self.dropped and choice.away[s] and s not in self.gone:
+                self.gone.add(s)
+                self.moved += int(model.size[s])
+                self.last[self.life[s]] = self.step(-1, False, k)
+
+    def live(self) -> list[list[int]]:
+        """Bytes alive in each arena at each step."""
+        model, taken = self.model, set()
+        for t, n in enumerate(self.node):
+            for e in model.pair_idx[model.pair_ptr[n] : model.pair_ptr[n + 1]].tolist() if n >= 0 else ():
+                x = self.reads[t][e - int(model.in_ptr[n])]
+                s = self.of[x]
+                kept = model.kept_place[s] and self.first_life[x] and (s not in self.ever or model.late[self.at[t]])
+                larger = model.size[model.out_idx[model.out_ptr[n]]] > model.size[s]
+                if self.last[x] == t and self.birth[x] < t and not larger and not model.held[s] and not kept:
+                    taken.add(x)
+                    break
+        table = [[0] * len(self.node) for _ in model.fixed]
+        for x, s in enumerate(self.of):
+            ends = len(self.node) if model.held[s] and self.first_life[x] else self.last[x] + (x not in taken)
+            for t in range(self.birth[x], ends):
+                table[int(model.arena[s])][t] += int(model.size[s])
+        return table
+
+
+def said(found: Run) -> list[Any]:
+    lives = found.lives
+    columns = (lives.of, lives.birth, lives.last, lives.node, lives.further, found.at, found.first, found.live)
+    reads = [lives.reads[lives.read_ptr[t] : lives.read_ptr[t + 1]].tolist() for t in range(len(lives.node))]
+    return [found.flops, found.moved, *(column.tolist() for column in columns), reads]
+
+
+def drawn_choices(seed: int) -> list[Choice]:
+    model, rng = recompute_of(seed), random.Random(f"plain/{seed}")
+    return [Choice.nothing(model), *(drawn_choice(model, rng) for _ in range(6))]
+
+
+@pytest.mark.parametrize("seed", SEEDS[:32])
+def test_a_run_is_what_running_node_by_node_comes_to(seed: int) -> None:
+    model = recompute_of(seed)
+    for choice in drawn_choices(seed):
+        found, plain = run(model, choice), PlainRun(model, choice)
+        assert found.valid == plain.valid
+        if not found.valid:
+            continue
+        columns = (plain.of, plain.birth, plain.last, plain.node, plain.further, plain.at, plain.first)
+        assert said(found) == [plain.flops, plain.moved, *columns, plain.live(), plain.reads]
+        more = len(plain.node) - len(model.node_at) - int(model.timeline.has_inputs_step)
+        peaks = [max(row, default=0) + int(fixed) for row, fixed in zip(plain.live(), model.fixed, strict=True)]
+        assert (found.extra_steps, found.peaks.tolist(), found.total) == (more, peaks, sum(peaks))
+        bare = found.without_curves()
+        assert (bare.flops, bare.total, bare.live.shape) == (found.flops, found.total, (len(model.fixed), 0))
+        assert [len(column) for column in vars(bare.lives).values()] == [0, 0, 0, 0, 0, 1, 0]
+
+
+@pytest.mark.parametrize("seed", SEEDS[:4])
+def test_a_run_is_given_up_where_there_is_no_more_room(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many more steps, lives and reads than are given as there is room for, and not one more."""
+    # As plain Python limits can be changed, and a write behind a column's end is an error.
+    monkeypatch.setattr(simulate, "_run", getattr(simulate._run, "py_func", simulate._run))
+    model = recompute_of(seed)
+    for choice in drawn_choices(seed)[1:4]:
+        plain = PlainRun(model, choice)
+        if not plain.valid:
+            continue
+        steps, lives, reads = len(plain.node), len(plain.of), sum(map(len, plain.reads))
+        positions, storages, births, edges = len(model.node_at), len(model.size), len(model.out_idx), len(model.in_idx)
+        for room in (1, 2):
+            most = {steps - room * positions, lives - storages - room * births, reads - room * edges}
+            for spare in sorted({each + by for each in most for by in (-1, 0, 1)} & set(range(1, 10**6))):
+                monkeypatch.setattr(simulate, "ROOM", room)
+                monkeypatch.setattr(simulate, "SPARE", spare)
+                assert run(model, choice).valid == (spare >= max(most))
+
+
+def test_choices_are_joined_and_parted_gap_by_gap() -> None:
+    one, other = (np.array(flags, np.bool_) for flags in ([0, 0, 1, 1], [0, 1, 0, 1]))
+    a, b = (Choice(flags, flags[::-1].copy(), flags.copy(), flags[::-1].copy()) for flags in (one, other))
+    both, less = [0, 1, 1, 1], [0, 0, 1, 0]
+    assert [column.tolist() for column in vars(a | b).values()] == [both, both[::-1], both, both[::-1]]
+    assert [column.tolist() for column in vars(a - b).values()] == [less, less[::-1], less, less[::-1]]
+    copied = a.copy()
+    for column in vars(copied).values():
+        column[:] = True
+    assert a.used.tolist() == a.again.tolist() == [0, 0, 1, 1]
+    assert a.born.tolist() == a.away.tolist() == [1, 1, 0, 0]
 
 
 # -- parts -------------------------------------------------------------------------------------------------------------

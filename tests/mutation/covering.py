@@ -35,6 +35,7 @@ WITH_LOOPS = (
     *("planners/test_greedy.py", "planners/test_orders.py", "planners/test_exact.py", "planners/test_bounds.py"),
     "planners/test_rebuild.py",
     *("fit/test_order_model.py", "fit/test_order.py", "fit/test_recompute.py", "fit/test_recompute_plainly.py"),
+    "fit/test_order_plainly.py",
     *("plan/test_waste.py", "runtime/test_shadow.py", "runtime/test_shadow_laws.py"),
 )
 """What asks the compiled loops, small enough to be run without the compiler."""

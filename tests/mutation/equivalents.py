@@ -396,6 +396,10 @@ SAME: tuple[Same, ...] = (
         "without an arena none is asked for",
     ),
     Same(
+        *("tmmu_core/fit/recompute/cut.py", "2 + len(at.before) + len(nodes), np.concatenate(tails)", "2", "(3)"),
+        "a vertex that no edge touches",
+    ),
+    Same(
         *("tmmu_core/fit/recompute/unwrite.py", 'if node.node_id in moving and node.instr == "copy_in"'),
         *('node.node_id in moving and node.instr == "copy_in"', "(node.node_id in moving)"),
         "what is copied out is read by those alone that copy it in, and they are taken out",
