@@ -13,6 +13,7 @@ import pytest
 
 from tests.build import chain, graph, node, tensor, view
 from tests.judge.faults import changed
+from tests.judge.test_verifier import two_step_bytes
 from tests.verdicts import broken
 from tmmu_core.errors import U64_MAX, AlignmentViolation, AllocationOverflow, InvalidIrShapes
 from tmmu_core.graph.model import Arena, Graph
@@ -346,3 +347,13 @@ def test_a_tensor_lies_at_a_multiple_of_what_it_asks_for(declared: int | None, o
     moved = changed(plan, "offset", plan.row_of["x"], offset)
     found = messages(check_addresses(moved, lives_of(run(g))), "address")
     assert bool(found) == amiss
+
+
+@pytest.mark.parametrize(
+    ("offset", "places", "amiss"), [(0, "bytes", False), (256, "bytes", False), (64, "bytes", True)]
+)
+def test_a_taker_lies_where_its_giver_lay_or_apart_from_it(offset: int, places: Any, amiss: bool) -> None:
+    _, plan = two_step_bytes(offset, 128 if offset == 64 else 256)
+    assert plan.handoffs == ((1, "a", "b"),)
+    found = messages(check_handoffs(PlanFacts(replace(plan, places=places))), "handoff")
+    assert ('"b" does not lie exactly where "a" lay.' in found) == amiss

@@ -396,6 +396,10 @@ SAME: tuple[Same, ...] = (
         "without an arena none is asked for",
     ),
     Same(
+        *("tmmu_core/judge/places.py", "mine = (base >= 0) & (storage[base] == storage)", "0", "(1)"),
+        "those that are not told together are looked at one by one, to the same findings",
+    ),
+    Same(
         *("tmmu_core/fit/recompute/cut.py", "2 + len(at.before) + len(nodes), np.concatenate(tails)", "2", "(3)"),
         "a vertex that no edge touches",
     ),

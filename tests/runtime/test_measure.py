@@ -11,6 +11,7 @@ import pytest
 from app.cli.main import run
 from tests.graph.test_onnx import model, op, value
 from tmmu_core.errors import UnreadableInput
+from tmmu_core.runtime import measure as measuring
 from tmmu_core.runtime.measure import Figures, Measured, measure
 
 SIDE = 1024
@@ -107,3 +108,11 @@ def test_a_runtime_that_is_not_there_is_named_with_the_way_to_it(
     with pytest.raises(UnreadableInput, match=module) as caught:
         measure((DATA / file).read_bytes(), file)
     assert "pip install" in caught.value.hint
+
+
+def test_what_a_runtime_says_of_its_failure_is_said_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measuring, "_ask", lambda data, name, module: '{"allocated": 7}')
+    assert measuring._answer("child", b"", "m.tflite", "it cannot be run") == {"allocated": 7}
+    monkeypatch.setattr(measuring, "_ask", lambda data, name, module: '{"failed": "no such operator."}')
+    with pytest.raises(UnreadableInput, match=r"it cannot be run: no such operator\."):
+        measuring._answer("child", b"", "m.tflite", "it cannot be run")

@@ -158,3 +158,13 @@ def test_a_difference_is_told_at_its_first_byte_and_one_of_length_at_the_start()
         found = list(onnx_run._Run._compare(run, 3, "n", "t", "after"))
         assert [difference.byte for difference in found] == ([] if byte is None else [byte])
     assert (run.comparisons, run.bytes_compared, run.compared) == (4, 16, {"t"})
+
+
+@pytest.mark.parametrize(("shape", "fan_in"), [((8,), 6), ((8, 1), 1), ((2, 4), 4), ((2, 2, 2), 4), ((8, 0), 1)])
+def test_values_are_as_wide_as_sums_of_them_stay_small(shape: tuple[int, ...], fan_in: int) -> None:
+    """The same numbers for each shape, ±1 wide in a row, else by how many of them are summed."""
+    row = onnx_run._varied("w", (8,), "float32")
+    assert np.abs(row).max() <= 1
+    count = int(np.prod(shape))
+    made = onnx_run._varied("w", shape, "float32")
+    assert made.ravel().tolist() == (row[:count] * np.float32((6 / fan_in) ** 0.5)).tolist()

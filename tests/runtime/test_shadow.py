@@ -369,3 +369,25 @@ def test_where_nothing_is_loaded_the_first_node_runs_at_step_0():
     assert (verdict.ok, verdict.steps) == (True, 3)
     gone = changed(solution.plan, "birth", [solution.plan.row_of["a"]], [1])
     assert "dead_access" in found(gone, solution)
+
+
+@pytest.mark.parametrize(
+    ("handed", "why"),
+    [
+        ((1, "t0", "t2"), "no node reads the one and writes the other at that step"),
+        ((2, "t0", "t2"), "no node reads the one and writes the other at that step"),
+        ((0, "t0", "t1"), "no node reads the one and writes the other at that step"),
+        ((3, "t1", "t2"), "no node reads the one and writes the other at that step"),
+        ((-1, "t1", "t2"), "no node reads the one and writes the other at that step"),
+        ((1, "t0", "gone"), "the plan does not hold both"),
+        ((1, "gone", "t1"), "the plan does not hold both"),
+        ((1, "t0", "t1"), ""),
+        ((2, "t1", "t2"), ""),
+    ],
+)
+def test_a_hand_off_is_of_a_node_that_reads_the_one_and_writes_the_other(handed, why):
+    solution = plan_graph(chain(2))
+    plan = replace(solution.plan, handoffs=(handed,), taken=(True,))
+    said = [f.message for f in shadow_replay(plan, solution.liveness.timeline).findings if f.kind == "handoff_denied"]
+    step, x, y = handed
+    assert said == ([f"step {step}: the plan hands the place of {x!r} to {y!r}, but {why}."] if why else [])
