@@ -41,8 +41,18 @@ def njit_leaf(loop: Callable[..., Any]) -> Any:
 
 
 def njit_or(plain: Callable[..., Any]) -> Callable[[Callable[..., Any]], Any]:
-    """A leaf, too; where nothing is compiled ``plain`` runs in its place, which gives the same by other means."""
-    return lambda loop: plain if _compiler_of(loop) is None else njit_leaf(loop)
+    """A leaf, too; where nothing is compiled ``plain`` runs in its place, which gives the same by other means.
+
+    ``plain.stands_for`` is the loop that it takes the place of.
+    """
+
+    def chosen(loop: Callable[..., Any]) -> Any:
+        if _compiler_of(loop) is not None:
+            return njit_leaf(loop)
+        plain.stands_for = loop  # type: ignore[attr-defined]
+        return plain
+
+    return chosen
 
 
 def when_compiling(tell: Callable[[str], None]) -> None:

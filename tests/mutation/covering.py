@@ -33,7 +33,7 @@ ROOMS = (
 WITH_LOOPS = (
     *("laws/test_planners_asked.py", "laws/test_searches.py", "laws/test_fits.py"),
     *("planners/test_greedy.py", "planners/test_orders.py", "planners/test_exact.py", "planners/test_bounds.py"),
-    "planners/test_rebuild.py",
+    *("planners/test_rebuild.py", "planners/test_ranges.py", "planners/test_plain.py", "planners/test_loops.py"),
     *("fit/test_order_model.py", "fit/test_order.py", "fit/test_recompute.py", "fit/test_recompute_plainly.py"),
     "fit/test_order_plainly.py",
     *("plan/test_waste.py", "runtime/test_shadow.py", "runtime/test_shadow_laws.py"),

@@ -280,7 +280,7 @@ def propagate(shape: Shape, state: State, capacity: int, switches: int) -> bool:
                 why = (BY_HOLE, unit[u, HOLE], unit[u, HOLE_LEVEL])
                 if not _raise(shape, state, capacity, u, end, why):
                     return False
-        if not count[CHANGED] and not count[DIRTY]:
+        if not count[CHANGED]:
             return True
 
 
