@@ -37,14 +37,19 @@ from tmmu_core.planners.exact.rebuild import (
 )
 from tmmu_core.planners.exact.rebuilding import (
     AT,
+    BORN,
     COST,
+    COUNTED,
+    DIES,
     DRAWN,
+    END,
     FAR,
     FEWEST,
     FIRM,
     LEFT,
     LOOSE,
     MANY,
+    NEXT_END,
     NEXT_ROW,
     OFFSET,
     ORDER,
@@ -53,6 +58,7 @@ from tmmu_core.planners.exact.rebuilding import (
     ROWS,
     SIZE,
     TAKEN,
+    TOUCH,
     TRIES,
     WAS,
     WEIGHT,
@@ -63,6 +69,7 @@ from tmmu_core.planners.exact.rebuilding import (
     _in_an_order,
     _lay,
     _least_in_the_way,
+    _more_touching,
     _put_up,
     _torn_down,
     rebuild,
@@ -299,6 +306,49 @@ def test_who_lies_in_the_way_and_who_is_nearest_is_taken_away() -> None:
     assert 10 < driven < 50
 
 
+def touching(site: Site, capacity: int) -> int:
+    """For how long all that lies touches each other, the bottom and the top, pair by pair."""
+    at, size, born, dies = site.work[OFFSET].tolist(), *(site.unit[:, row].tolist() for row in (SIZE, BORN, DIES))
+    lying = [j for j in range(len(size)) if at[j] >= 0]
+    walls = sum((dies[j] - born[j]) * ((at[j] == 0) + (at[j] + size[j] == capacity)) for j in lying)
+    edges = [(i, j) for i in lying for j in lying if at[i] + size[i] == at[j] and site.meets[i, j]]
+    return walls + sum(min(dies[i], dies[j]) - max(born[i], born[j]) for i, j in edges)
+
+
+def test_how_much_more_touches_is_what_touches_after_a_turn_without_what_did_before() -> None:
+    site, capacity = packed(60, 5, 300)
+    seen = set()
+    for seed in range(1, 60):
+        before = touching(site, capacity)
+        state = _torn_down(site, (capacity + 1023) // 1024, _chosen(site, capacity, RUIN, seed))
+        state, still, _ = _put_up(site, capacity, 2**60, _in_an_order(site, state))
+        more = _more_touching(site, capacity)
+        assert more == touching(site, capacity) - before
+        assert not site.work[COUNTED].any()
+        seen.add(int(np.sign(more)))
+        site.work[ROW : END + 1] = site.work[NEXT_ROW : NEXT_END + 1]
+        site.work[LEFT, :still] = site.work[ORDER, :still]
+        site.now[ROWS], site.now[OUT] = site.spot[FIRM], still
+    assert seen == {-1, 0, 1}
+
+
+def test_the_last_one_left_out_is_put_in_however_little_touches_then() -> None:
+    """It fits at the bottom alone, from which two that live longer have to go, and the top is off their grid."""
+    p = problem((0, 9, 8200), (0, 9, 8200), (0, 4, 1), (4, 5, 8), (5, 9, 1), alignment=(8, 8, 1, 1 << 15, 1))
+    model = model_of(p)
+    again = rebuild_of(model, shape_of(model), 1)
+    site = again.site._replace(heat=np.zeros(1025, np.int64))
+    site.work[OFFSET, :5], site.work[WEIGHT, :5] = (0, 8200, 16_400, -1, 16_400), (1000, 1000, 1000, 1, 1000)
+    site.work[ROW, :4], site.work[LEFT, 0], site.now[[ROWS, OUT, COST]] = (0, 1, 2, 4), 3, (4, 1, 1)
+    before = touching(site, 16_412)
+    assert rebuild(site, 16_412, 100_000, RUIN, again.stop)
+    assert site.work[WEIGHT, 3] == 1  # before it grew dearer
+    lies = site.work[OFFSET, :5].tolist()
+    assert lies[3] == 0
+    assert faults(p, lies) == []
+    assert before - touching(site, 16_412) > 2 * 1024 // TOUCH
+
+
 def test_a_turn_that_leaves_out_too_much_ends_at_once() -> None:
     site, capacity = packed(60, 5, 300)
     _torn_down(site, (capacity + 1023) // 1024, _chosen(site, capacity, RUIN, 9))
@@ -415,11 +465,11 @@ def test_exact_stops_in_the_middle_of_it() -> None:
 
     def progress(stage: str, done: int, of: int) -> bool:
         heard.append((done, of))
-        return done <= 3_000
+        return done <= 20_000
 
-    packing = exact(p, {"budget": 3_000}, progress)
+    packing = exact(p, {"budget": 20_000}, progress)
     assert packing.stopped
-    assert heard[-1][0] > 3_000
+    assert heard[-1][0] > 20_000
     assert all(done <= of for done, of in heard)
     assert faults(p, offsets(packing)) == []
 

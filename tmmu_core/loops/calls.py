@@ -178,7 +178,7 @@ def rebuild(loops: ctypes.CDLL, n: int, **fields: Any) -> bool:
     assert meets.shape == (n, n)
     assert blur.shape[0] == 2
     assert blur.shape[1] >= 4096 + n
-    assert work.shape == (13, n + 1)
+    assert work.shape == (14, n + 1)
     assert near.shape == (7, n)
     assert blur.dtype == near.dtype == np.int32
     assert (len(fields["spot"]), len(fields["now"])) == (8, 6)

@@ -9,12 +9,12 @@
 typedef int32_t N;
 
 enum { AREA, BYTES, LIFE, EARLY, LATE, BORN, DIES, SIZE, GRID, FIXED, COLUMNS };
-enum { OFFSET, LEFT, WEIGHT, ROW, START, END, NEXT_ROW, NEXT_START, NEXT_END, TAKEN, WAS, ORDER, KEY };
+enum { OFFSET, LEFT, WEIGHT, ROW, START, END, NEXT_ROW, NEXT_START, NEXT_END, TAKEN, WAS, ORDER, KEY, COUNTED };
 enum { FROM, UNTIL, LONG, TALL, LOW, HIGH, FAR };
 enum { DRAWN, ROWS, OUT, COST, FEWEST, TURN };
 enum { WHO, AT, WHEN, BELOW, ABOVE, MANY, LOOSE, FIRM };
 enum { LOWEST, TIGHTEST, HIGHEST, TIGHTEST_ABOVE };
-enum { UNITS = 1024, STAGES = 1024, BLURS = 4096, TRIES = 8, EVERY = 128, ROUNDS = 1000, DEARER = 64 };
+enum { UNITS = 1024, STAGES = 1024, BLURS = 4096, TRIES = 8, TOUCH = 32, EVERY = 128, ROUNDS = 1000, DEARER = 64 };
 enum { NOWHERE = 0x7FFFFFFF };
 #define BEYOND ((I)1 << 62)
 #define PINNED ((I)1 << 50)
@@ -248,6 +248,43 @@ static I put_up(P p, I most, I *still, I *state)
     return cost;
 }
 
+static I touching(P p, I i, I at, I lying)
+{
+    const I *const row = WORK(lying), *const start = WORK(lying + 1), *const end = WORK(lying + 2);
+    const uint8_t *const meets = p->meets + i * p->n;
+    const I born = UNIT(i, BORN), dies = UNIT(i, DIES), top = at + UNIT(i, SIZE);
+    const I rows = lying == ROW ? p->now[ROWS] : p->spot[FIRM];
+    I sum = (dies - born) * ((at == 0) + (top == p->capacity));
+    for (I k = 0; k < rows; k++)
+        if (__builtin_expect((start[k] == top) | (end[k] == at), 0)) {
+            const I j = row[k];
+            if (meets[j] && !WORK(COUNTED)[j])
+                sum += (dies < UNIT(j, DIES) ? dies : UNIT(j, DIES)) - greater(born, UNIT(j, BORN));
+        }
+    return sum;
+}
+
+static I more_touching(P p)
+{
+    const I *const taken = WORK(TAKEN), *const was = WORK(WAS), count = p->spot[LOOSE];
+    I *const counted = WORK(COUNTED), more = 0;
+    for (I k = 0; k < count; k++)
+        if (was[k] >= 0) {
+            more -= touching(p, taken[k], was[k], ROW);
+            counted[taken[k]] = 1;
+        }
+    for (I k = 0; k < count; k++)
+        counted[taken[k]] = 0;
+    for (I k = 0; k < count; k++)
+        if (WORK(OFFSET)[taken[k]] >= 0) {
+            more += touching(p, taken[k], WORK(OFFSET)[taken[k]], NEXT_ROW);
+            counted[taken[k]] = 1;
+        }
+    for (I k = 0; k < count; k++)
+        counted[taken[k]] = 0;
+    return more;
+}
+
 static void begin(P p)
 {
     const I scale = scale_of(p);
@@ -279,7 +316,7 @@ SHARED I tmmu_rebuild(P p)
         in_an_order(p, &state);
         const I more = (p->heat[now[TURN] * STAGES / p->turns] * p->loss[draw(&state) & 1023]) >> 20;
         const I most = now[COST] + greater(more, 0), cost = put_up(p, most, &still, &state);
-        if (cost < most) {
+        if (cost < most && (!still || cost - ((more_touching(p) * TOUCH) >> 10) < most)) {
             const I rows = p->spot[FIRM];
             for (I k = 0; k < rows; k++) {
                 WORK(ROW)[k] = WORK(NEXT_ROW)[k];

@@ -131,7 +131,7 @@ def rebuild_of(model: Model, shape: Shape, number: int) -> Rebuild:
     unit = np.column_stack([*scaled, born, dies, tall, grid, fixed]).astype(np.int64)
     lying = sorted(np.flatnonzero(fixed >= 0).tolist(), key=lambda u: (int(fixed[u]), u))
     out = np.flatnonzero(fixed < 0)
-    work = np.zeros((13, n + 1), dtype=np.int64)
+    work = np.zeros((14, n + 1), dtype=np.int64)
     work[OFFSET, :n], work[WEIGHT, :n] = fixed, weight
     work[ROW, : len(lying)], work[LEFT, : len(out)] = lying, out
     cost = int(sum(weight[u] for u in out.tolist()))

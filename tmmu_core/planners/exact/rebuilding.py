@@ -8,6 +8,9 @@ and is put first, where the least is in its way: who lies there is taken away to
 do with vehicles). What comes of it is kept when it leaves out less than before, or little more: how much more is drawn
 beforehand, so that a turn ends as soon as it leaves out too much, and falls turn by turn (simulated annealing).
 
+Of what leaves out as much, that is better where more touches: how many bytes are free at a time is given, and where
+those that lie touch each other, the bottom or the top for longer, they are free in fewer and greater gaps.
+
 Whole numbers alone, drawn by a permuted congruential generator (O'Neill 2014): the same turns on every machine. A turn
 costs O(n) for each unit that is put back.
 """
@@ -26,8 +29,8 @@ from tmmu_core.planners.problem import I64
 AREA, BYTES, LIFE, EARLY, LATE, BORN, DIES, SIZE, GRID, FIXED = range(10)
 # Rows of ``Site.work``: offsets (−1: left out); who is left out; what it costs to leave a unit out; who lies somewhere,
 # by offset, with begin and end; the same for the turn; who was left out or is torn down in the turn, and from where; in
-# which order they are put back, and the keys of it.
-OFFSET, LEFT, WEIGHT, ROW, START, END, NEXT_ROW, NEXT_START, NEXT_END, TAKEN, WAS, ORDER, KEY = range(13)
+# which order they are put back, and the keys of it; and whose touching is counted already (0 between turns).
+OFFSET, LEFT, WEIGHT, ROW, START, END, NEXT_ROW, NEXT_START, NEXT_END, TAKEN, WAS, ORDER, KEY, COUNTED = range(14)
 # Rows of ``Site.near``, what nearness is told by: a life; three times its length; bytes; where it lies (−1: out, or
 # there for good); and how far it is.
 FROM, UNTIL, LONG, TALL, LOW, HIGH, FAR = range(7)
@@ -53,6 +56,8 @@ PINNED = 2**50
 """What a unit weighs that is there for good."""
 LOWEST, TIGHTEST, HIGHEST, TIGHTEST_ABOVE = range(4)
 """Which gap: the lowest; the tightest, at its bottom; the highest; the tightest, at its top."""
+TOUCH = 32
+"""What it weighs when two touch all the time, in 1/1024ths of an average unit."""
 EVERY = 128
 """One gap of so many is passed over, so that no rule decides alone."""
 ROUNDS, DEARER = 1000, 64
@@ -75,7 +80,7 @@ class Site(NamedTuple):
     blur: NDArray[np.int32]
     """(2, BLURS + n at least): 11 to 20, by which a distance is taken; 0 to 1,023, by which a length is."""
     work: I64
-    """(13, n + 1): ``OFFSET … KEY``."""
+    """(14, n + 1): ``OFFSET … COUNTED``."""
     near: NDArray[np.int32]
     """(7, n): ``FROM … FAR``."""
     spot: I64
@@ -303,6 +308,48 @@ def _put_up(site: Site, capacity: int, most: int, state: int) -> tuple[int, int,
 
 
 @njit_leaf
+def _touching(site: Site, capacity: int, i: int, at: int, lying: int) -> int:
+    """For how long ``i`` touches others, the bottom and the top at an offset, among those of ``ROW`` or ``NEXT_ROW``.
+
+    Those that are counted already are not counted again.
+    """
+    unit, work, meets = site.unit, site.work, site.meets[i]
+    row, start, end = work[lying], work[lying + 1], work[lying + 2]
+    born, dies, top = unit[i, BORN], unit[i, DIES], at + unit[i, SIZE]
+    touching = 0
+    if at == 0:
+        touching += dies - born
+    if top == capacity:
+        touching += dies - born
+    for k in range(site.now[ROWS] if lying == ROW else site.spot[FIRM]):
+        if start[k] == top or end[k] == at:
+            j = row[k]
+            if meets[j] and not work[COUNTED, j]:
+                touching += min(dies, unit[j, DIES]) - max(born, unit[j, BORN])
+    return touching
+
+
+@njit_leaf
+def _more_touching(site: Site, capacity: int) -> int:
+    """For how much longer what lies after the turn touches than what lay before."""
+    work, more = site.work, 0
+    taken, was, counted = work[TAKEN], work[WAS], work[COUNTED]
+    for k in range(site.spot[LOOSE]):
+        if was[k] >= 0:
+            more -= _touching(site, capacity, taken[k], was[k], ROW)
+            counted[taken[k]] = 1
+    for k in range(site.spot[LOOSE]):
+        counted[taken[k]] = 0
+    for k in range(site.spot[LOOSE]):
+        if work[OFFSET, taken[k]] >= 0:
+            more += _touching(site, capacity, taken[k], work[OFFSET, taken[k]], NEXT_ROW)
+            counted[taken[k]] = 1
+    for k in range(site.spot[LOOSE]):
+        counted[taken[k]] = 0
+    return more
+
+
+@njit_leaf
 def _begin(site: Site, capacity: int) -> None:
     """Have ``Site.near`` and ``START``, ``END`` say what the packing at hand and a capacity do."""
     unit, work, near = site.unit, site.work, site.near
@@ -332,7 +379,7 @@ def rebuild(site: Site, capacity: int, turns: int, ruin: int, stop: I64) -> bool
         state, r = _draw(state)
         most = now[COST] + max(site.heat[now[TURN] * STAGES // turns] * site.loss[r & 1023] >> 20, 0)
         state, still, cost = _put_up(site, capacity, most, state)
-        if cost < most:
+        if cost < most and (not still or cost - (_more_touching(site, capacity) * TOUCH >> 10) < most):
             rows = spot[FIRM]
             for k in range(rows):
                 work[ROW, k], work[START, k], work[END, k] = work[NEXT_ROW, k], work[NEXT_START, k], work[NEXT_END, k]
