@@ -20,6 +20,7 @@ from tmmu_core.planners.exact import COURSE, exact, searched
 from tmmu_core.planners.exact import rebuild as rebuilding_of
 from tmmu_core.planners.exact.model import Model, build, chains
 from tmmu_core.planners.exact.rebuild import (
+    AT_THE_END,
     CLOSE,
     FAILURES,
     HOPE,
@@ -370,36 +371,46 @@ def test_a_near_miss_is_asked_for_again_and_then_given_up() -> None:
     assert aims.next(1400, CLOSE) == (1200, 1600)  # nearly: twice as long
     assert aims.next(1400, CLOSE) == (1300, 800)  # given up: above it
     assert aims.next(1300, 0) == (1250, 800)  # found: between what was given up and what was found
-    assert aims.next(1250, CLOSE + 1) == (1120, 800 * LONG)  # the second that is given up: for long
+    assert aims.next(1250, CLOSE + 1) == (1000, 800 * LONG)  # the second that is given up: the low end, for long
+    assert aims.next(1250, CLOSE + 1) == (1120, 800 * LONG)  # given up: half the way
     assert aims.next(1120, 0) == (1060, 800 * LONG)  # found: half of what is left
     assert aims.next(1120, CLOSE) == (1090, 800 * LONG)  # given up: above it
+
+
+def test_the_low_end_is_asked_for_again_while_it_is_close() -> None:
+    aims = Aims(low=1000, grain=10, turns=800, failures=FAILURES - 1)
+    asked = [aims.next(1400, CLOSE + 1), *(aims.next(1400, CLOSE) for _ in range(LONG_RUNS))]
+    assert [at for at, turns in asked if turns] == [1000] * AT_THE_END + [1200] * (LONG_RUNS - AT_THE_END)
+    aims = Aims(low=1000, grain=10, turns=800, failures=FAILURES - 1)
+    assert [aims.next(1400, left)[0] for left in (CLOSE + 1, CLOSE, CLOSE + 1, CLOSE)] == [1000, 1000, 1200, 1300]
 
 
 def test_nothing_is_asked_for_at_length_after_a_run_that_left_out_many() -> None:
     aims = Aims(low=1000, grain=10, turns=800, failures=FAILURES - 1)
     assert aims.next(1400, HOPE + 1)[1] == 0
     aims = Aims(low=1000, grain=10, turns=800, failures=FAILURES - 1)
-    assert aims.next(1400, HOPE) == (1200, 800 * LONG)
+    assert aims.next(1400, HOPE) == (1000, 800 * LONG)
     assert aims.next(1400, HOPE + 1)[1] == 0
     aims = Aims(low=1000, grain=10, turns=800, failures=FAILURES - 1)
-    assert aims.next(1400, HOPE) == (1200, 800 * LONG)
+    assert aims.next(1400, HOPE) == (1000, 800 * LONG)
     assert aims.next(1000, 0)[1] == 0  # the low end is met
 
 
 def test_long_runs_are_few() -> None:
     aims = Aims(low=1000, grain=1, turns=800, failures=FAILURES - 1)
     asked = [aims.next(1400, CLOSE + 1) for _ in range(LONG_RUNS + 1)]
-    assert [at for at, turns in asked if turns] == [1200, 1300, 1350, 1375]  # given up: between it and the extent
+    assert [at for at, turns in asked if turns] == [1000, 1200, 1300, 1350]  # given up: between it and the extent
     assert [turns for _, turns in asked] == [800 * LONG] * LONG_RUNS + [0]
     assert aims.most >= 800 * LONG * LONG_RUNS
 
 
-def test_the_bound_itself_is_asked_for_last() -> None:
+def test_where_nothing_is_between_the_low_end_is_asked_for() -> None:
     aims = Aims(low=1000, grain=10, turns=800)
     assert aims.next(1030, -1) == (1010, 800)
     assert aims.next(1010, 0) == (1000, 800)
     assert aims.next(1010, CLOSE + 1) == (1000, 800 * LONG)  # nothing is between 1,000 and 1,010
-    assert aims.next(1010, CLOSE)[1] == 0
+    assert aims.next(1010, CLOSE) == (1000, 800 * LONG)
+    assert aims.next(1010, CLOSE + 1)[1] == 0
 
 
 def test_it_is_for_what_is_near_and_neither_small_nor_huge() -> None:
@@ -456,7 +467,7 @@ def test_a_capacity_is_asked_for_itself_and_nothing_above_it(monkeypatch: pytest
 
     monkeypatch.setattr(Rebuild, "run", seen)
     exact(p, {"budget": 20_000})
-    assert asked == [1_000_000 // 1024 * 1024] * 3
+    assert asked == [1_000_000 // 1024 * 1024] * (2 + AT_THE_END)
 
 
 def test_exact_stops_in_the_middle_of_it() -> None:

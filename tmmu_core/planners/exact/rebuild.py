@@ -46,10 +46,12 @@ CLOSE = 1
 """A run that came to leave out no more units than so many has another of twice the turns follow it."""
 FAILURES = 2
 """So many capacities are given up, and nothing between them and the extent is asked for any more."""
-LONG = 6
-"""Then half of the whole way is, with so many times the turns: how far a run comes hangs on how slowly it cools."""
+LONG = 12
+"""Then the low end itself is, with so many times the turns: how far a run comes hangs on how slowly it cools."""
+AT_THE_END = 3
+"""So often at most, as long as no more than :data:`CLOSE` are left out; then half the way to the extent again."""
 LONG_RUNS = 4
-"""So often at most, half of what is left after each that found, between it and the extent after each that did not."""
+"""So many long runs at most."""
 HOPE = 4
 """And not after a run that left out more than so many."""
 FEW, MANY, MOST = 32, 256, 2_048
@@ -58,7 +60,7 @@ NEAR = 8
 """An extent above the bound by more than this part of it is not near."""
 RUIN = 4
 """Units torn down in a turn, on average."""
-WARM, COLD = 300, 20
+WARM, COLD = 300, 40
 """How much more may be left out, in 1/1024ths of an average unit: at first, and in the end."""
 ONE = 1024
 """What a unit left out weighs on average."""
@@ -216,6 +218,8 @@ class Aims:
     grain: int
     turns: int
     """Of a run."""
+    asked: int = -1
+    """The capacity of the last run."""
     given_up: int = -1
     """The highest capacity that was."""
     longer: int = 1
@@ -227,24 +231,28 @@ class Aims:
         """Capacity and turns of the next run, after one that left out so many (−1: there was none); turns 0: no more.
 
         Half the way from the low end, or from what was given up, to the extent; the low end when nothing is between.
-        When too much was given up nothing is, and all is asked for again, for long.
+        When too much was given up nothing is, and the low end itself is asked for, for long and while it is close;
+        then half the way again.
         """
-        base = max(self.low, self.given_up)
         if fewest > 0:
             if fewest <= CLOSE and self.longer == 1 and not self.long:
                 self.longer = 2
-                return self._between(base, extent), 2 * self.turns
-            self.given_up = base = self._between(base, extent)
+                return self.asked, 2 * self.turns
+            self.given_up = self.asked
             self.failures += 1
         self.longer = 1
-        at = self._between(base, extent)
+        at = self._half(extent)
         if not self.long:
             if self.given_up < at < extent and self.failures < FAILURES:
+                self.asked = at
                 return at, self.turns
-            self.given_up, at = -1, self._between(self.low, extent)
+            self.given_up, at = -1, self.low
+        elif self.asked == self.low and fewest <= CLOSE and self.long < AT_THE_END:
+            self.given_up, at = -1, self.low
         if not self.given_up < at < extent or fewest > HOPE or self.long == LONG_RUNS:
             return self.low, 0
         self.long += 1
+        self.asked = at
         return at, LONG * self.turns
 
     @property
@@ -252,5 +260,6 @@ class Aims:
         """Turns of most of the runs there may be: by so many, how far it has come is told."""
         return (LONG_RUNS * LONG + 4) * self.turns
 
-    def _between(self, base: int, extent: int) -> int:
+    def _half(self, extent: int) -> int:
+        base = max(self.low, self.given_up)
         return max((base + extent) // 2 // self.grain * self.grain, self.low)
