@@ -18,7 +18,7 @@ from tmmu_core.planners import PLANNERS
 from tmmu_core.planners.bounds import bound_of
 from tmmu_core.planners.columns import Columns, columns
 from tmmu_core.planners.exact import across as pieces
-from tmmu_core.planners.exact import hunt, run
+from tmmu_core.planners.exact import hunt, rebuild, run
 from tmmu_core.planners.exact.across import Across, cuts
 from tmmu_core.planners.exact.hunt import models_of
 from tmmu_core.planners.exact.model import Model, build, chains, handoffs, ranker, take_all
@@ -163,10 +163,11 @@ def within(name: str, how: str, budget: int = 400) -> Row:
     def packed() -> Row:
         look, run.LOOK = run.LOOK, 3600.0  # nobody is asked because time has passed
         full, hunt.FULL_SPEED = hunt.FULL_SPEED, 20 if how.startswith("slow") else hunt.FULL_SPEED
+        long, rebuild.LONG = rebuild.LONG, 2
         try:
             packing = PLANNERS["exact"].pack(asked, options, goes_on)  # type: ignore[union-attr]
         finally:
-            run.LOOK, hunt.FULL_SPEED = look, full
+            run.LOOK, hunt.FULL_SPEED, rebuild.LONG = look, full, long
         assert faults(asked, offsets(packing)) == [] or not (asked.size > 0).all()
         return {
             "offsets": digest(packing.offset),
