@@ -176,10 +176,6 @@ SAME: tuple[Same, ...] = (
     Same("tmmu_core/planners/columns.py", "must_not_alias.reshape(-1, 2)", "1", "(2)", _WORKED_OUT),
     Same("tmmu_core/liveness/analyse.py", "storage_of = np.full(count, -1", "1", "(2)", _NOBODY),
     Same("tmmu_core/liveness/analyse.py", "handoff_from = np.full(len(head), -1", "1", "(2)", _NOBODY),
-    Same(
-        *("tmmu_core/plan/formats/executorch.py", "seen[event.name, event.pid, event.tid] = which + 1", "which + 1"),
-        *("(which - 1)", "numbers that only tell apart what has one name in one step: 0, -1, -2 do so too"),
-    ),
     Same("tmmu_core/runtime/onnx_run.py", "options.intra_op_num_threads", "1", "(2)", _THREADS),
     Same("tmmu_core/graph/importers/onnx_measure.py", "options.intra_op_num_threads", "1", "(2)", _THREADS),
     Same(
@@ -227,11 +223,6 @@ SAME: tuple[Same, ...] = (
     Same(
         *("tmmu_core/graph/importers/onnx_values.py", "start = known[node.input[0]]", "0", "(1)"),
         "only its type is read, and all operands of a Range are of one",
-    ),
-    Same(
-        *("tmmu_core/plan/formats/executorch.py", "if 0 <= value.births < first <= value.last < last:"),
-        *("0 <= value.births < first <= value.last < last", "(0 <= value.births < first <= value.last <= last)"),
-        "what lives to a loop's end is made to live to it",
     ),
     Same("tmmu_core/graph/importers/sniff.py", "shift < 64", "shift < 64", "(shift <= 64)", _SEVENTH),
     Same("tmmu_core/graph/importers/sniff.py", "shift < 64", "64", "(65)", _SEVENTH),

@@ -21,8 +21,10 @@ and step; its places are there if it was written with ``enable_memory_offsets=Tr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from math import prod
 
 import msgspec
@@ -79,7 +81,6 @@ class _Value:
     births: int = -1
     """First step; −1 while nobody has named it."""
     last: int = -1
-    written: bool = False
     role: str = "activation"
     over: _Value | None = None
     """The value whose bytes these are."""
@@ -117,7 +118,7 @@ class _Method:
                 self._run(*instruction.union(0))
         self._round_again()
         for number in self.outputs:
-            if number in self.values and self.values[number].births >= 0:
+            if self._known(number):
                 value = self.values[number].base()
                 value.last = self.steps - 1
                 value.role = value.role if value.role in ("input", "buffer") else "output"
@@ -154,8 +155,7 @@ class _Method:
         if table is None:
             return
         if kind in (KERNEL, DELEGATE):
-            called = table.integers(0 if kind == KERNEL else 1) if kind == DELEGATE else table.integers(1)
-            index = table.integer(0)
+            called, index = table.integers(1), table.integer(0)
             if kind == KERNEL:
                 if not 0 <= index < len(self.operators):
                     raise Damaged(f"instruction {step - 1} calls operator {index} of {len(self.operators)}.")
@@ -168,11 +168,10 @@ class _Method:
             source, target = table.integer(0), table.integer(1)
             self._read(source, step)
             self._write(target, step, "move", "activation")
-            if source in self.values and target in self.values and source != target:
+            if source in self.values and target in self.values:
                 giver, taker = self.values[source].base(), self.values[target].base()
                 if giver is not taker:
                     taker.names.append(giver.label)
-                    giver.last = max(giver.last, step)
         elif kind == JUMP:
             target = table.integer(1)
             self._read(table.integer(0), step)
@@ -190,7 +189,7 @@ class _Method:
         self.named += spent
         if self.named > limits.ceiling(limits.VALUES):
             raise limits.past(limits.VALUES, "the values in the lists that its instructions name", self.source)
-        cut = max(len(arguments) - writes, 0)
+        cut = len(arguments) - writes
         written = [number for argument in arguments[cut:] for number in self.lists.get(argument, [argument])]
         outs = set(written)
         read = [number for argument in arguments[:cut] for number in self.lists.get(argument, [argument])]
@@ -214,7 +213,7 @@ class _Method:
                 value.over, value.births = below.base(), step
                 value.base().names.append(f"#{number}")
             else:  # kept from run to run
-                value.births, value.role = 0, "buffer"
+                value.births, value.role = step, "buffer"
                 value.label = value.label or f"state #{number}"
         self._name(value, step)
 
@@ -228,12 +227,11 @@ class _Method:
             if operand is not None and value.size <= operand.base().size:
                 value.over = operand.base()
                 value.base().names.append(f"#{number}")
-        value.written = True
         self._name(value, step)
 
     def _name(self, value: _Value, step: int) -> None:
         base = value.base()
-        value.last, base.last = max(value.last, step), max(base.last, step)
+        value.last = base.last = step
         self.here[value.memory, value.offset] = value
 
     def _round_again(self) -> None:
@@ -242,8 +240,8 @@ class _Method:
             raise limits.past(limits.VALUES, "the program's loops, each over all its values", self.source)
         for first, last in self.loops:
             for value in self.values.values():
-                if 0 <= value.births < first <= value.last < last:
-                    value.last = last
+                if value.births < first <= value.last:
+                    value.last = max(value.last, last)
                     value.base().last = max(value.base().last, last)
 
     # --- lives ---
@@ -251,9 +249,9 @@ class _Method:
     def _lives(self) -> Iterable[Life]:
         starts, at = {}, 0
         memories = sorted({value.memory for value in self.values.values()})
-        ends: dict[int, int] = {}
+        ends = defaultdict[int, int](int)
         for value in self.values.values():
-            ends[value.memory] = max(ends.get(value.memory, 0), value.offset + value.size)
+            ends[value.memory] = max(ends[value.memory], value.offset + value.size)
         for memory in memories:
             starts[memory] = at
             at += max(self.sizes[memory] if memory < len(self.sizes) else 0, ends[memory])
@@ -317,21 +315,20 @@ def read_trace(data: bytes, name: str = "") -> PlainInstance:
         raise UnreadableInput(f"the trace is damaged: {what}.", source=name, hint=TRACE_HINT)
     spans: dict[tuple[str, int, int, int], list[int]] = {}
     placed = _placed(events)
-    seen: dict[tuple[str, int, int], int] = {}
+    seen = defaultdict[tuple[str, int, int], Iterator[int]](count)
     for event in events:
-        which = event.ts if placed else seen.get((event.name, event.pid, event.tid), 0)
-        seen[event.name, event.pid, event.tid] = which + 1
+        which = event.ts if placed else next(seen[event.name, event.pid, event.tid])
         span = spans.setdefault((event.name, event.pid, which, event.dur), [event.tid, event.tid])
         span[0], span[1] = min(span[0], event.tid), max(span[1], event.tid)
     starts, at = {}, 0
-    ends: dict[int, int] = {}
+    ends = defaultdict[int, int](int)
     for event in events:
-        ends[event.pid] = max(ends.get(event.pid, 0), event.ts + event.dur if placed else 0)
+        ends[event.pid] = max(ends[event.pid], event.ts + event.dur)
     for memory in sorted(ends):
         starts[memory] = at
         at += ends[memory]
     lives = [
-        Life(f"{label} #{k}", first, last + 1, size, starts[memory] + (offset if placed else 0))
+        Life(f"{label} #{k}", first, last + 1, size, starts[memory] + offset if placed else 0)
         for k, ((label, memory, offset, size), (first, last)) in enumerate(spans.items())
         if size
     ]

@@ -72,7 +72,7 @@ def likely(columns: Iterable[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for field, words in _LIKELY.items():
         parts = {own: own.lower().replace("-", "_").replace(" ", "_").split("_") for own in left}
-        own = next((own for word in words for own in left if own.lower() == word or word in parts[own]), None)
+        own = next((own for word in words for own in left if word in parts[own]), None)
         if own is not None:
             found[field] = own
             left.remove(own)
