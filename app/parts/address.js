@@ -1,7 +1,8 @@
 // The address bar follows the choice; two things that the page's own router leaves undone are done here.
 //
 // A page is entered with a bare address first and with its query a moment later. Those are one step: the second write
-// replaces the first, or Back would lead to an address that says nothing. And a zoom is no step of its own.
+// replaces the first, or Back would lead to an address that says nothing. Where a run of the page before ends late, its
+// query stands there already when the bare address comes: that one is no step either. And a zoom is no step of its own.
 
 const QUIET = "zoom";
 const LINKS = ["stTopNavLink", "stSidebarNavLink", "stTopNavDropdownLink", "stPageLink-NavLink"];
@@ -18,7 +19,7 @@ function withoutQuiet(search) {
 function sameStep(url) {
   const now = window.location, next = new URL(url, now.href);
   if (next.pathname !== now.pathname) return false;
-  return !now.search || withoutQuiet(now.search) === withoutQuiet(next.search);
+  return !now.search || !next.search || withoutQuiet(now.search) === withoutQuiet(next.search);
 }
 
 function follow() {

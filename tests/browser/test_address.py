@@ -47,6 +47,22 @@ def test_back_leads_to_the_page_before_with_what_was_chosen_there(visit: Visit) 
     expect(page.locator(".tm-claim h1")).to_contain_text("linear_chain")
 
 
+def test_a_page_is_one_step_in_whatever_order_its_address_is_written(visit: Visit) -> None:
+    """A run of the page before that ends late writes its query before the new page's bare address."""
+    page = visit(graph="sample:linear_chain")
+    rest(page)
+    written = ["/peak", "/peak?graph=sample:linear_chain", "/peak", "/peak?graph=sample:linear_chain", "/peak?graph=b"]
+    steps = page.evaluate(
+        """written => written.map(url => {
+            const before = window.history.length;
+            window.history.pushState(null, "", url);
+            return window.history.length - before;
+        })""",
+        written,
+    )
+    assert steps == [1, 0, 0, 0, 1]
+
+
 def test_the_first_screen_names_its_graph_and_links_of_the_navigation_carry_it(visit: Visit) -> None:
     page = visit()
     expect(page).to_have_url(re.compile("graph=sample(:|%3A)resnet50"))
