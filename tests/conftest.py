@@ -4,6 +4,7 @@ run in one process).
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import settings
 from playwright.sync_api import Browser, sync_playwright
 
+os.environ.setdefault("TMMU_STAND_BACK", "0")  # behind tests that keep all processors busy, workers hardly run
 settings.register_profile("house", deadline=None)
 settings.load_profile("house")
 

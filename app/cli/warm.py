@@ -9,11 +9,13 @@ from __future__ import annotations
 import numpy as np
 
 from tmmu_core.fit.asking import question_of
-from tmmu_core.fit.capacity import Capacity
+from tmmu_core.fit.order.kernels import alone
 from tmmu_core.fit.order.model import order_model
+from tmmu_core.fit.order.nudging import eager, late
 from tmmu_core.fit.order.searching import best_order
-from tmmu_core.fit.recompute import lower
 from tmmu_core.fit.recompute.cut import minimum_cut
+from tmmu_core.fit.recompute.simulate import run
+from tmmu_core.fit.recompute.unwrite import unwritten
 from tmmu_core.graph.model import Graph, Node, Tensor
 from tmmu_core.plan.analysis.waste import waste_ledger
 from tmmu_core.plan.making.engine import plan_graph
@@ -56,9 +58,9 @@ def main() -> None:
     shadow_replay(solution)
     model = order_model(plan_graph(chain(9)).liveness)
     assert model is not None
-    best_order(model)
-    start = question_of(chain(9), PlanRequest(mode="backward"))
-    next(iter(lower(start.question, start.solution, Capacity(1), None)), None)
+    order = best_order(model).order
+    alone(model, late(model, eager(model, order)))
+    run(*unwritten(question_of(chain(9), PlanRequest(mode="backward")).question))
     minimum_cut(2, *(np.array([n], dtype=np.int64) for n in (0, 1, 1)))
 
 

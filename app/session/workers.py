@@ -44,6 +44,8 @@ NICENESS, LAST = 10, 19
 """How far workers stand back behind the server, which draws everybody's pages; how far after :data:`SOON`."""
 SOON = 1.0
 """Seconds after which work stands back behind what others began later: a search behind their first pictures."""
+STANDS_BACK = "TMMU_STAND_BACK"
+"""``0``: workers do not stand back. Where others keep the processors busy, whoever does is not heard for long."""
 TICK = 0.05
 """Seconds between two looks at the other end."""
 UNHEARD = 20.0
@@ -285,6 +287,11 @@ def work(line: _Line) -> None:
 # --- the starter ---------------------------------------------------------------------------------------------------
 
 
+def stands_back() -> bool:
+    """Whether work comes after the pages."""
+    return os.environ.get(STANDS_BACK, "") != "0"
+
+
 def start(control: socket.socket) -> None:
     """Fork a worker per order, kill those that are to be killed; when the server is gone, kill all and end."""
     living: dict[int, int] = {}
@@ -295,7 +302,7 @@ def start(control: socket.socket) -> None:
             if os.waitpid(process, os.WNOHANG)[0]:
                 del living[number]
                 young.pop(number, None)
-            elif time.monotonic() > young.get(number, float("inf")) + SOON:
+            elif stands_back() and time.monotonic() > young.get(number, float("inf")) + SOON:
                 del young[number]
                 _have_stand_back(process)
         if not ready:
@@ -329,7 +336,8 @@ def _as_worker(control: socket.socket, descriptor: int) -> None:
     """Be a worker, and end."""
     try:
         control.close()
-        os.nice(NICENESS)
+        if stands_back():
+            os.nice(NICENESS)
         _bounded()
         with socket.socket(fileno=descriptor) as line, suppress(EOFError, OSError):
             work(_Line(line))
@@ -354,8 +362,9 @@ def main() -> None:
     from app.session import tasks
 
     assert tasks  # what follows finds it there
-    with suppress(OSError):  # Linux shares out by sessions first: niceness alone orders those of this one
-        Path("/proc/self/autogroup").write_text(str(NICENESS))
+    if stands_back():
+        with suppress(OSError):  # Linux shares out by sessions first: niceness alone orders those of this one
+            Path("/proc/self/autogroup").write_text(str(NICENESS))
     gc.freeze()  # what is there now is shared with every worker
     start(socket.socket(fileno=int(sys.argv[1])))
 

@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
@@ -212,6 +212,32 @@ def _lives(process: int) -> bool:
         return False
 
 
+@pytest.fixture
+def standing_back(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Workers as they are where nothing is set: those of all other tests do not stand back."""
+    WORKERS.end()
+    monkeypatch.delenv("TMMU_STAND_BACK", raising=False)
+    yield
+    WORKERS.end()
+
+
+def test_work_does_not_stand_back_where_it_is_told_not_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    WORKERS.end()
+    monkeypatch.setenv("TMMU_STAND_BACK", "0")
+    before = processes()
+    job = endless(Desk())
+    assert until(lambda: job.done > 0)
+    (worker,) = processes() - before
+    time.sleep(2)  # after one second it would stand back further
+    own, group = os.getpriority(os.PRIO_PROCESS, 0), Path("/proc/self/autogroup")
+    assert nicest(worker) == nicest(worker, most=False) == own
+    if group.exists():
+        assert Path(f"/proc/{worker}/autogroup").read_text().endswith(" nice 0\n")
+    job.abandon()
+    assert job.wait(60)
+
+
+@pytest.mark.usefixtures("standing_back")
 def test_work_stands_back_behind_the_server_and_soon_behind_what_begins_later() -> None:
     before = processes()
     first = searching(Desk())

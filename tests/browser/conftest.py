@@ -94,6 +94,37 @@ def rest(page: Page) -> None:
     page.locator('[data-test-script-state="notRunning"]').first.wait_for(state="attached")
 
 
+STILL = """(quiet) => new Promise((done) => {
+    const end = () => { watch.disconnect(); done(); };
+    let timer = setTimeout(end, quiet);
+    const watch = new MutationObserver(() => { clearTimeout(timer); timer = setTimeout(end, quiet); });
+    watch.observe(document.body, { childList: true, subtree: true, attributes: true });
+})"""
+
+
+def still(page: Page) -> None:
+    """Wait until the script rests and nothing on the page changes any more."""
+    rest(page)
+    page.evaluate(STILL, 400)
+
+
+def click_in_plot(page: Page, x: float, y: float, plot: str = ".js-plotly-plot") -> None:
+    """Click once at a fraction of the first plot area, once nothing on the page changes any more.
+
+    A chart is drawn twice, the second time in the width that it was found to have. Between the two it may be hovered
+    over, and what the pointer was over is forgotten with the second: it would be no click of a person's.
+    """
+    area = page.locator(f"{plot} .nsewdrag").first
+    expect(area).to_be_visible()
+    still(page)
+    box = area.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] * x, box["y"] + box["height"] * y)
+    page.locator(".hoverlayer > *").first.wait_for(state="attached")
+    page.mouse.down()
+    page.mouse.up()
+
+
 def download(page: Page, button: str) -> Download:
     """Press a download button, again where the page replaced it under the pointer before it answered."""
     for patience in (10_000, 10_000, 30_000):

@@ -7,7 +7,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.conftest import Visit, rest
+from tests.browser.conftest import Visit, click_in_plot, rest, still
 
 pytestmark = pytest.mark.browser
 
@@ -31,12 +31,7 @@ def test_a_click_on_a_row_selects_and_the_table_stays_where_it_is(visit: Visit) 
 
 def test_a_click_on_the_curve_of_the_peak_chooses_that_step(visit: Visit) -> None:
     page = visit("peak")
-    curve = page.locator("[class*=st-key-peak-curve] .draglayer .nsewdrag").first
-    expect(curve).to_be_visible()
-    box = curve.bounding_box()
-    assert box is not None
-    page.mouse.move(box["x"] + 0.5 * box["width"], box["y"] + 0.4 * box["height"])
-    page.mouse.click(box["x"] + 0.5 * box["width"], box["y"] + 0.4 * box["height"])
+    click_in_plot(page, 0.5, 0.4, "[class*=st-key-peak-curve]")
     expect(page).to_have_url(re.compile(r"step=8[789]"))
     expect(page.locator(".tm-claim h1")).to_contain_text(re.compile("#8[789]"))
 
@@ -45,6 +40,7 @@ def test_a_click_on_an_area_of_the_peak_selects_its_storage(visit: Visit) -> Non
     page = visit("peak")
     area = page.locator(".js-plotly-plot .barlayer .point path").first
     expect(area).to_be_visible()
+    still(page)
     area.click(force=True)
     expect(page.locator(".tm-card[data-tensor]")).to_be_visible()
     expect(page).to_have_url(re.compile("tensor="))
@@ -72,13 +68,7 @@ def test_a_verdict_that_takes_its_time_comes_on_every_page(visit: Visit) -> None
 
 def test_a_click_on_the_waste_ledger_chooses_that_step(visit: Visit) -> None:
     page = visit("fragmentation", graph="sample:resnet50", planner="slots")
-    area = page.locator(".js-plotly-plot .draglayer .nsewdrag").first
-    expect(area).to_be_visible()
-    rest(page)
-    box = area.bounding_box()
-    assert box is not None
-    page.mouse.move(box["x"] + 0.5 * box["width"], box["y"] + 0.5 * box["height"])
-    page.mouse.click(box["x"] + 0.5 * box["width"], box["y"] + 0.5 * box["height"])
+    click_in_plot(page, 0.5, 0.5)
     expect(page).to_have_url(re.compile(r"step=\d+"))
     chosen = re.search(r"step=(\d+)", page.url)
     assert chosen is not None

@@ -7,9 +7,9 @@ import re
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
-from tests.browser.conftest import Visit, download, rest
+from tests.browser.conftest import Visit, click_in_plot, download, rest
 from tmmu_core.plan.formats.reading import read_any
 from tmmu_core.plan.formats.trace import Trace
 
@@ -71,16 +71,3 @@ def test_a_bad_spec_typed_in_is_a_card_and_a_preset_is_the_way_out(visit: Visit)
     page.get_by_text("128 × 8", exact=True).click()
     expect(page.locator(".tm-claim h1")).to_contain_text("over 1,024 ranks")
     expect(page.locator(".tm-error")).to_have_count(0)
-
-
-def click_in_plot(page: Page, x: float, y: float) -> None:
-    """Click at a fraction of the first chart's first plot area, once it is drawn and the script rests."""
-    area = page.locator(".js-plotly-plot .nsewdrag").first
-    expect(area).to_be_visible()
-    rest(page)
-    box = area.bounding_box()
-    assert box is not None
-    page.mouse.move(box["x"] + box["width"] * x, box["y"] + box["height"] * y)
-    page.locator(".hoverlayer .hovertext").first.wait_for()
-    page.mouse.down()
-    page.mouse.up()
