@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import plotly.graph_objects as go
 
@@ -12,6 +14,10 @@ from tmmu_core.plan.figures.storages import beats_of, live_bytes
 from tmmu_core.plan.model import Plan
 
 MOST_POINTS = 20_000
+ABOVE, BELOW = 12, 24
+"""Pixels of margin."""
+WORDS = 18
+"""Pixels that a level's words are high."""
 
 
 def live_curve(plan: Plan, arena: str, *, step: int | None = None, height: int = 150) -> go.Figure:
@@ -45,15 +51,18 @@ def live_curve(plan: Plan, arena: str, *, step: int | None = None, height: int =
     # The peak's words go towards the middle; the levels' words stand where those do not reach.
     right = at > plan.steps * 0.6
     side = "left" if (at > plan.steps * 0.75 if right else at > plan.steps * 0.25) else "right"
-    _level(fig, "extent", summary.extent_bytes, side)
+    levels = {"extent": summary.extent_bytes}
     bound = summary.bound_bytes
     if bound and bound not in (most, summary.extent_bytes):
-        _level(fig, "lower bound", bound, side)
+        levels["lower bound"] = bound
     if most and most != summary.extent_bytes:
-        _level(fig, "peak", most)
+        levels["peak"] = most
     if summary.capacity_bytes < words.UNLIMITED and summary.capacity_bytes <= 4 * top:
         top = max(top, summary.capacity_bytes)
-        _level(fig, "capacity", summary.capacity_bytes, side)
+        levels["capacity"] = summary.capacity_bytes
+    axis = bytes_axis(top)
+    for what, at_end in ends({k: (height - ABOVE - BELOW) * v / axis["range"][1] for k, v in levels.items()}, side):
+        _level(fig, what, levels[what], at_end)
     if most:
         fig.add_trace(
             go.Scatter(
@@ -72,8 +81,8 @@ def live_curve(plan: Plan, arena: str, *, step: int | None = None, height: int =
     if step is not None:
         fig.add_vline(x=step + 0.5, line={"color": LINE, "width": 2})
     fig.update_xaxes(range=[0, max(1, plan.steps)], tickprefix="#", tickformat=",d")
-    fig.update_yaxes(bytes_axis(top), fixedrange=True)
-    fig.update_layout(margin={"l": 70, "r": 14, "t": 12, "b": 24})
+    fig.update_yaxes(axis, fixedrange=True)
+    fig.update_layout(margin={"l": 70, "r": 14, "t": ABOVE, "b": BELOW})
     return fig
 
 
@@ -81,15 +90,39 @@ LEVELS = {"extent": ("solid", LINE), "lower bound": ("dot", LINE), "peak": ("dot
 """What a level is → its dash and colour."""
 
 
-def _level(fig: go.Figure, what: str, value: int, side: str = "") -> None:
-    """A line across; where ``side`` says at which end, with its words."""
+def ends(heights: Mapping[str, float], side: str) -> list[tuple[str, str]]:
+    """Each level with where its words stand (``"top right"``), those of the peak nowhere, for the peak has its own.
+
+    ``heights`` are in pixels. Words stand on their line at ``side``, or under it, or at the other end: where neither
+    others' words nor another line is in the way; else where no others' words are.
+    """
+    found: list[tuple[str, str]] = []
+    taken: list[tuple[str, float]] = []
+    places = [(up, end) for end in (side, "left" if side == "right" else "right") for up in ("top", "bottom")]
+    for what, height in sorted(heights.items(), key=lambda level: -level[1]):
+        if what == "peak":
+            found.append((what, ""))
+            continue
+        low = {"top": height, "bottom": height - WORDS}
+        lines = [y for name, y in heights.items() if name != what]
+        inside = [(up, end) for up, end in places if low[up] >= 0]
+        apart = [(up, end) for up, end in inside if all(end != at or abs(low[up] - y) >= WORDS for at, y in taken)]
+        clear = [(up, end) for up, end in apart if not any(-1 < y - low[up] < WORDS for y in lines)]
+        up, end = [*clear, *apart, *places][0]
+        taken.append((end, low[up]))
+        found.append((what, f"{up} {end}"))
+    return found
+
+
+def _level(fig: go.Figure, what: str, value: int, at_end: str) -> None:
+    """A line across; where ``at_end`` says so, with its words."""
     dash, colour = LEVELS[what]
-    text = f"{what} {words.short_bytes(value)}" if side else ""
+    text = f"{what} {words.short_bytes(value)}" if at_end else ""
     fig.add_hline(
         y=value,
         line={"color": colour, "width": 1.3, "dash": dash},
         **({"annotation": {"text": text, "font": {"size": 11, "color": colour}}} if text else {}),
-        **({"annotation_position": f"top {side}"} if text else {}),
+        **({"annotation_position": at_end} if text else {}),
     )
 
 

@@ -223,3 +223,20 @@ def test_groups_are_told_apart_by_colour_and_boxes_by_what_differs() -> None:
     assert alive.brief("native_dropout_13:0", shared, 8) == "…13:0"
     assert alive.brief("mm", alive.common(["mm"]), 8) == "mm"
     assert alive.brief("native_dropout", "native_dropout", 8) == "nat…pout"
+
+
+def test_words_of_levels_stand_clear_of_other_lines_and_words() -> None:
+    assert live.ends({"extent": 100, "capacity": 60}, "right") == [("extent", "top right"), ("capacity", "top right")]
+    close = {"extent": 100, "capacity": 85, "lower bound": 75}
+    places = {"extent": "top right", "capacity": "bottom right", "lower bound": "bottom left"}
+    assert dict(live.ends(close, "right")) == places
+    assert dict(live.ends({"extent": 100, "lower bound": 82}, "left"))["lower bound"] == "top left"
+    assert dict(live.ends({"extent": 100, "lower bound": 83}, "left"))["lower bound"] == "bottom left"
+    assert dict(live.ends({"extent": 100, "peak": 90}, "left")) == {"extent": "top left", "peak": ""}
+    assert dict(live.ends({"extent": 10, "lower bound": 9}, "left"))["lower bound"] == "top right"  # none below zero
+    crowd = {"extent": 33, "lower bound": 32, "capacity": 31}
+    assert dict(live.ends(crowd, "right")) == {
+        "extent": "top right",
+        "lower bound": "bottom right",
+        "capacity": "bottom left",
+    }
