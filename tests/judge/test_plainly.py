@@ -17,7 +17,7 @@ from tests.judge.test_verifier import two_step_bytes
 from tests.verdicts import broken
 from tmmu_core.errors import U64_MAX, AlignmentViolation, AllocationOverflow, InvalidIrShapes
 from tmmu_core.graph.model import Arena, Graph
-from tmmu_core.judge.against_graph import check_addresses
+from tmmu_core.judge.against_graph import check_addresses, check_apart, check_ranges
 from tmmu_core.judge.canonical import hash_of, token_from_seed
 from tmmu_core.judge.facts import PlanFacts
 from tmmu_core.judge.figures import check_arenas
@@ -357,3 +357,51 @@ def test_a_taker_lies_where_its_giver_lay_or_apart_from_it(offset: int, places: 
     assert plan.handoffs == ((1, "a", "b"),)
     found = messages(check_handoffs(PlanFacts(replace(plan, places=places))), "handoff")
     assert ('"b" does not lie exactly where "a" lay.' in found) == amiss
+
+
+def test_what_is_there_from_the_start_takes_over_nobodys_place() -> None:
+    """``w`` is a parameter that a node writes: it has its bytes before ``x`` is read for the last time."""
+    g = graph(
+        [tensor("x", role="input"), tensor("w", role="parameter", arena="activations")], [node("n", "x", "w")], "x"
+    )
+    lives = lives_of(run(g))
+    assert (lives.handoffs, lives.refusals) == ((), ((1, "x", "w", "alias_live"),))
+    assert [(r.step, r.source, r.target, r.condition) for r in plan_graph(g).liveness.refusals] == [
+        (1, "x", "w", "alias_live")
+    ]
+
+
+@pytest.mark.parametrize(("by", "step"), [(-1, 0), (1, 1)])
+def test_a_false_life_is_told_from_the_earlier_of_the_two_births(by: int, step: int) -> None:
+    g = chain(3)
+    plan = plan_graph(g).plan
+    born = changed(plan, "birth", plan.row_of["t1"], 1 + by)
+    (found,) = check_ranges(born, lives_of(run(g)))
+    assert (found.step, found.tensor) == (step, "t1")
+    assert list(check_ranges(plan, lives_of(run(g)))) == []
+
+
+@pytest.mark.parametrize(
+    ("offset", "slot", "arena", "amiss"),
+    [(16, 1, 0, False), (15, 1, 0, True), (0, 1, 0, True), (16, 0, 0, True), (0, 0, 1, False)],
+)
+def test_what_must_lie_apart_has_neither_a_byte_nor_a_slot_in_common(
+    offset: int, slot: int, arena: int, amiss: bool
+) -> None:
+    tensors = [tensor("x", must_not_alias=("y",)), tensor("y"), tensor("w", role="parameter")]
+    g = graph(tensors, [node("f", "w", "x", inplace="none"), node("g", "x", "y", inplace="none")], "", "y")
+    plan = plan_graph(g).plan
+    rows = plan.row_of
+    for column, values in (("offset", (0, offset)), ("logical_slot", (0, slot)), ("arena", (0, arena))):
+        for name, value in zip("xy", values, strict=True):
+            plan = changed(plan, column, rows[name], value)
+    found = list(check_apart(plan, lives_of(run(g))))
+    assert [(f.tensor, f.other) for f in found] == ([("x", "y")] if amiss else [])
+
+
+def test_a_view_of_the_first_row_is_said_to_lie_in_another_storage() -> None:
+    g = graph([tensor("a", role="input"), view("v", "a"), tensor("y")], [node("n", "v", "y", inplace="none")], "a", "y")
+    plan = plan_graph(g).plan
+    other = changed(plan, "storage", plan.row_of["v"], int(plan.storage[plan.row_of["y"]]))
+    assert plan.row_of["a"] == 0
+    assert messages(check_rows(PlanFacts(other)), "row") == ['"v" is a view of "a", which is another storage.']

@@ -49,6 +49,11 @@ _SAID_TWICE = "a node more, beside or below one that says the same: what is take
 
 SAME: tuple[Same, ...] = (
     Same(
+        *("tmmu_core/judge/steps.py", "while at not in root and"),
+        *("at not in root and (seen := view[at]) is not None", "((seen := view[at]) is not None)"),
+        "the rest of a chain walked again, to the same root",
+    ),
+    Same(
         *("tmmu_core/liveness/backward.py", "grown = bool(views) and", "bool(views) and len(found) > size"),
         *("(len(found) > size)", "a pass more, which finds what the one before it found"),
     ),
@@ -352,10 +357,6 @@ SAME: tuple[Same, ...] = (
         "where a place is taken over nothing is added to other arenas, and what was alive there has been counted",
     ),
     Same(
-        *("tmmu_core/judge/against_graph.py", "if a > b or a not in rows", "a > b", "(a >= b)"),
-        "no storage is apart from itself: a graph that says so is refused",
-    ),
-    Same(
         *("tmmu_core/judge/places.py", "apart = (root != root[head])", "root != root[head]", "(root == root[head])"),
         "then every storage is looked at row by row, to the same verdict",
     ),
@@ -374,10 +375,6 @@ SAME: tuple[Same, ...] = (
     Same("tmmu_core/judge/sweep.py", "if at < 0 and c > 0:", "at < 0 and c > 0", "(c > 0)", _FURTHER_BACK),
     Same("tmmu_core/judge/sweep.py", "at = len(self._chunks[c]) - 1", "1", "(2)", _FURTHER_BACK),
     Same("tmmu_core/judge/whole.py", "ends.update(walked)", "ends.update(walked)", "pass", "what ends is walked again"),
-    Same(
-        *("tmmu_core/liveness/timeline.py", "ordered[1:] > ordered[:-1]", "ordered[1:] > ordered[:-1]"),
-        *("(ordered[1:] >= ordered[:-1])", "no node runs twice"),
-    ),
     Same(
         *("tmmu_core/fit/order/exact.py", "touches[s, bits(touchers)] = 1", "1", "(2)"),
         "it is only asked whether sums of it are 0",

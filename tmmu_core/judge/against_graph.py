@@ -245,8 +245,8 @@ def check_apart(plan: Plan, lives: Lives) -> Iterator[Finding]:
         for name, row in plan.row_of.items():
             if name in lives.storage_of:
                 rows.setdefault(lives.storage_of[name], []).append(row)
-    for a, b in sorted(lives.apart):
-        if a > b or a not in rows or b not in rows:
+    for a, b in sorted({tuple(sorted(pair)) for pair in lives.apart}):
+        if a not in rows or b not in rows:
             continue
         i, j = rows[a][0], rows[b][0]
         if plan.arena[i] != plan.arena[j]:

@@ -163,9 +163,8 @@ def check_certificates(facts: PlanFacts) -> Iterator[Finding]:
 def _witness(facts: PlanFacts, number: int, arena: ArenaSummary) -> Iterator[Finding]:
     """Whether the storages that are said to make the bound are there, and make it."""
     plan = facts.plan
-    rows = [plan.row_of.get(name, -1) for name in arena.witness]
-    storages = [int(plan.storage[row]) for row in rows if row >= 0]
-    if min(rows) < 0 or len(set(storages)) < len(rows) or any(facts.arena[s] != number for s in storages):
+    storages = [int(plan.storage[plan.row_of[name]]) for name in arena.witness if name in plan.row_of]
+    if len(set(storages)) < len(arena.witness) or any(facts.arena[s] != number for s in storages):
         yield error(
             "certificate", f"what makes the bound of {arena.name} is not a storage of it each.", arena=arena.name
         )

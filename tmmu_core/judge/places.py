@@ -184,9 +184,9 @@ def _boxes(facts: PlanFacts, storages: list[int]) -> tuple[list[Box], list[int]]
     birth, death = facts.birth.tolist(), facts.read_until.tolist()
     start, stop = facts.start.tolist(), facts.stop.tolist()
     for s in storages:
-        step, taker = facts.granted.get(s, (-1, -1))
-        in_place = death[s] == step + 1 == birth[taker] + 1 and facts.takes_over(s, taker)
-        if in_place:
+        grant = facts.granted.get(s)
+        if grant and death[s] == grant[0] + 1 == birth[grant[1]] + 1 and facts.takes_over(s, grant[1]):
+            step, taker = grant
             boxes += [(birth[s], step, start[s], stop[s]), (step, step + 1, max(start[s], stop[taker]), stop[s])]
             owner += [s, s]
         else:

@@ -298,16 +298,17 @@ def differentiable_tensors(graph: Graph, forward: Sequence[Node]) -> set[str]:
 
     tensors = {tensor.id: tensor for tensor in graph.tensors}
     written = {name for node in graph.nodes for name in node.outputs}
-    loose_views = [t for t in graph.tensors if t.view is not None and t.id not in written]
+    bases = {t.id: t.view.base_tensor_uid for t in graph.tensors if t.view is not None}
+    loose_views = {name: base for name, base in bases.items() if name not in written}
     found = {t.id for t in graph.tensors if may(t) and (t.role == "parameter" or t.id in graph.inputs)}
-    size = -1
+    size = None
     while size != len(found):
         size = len(found)
         for node in forward:
             for i, o in gradient_edges(node):
                 if node.inputs[i] in found and may(tensors[node.outputs[o]]):
                     found.add(node.outputs[o])
-        found.update(t.id for t in loose_views if t.view and t.view.base_tensor_uid in found and may(t))
+        found.update(name for name, base in loose_views.items() if base in found and may(tensors[name]))
     return found
 
 
@@ -394,12 +395,9 @@ def with_remat(graph: Graph, order: Sequence[str]) -> tuple[Graph, list[str]]:
 def _to_recompute(name: str, dropped: set[str], maker: Mapping[str, Node], inserted: Mapping[str, Node]) -> list[Node]:
     """The makers to run again before ``name`` is there again, in order; none if they have run."""
     plan: dict[str, Node] = {}
-    pending = [name] if name in dropped else []
+    pending = [name] if name in dropped and maker[name].node_id not in inserted else []
     while pending:
         node = maker[pending[-1]]
-        if node.node_id in inserted:
-            pending.pop()
-            continue
         lacking = [
             x for x in node.inputs if x in dropped and maker[x].node_id not in inserted and maker[x].node_id not in plan
         ]

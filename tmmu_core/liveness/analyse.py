@@ -75,18 +75,15 @@ def analyse(timeline: Timeline, arenas: Mapping[str, Arena] | None = None) -> Li
 def _heads(timeline: Timeline, ranges: Ranges, groups: Groups) -> I64:
     """Shape (tensors,), read at a group's number: its first-born member, bases before views, then by id bytes."""
     heads = np.arange(len(groups.group), dtype=np.int64)
-    members = np.flatnonzero(groups.shared & ranges.planned)
-    if len(members):
-        ids, base = timeline.index.tensor_ids, timeline.index.base
-        birth, group = ranges.birth, groups.group
-        first: dict[int, tuple[int, bool, str, int]] = {}
-        for m in members.tolist():
-            key = (int(birth[m]), bool(base[m] >= 0), ids[m], m)
-            g = int(group[m])
-            if g not in first or key < first[g]:
-                first[g] = key
-        for g, (*_, m) in first.items():
-            heads[g] = m
+    ids, base = timeline.index.tensor_ids, timeline.index.base
+    birth, group = ranges.birth, groups.group
+    first: dict[int, tuple[int, bool, str, int]] = {}
+    for m in np.flatnonzero(groups.shared).tolist():
+        key = (int(birth[m]), bool(base[m] >= 0), ids[m], m)
+        g = int(group[m])
+        first[g] = min(first.get(g, key), key)
+    for g, (*_, m) in first.items():
+        heads[g] = m
     return heads
 
 

@@ -99,7 +99,8 @@ def _differentiable(graph: Graph, tensors: dict[str, Tensor], forward: Sequence[
     # A view that no node writes is as differentiable as its base.
     found = {name for name in sources if can(name)}
     produced = {name for node in graph.nodes for name in node.outputs}
-    views = [tensor for tensor in graph.tensors if tensor.view and tensor.id not in produced]
+    bases = {tensor.id: tensor.view.base_tensor_uid for tensor in graph.tensors if tensor.view}
+    views = {name: base for name, base in bases.items() if name not in produced}
 
     # One pass along the order does it, but where a view of a written view is read before that one is written.
     grown = True
@@ -107,7 +108,7 @@ def _differentiable(graph: Graph, tensors: dict[str, Tensor], forward: Sequence[
         size = len(found)
         for node in forward:
             found |= {node.outputs[o] for i, o in _edges(node) if node.inputs[i] in found and can(node.outputs[o])}
-        found |= {v.id for v in views if v.view and v.view.base_tensor_uid in found and can(v.id)}
+        found |= {name for name, base in views.items() if base in found and can(name)}
         grown = bool(views) and len(found) > size
     return found
 

@@ -46,8 +46,7 @@ def storage_groups(timeline: Timeline, ranges: Ranges) -> Groups:
 
     def join(i: int, j: int) -> None:
         a, b = find(i), find(j)
-        if a != b:
-            parent[max(a, b)] = min(a, b)
+        parent[max(a, b)] = min(a, b)
 
     for view in np.flatnonzero(ranges.planned & (index.base >= 0)).tolist():
         root = int(ranges.roots[view])
@@ -80,7 +79,7 @@ def storage_groups(timeline: Timeline, ranges: Ranges) -> Groups:
                 join(x, y)
                 members[find(x)] = members[a] + members[b]
             if index.base[y] < 0:
-                offset[y] = ranges.view_offset[x] + offset[ranges.roots[x]] if index.base[x] >= 0 else offset[x]
+                offset[y] = ranges.view_offset[x] + offset[ranges.roots[x]]
             if not index.is_persistent[x]:
                 death[x] = max(step, int(ranges.birth[x]) + 1)  # of step 0 already: what was there before it
         _settle_views(timeline, ranges, offset)
@@ -123,13 +122,14 @@ class _Write(NamedTuple):
 def _in_place_writes(timeline: Timeline) -> list[_Write]:
     """In step order."""
     index = timeline.index
-    written = [node.in_place_write for node in timeline.graph.nodes]
     found = []
-    for k, pairs in enumerate(written) if any(written) else ():
-        if pairs and timeline.step_of[k] >= 0:
-            inputs, outputs = index.inputs_of(k), index.outputs_of(k)
-            step = int(timeline.step_of[k])
-            found += [_Write(step, int(inputs[i]), int(outputs[o]), k) for i, o in pairs]
+    for k in [k for k, node in enumerate(timeline.graph.nodes) if node.in_place_write]:
+        inputs, outputs = index.inputs_of(k), index.outputs_of(k)
+        step = int(timeline.step_of[k])
+        if step >= 0:
+            found += [
+                _Write(step, int(inputs[i]), int(outputs[o]), k) for i, o in timeline.graph.nodes[k].in_place_write
+            ]
     return sorted(found)
 
 

@@ -45,11 +45,9 @@ def decide_handoffs(timeline: Timeline, grouping: Grouping) -> tuple[I64, I64]:
 
     x_group, y_group = groups.group[x], groups.group[y]
     alias_live = (heads[y_group] != y) | (ranges.birth[y] != step)
-    alias_live |= _others_death(ranges, groups)[x] > step
-    must_not = np.zeros(len(x), np.bool_)
-    if len(forbidden):
-        low, high, groups_there = np.minimum(x_group, y_group), np.maximum(x_group, y_group), len(groups.group)
-        must_not = np.isin(low * groups_there + high, forbidden[:, 0] * groups_there + forbidden[:, 1])
+    alias_live |= _others_death(groups)[x] > step
+    low, high, groups_there = np.minimum(x_group, y_group), np.maximum(x_group, y_group), len(groups.group)
+    must_not = np.isin(low * groups_there + high, forbidden[:, 0] * groups_there + forbidden[:, 1])
 
     refused_by = np.select(
         [
@@ -91,9 +89,9 @@ def _candidates(timeline: Timeline) -> tuple[I64, I64, I64, I64]:
     kinds = dict.fromkeys(permissions)
     of_any = {kind: kind is None or kind == "any" for kind in kinds}
     everything = np.fromiter(map(of_any.__getitem__, permissions), np.bool_, len(nodes))
-    in_pairs = any(kind is not None and not isinstance(kind, str) for kind in kinds)
+    in_pairs = any(isinstance(kind, tuple) for kind in kinds)
     for k, permission in enumerate(permissions) if in_pairs else ():
-        if permission is not None and not isinstance(permission, str):
+        if isinstance(permission, tuple):
             inputs, outputs = index.inputs_of(k).tolist(), index.outputs_of(k).tolist()
             whole = _permitted_whole(inputs, {i for i, _ in permission})
             listed += [(k, inputs[i], outputs[o], at) for at, (i, o) in enumerate(permission) if inputs[i] in whole]
@@ -132,10 +130,10 @@ def _persistent_groups(timeline: Timeline, ranges: Ranges, groups: Groups) -> ND
     return persistent
 
 
-def _others_death(ranges: Ranges, groups: Groups) -> I64:
+def _others_death(groups: Groups) -> I64:
     """Shape (tensors,): the latest death among the *other* members of each tensor's storage; 0 where it is alone."""
     latest = np.zeros(len(groups.group), np.int64)
-    members = np.flatnonzero(groups.shared & ranges.planned)
+    members = np.flatnonzero(groups.shared)
     if not len(members):
         return latest
     members = members[np.lexsort((groups.death[members], groups.group[members]))]

@@ -82,7 +82,7 @@ def build_timeline(
 
 def _ids(index: GraphIndex, ordered: NDArray[np.int64]) -> Sequence[str]:
     """The ids of the nodes in an order, those of the graph itself where the order is the graph's own."""
-    if len(ordered) == len(index.node_ids) and (ordered[1:] > ordered[:-1]).all():
+    if np.array_equal(ordered, np.arange(len(index.node_ids))):
         return index.node_ids
     return list(map(index.node_ids.__getitem__, ordered.tolist()))
 

@@ -15,22 +15,14 @@ def view_roots(index: GraphIndex) -> tuple[I64, I64]:
 
     Every chain of views ends: a graph in which they lead round in a circle has no index.
     """
+    views = np.flatnonzero(index.base >= 0)
     roots = np.arange(len(index.tensor_ids), dtype=np.int64)
+    roots[views] = index.base[views]
     offsets = np.zeros(len(index.tensor_ids), np.int64)
-    base = index.base
-    tensors = index.graph.tensors
-    settled: set[int] = set()
-    for start in np.flatnonzero(base >= 0).tolist():
-        chain = []
-        at = start
-        while base[at] >= 0 and at not in settled:
-            chain.append(at)
-            at = int(base[at])
-        for tensor in reversed(chain):
-            above = int(base[tensor])
-            view = tensors[tensor].view
-            assert view is not None
-            roots[tensor] = roots[above]
-            offsets[tensor] = offsets[above] + view.byte_offset
-            settled.add(tensor)
+    for number in views.tolist():
+        view = index.graph.tensors[number].view
+        assert view is not None
+        offsets[number] = view.byte_offset
+    while not np.array_equal(reached := roots[views], above := roots[reached]):  # each time twice as far
+        roots[views], offsets[views] = above, offsets[views] + offsets[reached]
     return roots, offsets

@@ -69,8 +69,7 @@ def declared(timeline: Timeline) -> Declared:
     written[index.is_input] = 0
     written[index.is_persistent] = LOADED
     unmade_view = (index.base >= 0) & (index.producer < 0) & ~index.is_input & ~index.is_persistent
-    outside = (index.producer >= 0) & (made_at < 0) & ~index.is_persistent
-    planned = (written >= LOADED) & ~outside
+    planned = written >= LOADED
     written[unmade_view] = written[root[unmade_view]]
     made_at[unmade_view] = made_at[root[unmade_view]]
     planned[unmade_view] = planned[root[unmade_view]]
@@ -85,7 +84,8 @@ def declared(timeline: Timeline) -> Declared:
     size = index.nbytes.copy()
     for i in np.flatnonzero(index.base >= 0).tolist():
         view = tensors[i].view
-        if view is not None and view.byte_length is not None:
+        assert view is not None
+        if view.byte_length is not None:
             size[i] = view.byte_length
 
     held = index.is_output.copy()
@@ -103,17 +103,13 @@ def _roots(timeline: Timeline) -> tuple[I64, U64]:
     index, tensors = timeline.index, timeline.graph.tensors
     root = np.arange(len(tensors), dtype=np.int64)
     offset = np.zeros(len(tensors), np.uint64)
-    settled: set[int] = set()
-    for i in np.flatnonzero(index.base >= 0).tolist():
-        chain = []
-        while index.base[i] >= 0 and i not in settled:
-            chain.append(i)
-            i = int(index.base[i])
-        for link in reversed(chain):
-            view, base = tensors[link].view, int(index.base[link])
-            assert view is not None
-            root[link], offset[link] = root[base], int(offset[base]) + view.byte_offset
-        settled.update(chain)
+    views = np.flatnonzero(index.base >= 0)
+    for i in views.tolist():
+        view = tensors[i].view
+        assert view is not None
+        root[i], offset[i] = index.base[i], view.byte_offset
+    while not np.array_equal(base := root[views], beyond := root[base]):  # each time twice as far
+        root[views], offset[views] = beyond, offset[views] + offset[base]
     return root, offset
 
 

@@ -147,7 +147,7 @@ def _with_graph(plan: Plan, timeline: Timeline) -> Scene:
     index, said = timeline.index, declared(timeline)
     tensor_of = index.tensor_of
     known = np.array([tensor_of.get(tensor_id, -1) for tensor_id in plan.tensor_ids], np.int64)
-    rows = np.flatnonzero(said.planned[known] & (known >= 0)) if len(said.planned) else np.zeros(0, np.int64)
+    rows = np.flatnonzero(np.append(said.planned, False)[known])  # the last one is nobody's
     tensor = known[rows]
     row_of = np.full(len(said.planned), -1, np.int64)
     row_of[tensor] = np.arange(len(rows))

@@ -63,8 +63,6 @@ def resource_ledger(plan: Plan) -> ResourceLedger:
     peak_bytes, peak_live = np.zeros((2, steps), np.uint64)
     for number in range(len(plan.arenas)):
         here = s.arena == number
-        if not here.any():
-            continue
         highest = np.zeros(steps + 1, np.uint64)  # one more: a damaged plan's storage may begin behind the end
         np.maximum.at(highest, beats.birth[here], s.offset[here] + s.backing[here])
         peak_bytes += np.maximum.accumulate(highest[:steps])

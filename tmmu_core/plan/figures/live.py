@@ -99,8 +99,6 @@ def _squeezed(birth: I64, death: I64, steps: int) -> tuple[I64 | None, I64, I64,
     """Where steps are many and events few, only the steps at which something happens, and which those are."""
     if steps <= 8 * len(birth) + 1024:
         return None, birth, death, steps
-    if not len(birth):
-        return None, birth, death, 1
     times, event = np.unique(np.concatenate([birth, death]), return_inverse=True)
     return times, event[: len(birth)], event[len(birth) :], len(times)
 

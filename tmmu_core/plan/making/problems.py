@@ -23,7 +23,7 @@ def arena_problems(liveness: Liveness, config: Mapping[str, Arena]) -> list[Prob
     storages = liveness.storages
     index = liveness.timeline.index
     ids, role = index.tensor_ids, index.role
-    place = np.full(len(storages), -1, np.int64)
+    place = np.zeros(len(storages), np.int64)  # among those of its arena
     problems = []
     for number, name in enumerate(liveness.arenas):
         arena = config.get(name, Arena())
@@ -34,7 +34,7 @@ def arena_problems(liveness: Liveness, config: Mapping[str, Arena]) -> list[Prob
         # A hand-off stays inside its arena (contract §1), so the giver's place is known by now or soon.
         handoff = np.where(source >= 0, place[source], -1)
         pairs = storages.must_not_alias
-        inside = (storages.arena[pairs] == number).all(axis=1) if len(pairs) else np.zeros(0, np.bool_)
+        inside = (storages.arena[pairs] == number).all(axis=1)
         problems.append(
             Problem(
                 arena=name,
@@ -55,6 +55,6 @@ def arena_problems(liveness: Liveness, config: Mapping[str, Arena]) -> list[Prob
 
 def _taken(ids: tuple[str, ...], numbers: I64) -> tuple[str, ...]:
     """The ids of ``numbers``; where those are all there are, in order, the same tuple."""
-    if len(numbers) == len(ids) and (numbers[1:] > numbers[:-1]).all():
+    if np.array_equal(numbers, np.arange(len(ids))):
         return ids
     return tuple(map(ids.__getitem__, numbers.tolist()))

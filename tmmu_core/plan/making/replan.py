@@ -168,19 +168,18 @@ class _Session:
         """One iteration: keep the plan, or make another at the boundary before it."""
         before = self.iterations[-1] if self.iterations else None
         outside = self._outside(shape)
-        if before is None and outside and self.policy != "ABORT":
-            before = self._declared(number)
         if outside and self.policy == "ABORT":
             self._refuse_shape(number, shape, outside[0])
+        if outside and before is None:
+            before = self._declared(number)
         whole = {name: shape.get(name, dim.max) for name, dim in self.graph.dims.items()}
         dims = {name: _widened(dim, whole[name]) for name, dim in self.dims.items()}
         point = _point(whole)
-        fresh = point if self.plan_at == "point" else _point({name: dim.max for name, dim in dims.items()})
-        closer = self.plan_at == "point" and self.policy != "ABORT"
-        keep = before is not None and not outside and not closer and _covers(before.planned_at, point)
-        wanted = before.planned_at if before is not None and keep else fresh
-        if before is not None and not outside and wanted != before.planned_at and self.policy == "ABORT":
-            self._refuse_growth(number, before.planned_at, point)
+        wanted = point if self.plan_at == "point" else _point({name: dim.max for name, dim in dims.items()})
+        if before is not None and self.policy == "ABORT":
+            if not _covers(before.planned_at, wanted):
+                self._refuse_growth(number, before.planned_at, point)
+            wanted = before.planned_at
         if before is not None and (outside or wanted != before.planned_at):
             safepoint = self._safepoint(number, before)
             reason = "left_envelope" if outside else "new_point"
