@@ -17,7 +17,7 @@ from tests.golden import SAMPLES
 from tests.strategies import graphs
 from tmmu_core.errors import ContractError, InvalidIrShapes
 from tmmu_core.fit.applying import applied
-from tmmu_core.fit.asking import Question, ask
+from tmmu_core.fit.asking import Question, ask, question_of
 from tmmu_core.fit.moves import Move
 from tmmu_core.fit.recompute import lower, recompute_to, single_moves
 from tmmu_core.fit.recompute.cut import boundary, cheapest, minimum_cut
@@ -34,6 +34,7 @@ from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.liveness.order import default_order, dependencies, source_of
 from tmmu_core.liveness.views import view_roots
 from tmmu_core.plan.formats.reading import read_graph_file
+from tmmu_core.plan.making.request import PlanRequest
 from tmmu_core.plan.model import ArenaSummary
 from tmmu_core.runtime.shadow import shadow_replay
 
@@ -344,6 +345,32 @@ def test_a_long_chain_goes_below_what_one_cut_reaches(tensors: int, further_runs
     found = run(model, choice)
     assert found.peaks[arena] <= tensors * KIB
     assert found.flops <= further_runs * KIB // 4
+
+
+@pytest.mark.parametrize(
+    ("tensors", "capacity", "further_runs"), [(24, 5, 94), (40, 10, 118), (40, 6, 214), (40, 5, 270), (40, 4, 390)]
+)
+def test_the_way_below_a_cut_begins_at_the_cut(tensors: int, capacity: int, further_runs: int) -> None:
+    """From nothing dropped, the same takes 102, 126, 254, 382 and 606."""
+    question = long_chain(tensors)
+    gradients = run(recompute_model(question), Choice.nothing(recompute_model(question))).total - (tensors + 1) * KIB
+    moves = recompute_to(question, capacity * KIB + gradients)
+    assert moves is not None
+    after = applied(question, moves)
+    sound(question, after.graph)
+    assert run(*unwritten(after)).flops <= further_runs * KIB // 4
+
+
+def test_a_model_in_less_than_its_lowest_cut() -> None:
+    """The least that one cut comes to is 1,815,844,352 bytes; from nothing dropped, it takes 223 GFLOP."""
+    graph = read_graph_file(SAMPLES / "resnet50_train_b32_224.tmmu.cbor.gz")
+    question = question_of(graph, PlanRequest(mode="backward")).question
+    moves = recompute_to(question, 1_725_052_134)
+    assert moves is not None
+    found = run(*unwritten(applied(question, moves)))
+    assert found.valid
+    assert found.total <= 1_725_052_134
+    assert found.flops < 45 * 10**9
 
 
 def test_where_nothing_fits_the_way_down_ends_at_the_lowest_that_is_found() -> None:

@@ -66,10 +66,10 @@ def deepened(search: Search, starts: Sequence[Point]) -> list[Point]:
 def _way(search: Search, point: Point, way: tuple[int, int], last: int) -> Iterator[Point]:
     beyond, part = way
     goal = search.excess(point.run) * beyond // 100
-    most, fixed = int(search.nothing.run.peaks[search.arena]), int(search.model.fixed[search.arena])
+    begun, fixed = int(point.run.peaks[search.arena]), int(search.model.fixed[search.arena])
     while search.weighed <= last and search.go_on():
         peak = int(point.run.peaks[search.arena])
-        top, over = peak - fixed, goal - (most - peak)
+        top, over = peak - fixed, goal - (begun - peak)
         better = _step(search, point, top - min(over, top // part))
         if better is None:
             return
