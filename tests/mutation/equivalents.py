@@ -21,7 +21,6 @@ class Same:
 _WORKED_OUT = "any negative number is the dimension that numpy works out"
 _NOBODY = "nobody is any negative number: only the sign is asked for"
 _A_PAGE_MORE = "a page more is mapped, which nobody touches and no handle shows"
-_KEPT = "what is kept to be said again: what is not kept is made anew, to the same bytes"
 _AT_A_TIME = "how much is read or written at a time, of the same bytes"
 _SEVENTH = "seven bits at a time: behind 63 comes 70"
 _ASKED_ALONE = "notes are only held to their kinds by it: what is not said is not read"
@@ -209,14 +208,6 @@ SAME: tuple[Same, ...] = (
         "how many texts are one object where they are said again: equal ones beyond it are equal all the same",
     ),
     Same(
-        *("tmmu_core/cbor.py", "if len(_KEYS) < 4096:", "len(_KEYS) < 4096", "(len(_KEYS) <= 4096)", _KEPT),
-    ),
-    Same("tmmu_core/cbor.py", "if len(_KEYS) < 4096:", "len(_KEYS) < 4096", "(not len(_KEYS) < 4096)", _KEPT),
-    Same("tmmu_core/cbor.py", "if len(_KEYS) < 4096:", "4096", "(4097)", _KEPT),
-    Same("tmmu_core/cbor.py", "if size <= 32 else _in_order(x)", "size <= 32", "(size < 32)", _KEPT),
-    Same("tmmu_core/cbor.py", "if size <= 32 else _in_order(x)", "size <= 32", "(not size <= 32)", _KEPT),
-    Same("tmmu_core/cbor.py", "if size <= 32 else _in_order(x)", "32", "(33)", _KEPT),
-    Same(
         "tmmu_core/cbor.py", "int(sizes.max(initial=0)) < 24", "0", "(1)", "of no texts the longest has 0 letters, or 1"
     ),
     Same("tmmu_core/plan/formats/said.py", "sharing_pairs: Count = 0", "0", "(1)", _ASKED_ALONE),
@@ -235,29 +226,17 @@ SAME: tuple[Same, ...] = (
     Same("tmmu_core/graph/importers/onnx_bytes.py", "shift < 64", "64", "(65)", _SEVENTH),
     Same("tmmu_core/graph/modules.py", "if digits else -1, len(path)", "1", "(2)", _NOBODY),
     Same("tmmu_core/cbor.py", ".reshape(-1, 8)", "1", "(2)", _WORKED_OUT),
-    Same("tmmu_core/cbor.py", "if len(pending) > 4096:", "len(pending) > 4096", "(len(pending) >= 4096)", _AT_A_TIME),
-    Same(
-        "tmmu_core/cbor.py", "if len(pending) > 4096:", "len(pending) > 4096", "(not len(pending) > 4096)", _AT_A_TIME
-    ),
-    Same("tmmu_core/cbor.py", "if len(pending) > 4096:", "4096", "(4097)", _AT_A_TIME),
-    Same("tmmu_core/cbor.py", "and len(value) > 4096 for", "len(value) > 4096", "(len(value) >= 4096)", _AT_A_TIME),
-    Same("tmmu_core/cbor.py", "and len(value) > 4096 for", "4096", "(4097)", _AT_A_TIME),
-    Same(
-        *("tmmu_core/cbor.py", "and len(value) > 4096 for", "isinstance(value, list) and len(value) > 4096"),
-        *("(isinstance(value, list))", _AT_A_TIME),
-    ),
-    Same(
-        *("tmmu_core/plan/formats/torch_text.py", "if len(self.data) < _CHUNK // 2:", "len(self.data) < _CHUNK // 2"),
-        *("(len(self.data) <= _CHUNK // 2)", _AT_A_TIME),
-    ),
-    Same(
-        *("tmmu_core/plan/formats/torch_text.py", "if len(self.data) < _CHUNK // 2:", "_CHUNK // 2", "(_CHUNK * 2)"),
-        _AT_A_TIME,
-    ),
-    Same("tmmu_core/plan/formats/torch_text.py", "if len(self.data) < _CHUNK // 2:", "2", "(3)", _AT_A_TIME),
     Same(
         *("tmmu_core/plan/formats/torch_text.py", "if cut > 0:", "0", "(1)"),
         "what stands before a cut begins with an event, which is longer than a byte",
+    ),
+    Same(
+        *("tmmu_core/plan/formats/torch_text.py", "if cut > 0:", "cut > 0", "(cut >= 0)"),
+        "of nothing before it no event is read",
+    ),
+    Same(
+        *("tmmu_core/plan/formats/pickled.py", 'self.data, self.at = b"", 0', "0", "(1)"),
+        "of a file of which nothing is read: where in it begins anew with the first of it",
     ),
     Same(
         *("tmmu_core/graph/shares.py", "len(chain) <= len(graph.tensors)", "len(chain) <= len(graph.tensors)"),

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -110,33 +111,35 @@ class Comparison:
         early = [d for d in self.divergences if d.path in _BEFORE_ROWS or d.path.startswith("$.execution_order[")]
         if early:
             return early[0]
-        changed = np.flatnonzero(self.kinds)
+        changed = self._changed(None)
         if len(changed):
             return self._row_difference(int(changed[0]))
         return self.divergences[0] if self.divergences else None
 
     def changes(self, kind: str | None = None) -> Iterator[TensorChange]:
         """Tensors that changed (in one of :data:`KINDS`, or at all), by id bytes."""
-        mask = self.kinds != 0 if kind is None else self.kinds & (1 << KINDS.index(kind)) != 0
-        for i in np.flatnonzero(mask).tolist():
+        for i in self._changed(kind).tolist():
             yield self.change(i)
 
     def largest(self, kind: str | None, most: int) -> list[TensorChange]:
         """The first ``most`` of :meth:`changes` by bytes, those of the larger side, falling; then by id bytes."""
-        mask = self.kinds != 0 if kind is None else self.kinds & (1 << KINDS.index(kind)) != 0
-        at = np.flatnonzero(mask)
+        at = self._changed(kind)
         size = np.zeros(len(at), np.uint64)
         for plan, rows in ((self.left, self.left_row[at]), (self.right, self.right_row[at])):
             size[rows >= 0] = np.maximum(size[rows >= 0], plan.size[rows[rows >= 0]])
         order = np.argsort(np.uint64(2**64 - 1) - size, kind="stable")
         return [self.change(i) for i in at[order[:most]].tolist()]
 
+    def _changed(self, kind: str | None) -> I64:
+        """The places in :attr:`ids` of those that changed in one kind, or at all."""
+        return np.flatnonzero(self.kinds if kind is None else self.kinds & (1 << KINDS.index(kind)))
+
     def change(self, i: int) -> TensorChange:
         """Tensor ``ids[i]`` in both plans."""
         bits, a, b = int(self.kinds[i]), int(self.left_row[i]), int(self.right_row[i])
         return TensorChange(
             self.ids[i],
-            tuple(kind for k, kind in enumerate(KINDS) if bits >> k & 1),
+            tuple(kind for k, kind in enumerate(KINDS) if bits & (1 << k)),
             self.left.row(a) if a >= 0 else None,
             self.right.row(b) if b >= 0 else None,
         )
@@ -146,8 +149,8 @@ class Comparison:
         """Kind → (tensors, bytes). Bytes are the candidate's sizes; for ``removed`` the baseline's, for ``resized`` the
         sum of differences (candidate − baseline)."""
         result: dict[str, tuple[int, int]] = {}
-        for k, kind in enumerate(KINDS):
-            at = np.flatnonzero(self.kinds & (1 << k))
+        for kind in KINDS:
+            at = self._changed(kind)
             before = exact_sum(self.left.size[self.left_row[at][self.left_row[at] >= 0]])
             after = exact_sum(self.right.size[self.right_row[at][self.right_row[at] >= 0]])
             size = before if kind == "removed" else after - before if kind == "resized" else after
@@ -164,11 +167,8 @@ class Comparison:
         change, path = self.change(i), f"$.tensors[{self.ids[i]!r}]"
         if change.left is None or change.right is None:
             return Difference(path, _row_text(change.left), _row_text(change.right))
-        for field in _ROW_FIELDS:
-            a, b = getattr(change.left, field), getattr(change.right, field)
-            if a != b:
-                return Difference(f"{path}.{field}", a, b)
-        raise AssertionError("a changed row differs in a field")
+        sides = ((field, getattr(change.left, field), getattr(change.right, field)) for field in _ROW_FIELDS)
+        return next(Difference(f"{path}.{field}", a, b) for field, a, b in sides if a != b)
 
 
 _BEFORE_ROWS = ("$.mode", "$.execution_order", "$.steps")
@@ -188,9 +188,8 @@ def compare(left: Plan | Trace, right: Plan | Trace) -> Comparison:
     a, b = _trace(left), _trace(right)
     ids, left_row, right_row = _joined(a.plan, b.plan)
     complete = a.complete and b.complete
-    kinds = _kinds(a.plan, b.plan, left_row, right_row) if complete else np.zeros(0, np.uint8)
     if not complete:
-        ids, left_row, right_row = (), np.zeros(0, np.int64), np.zeros(0, np.int64)
+        ids, left_row, right_row = (), left_row[:0], right_row[:0]
     return Comparison(
         left=a.plan,
         right=b.plan,
@@ -200,7 +199,7 @@ def compare(left: Plan | Trace, right: Plan | Trace) -> Comparison:
         ids=ids,
         left_row=left_row,
         right_row=right_row,
-        kinds=kinds,
+        kinds=_kinds(a.plan, b.plan, left_row, right_row),
         complete=complete,
     )
 
@@ -288,9 +287,7 @@ def _plain(value: Any) -> Any:
 def _order_difference(left: tuple[str, ...], right: tuple[str, ...], complete: bool) -> Difference:
     if not complete:
         return Difference("$.execution_order", "another order", "another order")
-    for k in range(max(len(left), len(right))):
-        a = left[k] if k < len(left) else None
-        b = right[k] if k < len(right) else None
+    for k, (a, b) in enumerate(zip_longest(left, right)):
         if a != b:
             return Difference(f"$.execution_order[{k}]", a, b)
     return Difference("$.execution_order", "the same nodes under another hash", "the same nodes under another hash")
@@ -304,11 +301,9 @@ def _handoff_difference(left: Plan, right: Plan) -> Iterator[Difference]:
             if a != b
         )
         return
-    k = 0
-    while k < min(len(left.handoffs), len(right.handoffs)) and left.handoffs[k] == right.handoffs[k]:
-        k += 1
-    sides = [list(side.handoffs[k]) if k < len(side.handoffs) else None for side in (left, right)]
-    yield Difference(f"$.handoffs[{k}]", *sides)
+    pairs = enumerate(zip_longest(left.handoffs, right.handoffs))
+    k, sides = next((k, sides) for k, sides in pairs if sides[0] != sides[1])
+    yield Difference(f"$.handoffs[{k}]", *(None if one is None else list(one) for one in sides))
 
 
 def _joined(left: Plan, right: Plan) -> tuple[tuple[str, ...], I64, I64]:
@@ -326,8 +321,8 @@ def _kinds(left: Plan, right: Plan, left_row: I64, right_row: I64) -> NDArray[np
     both = np.flatnonzero((left_row >= 0) & (right_row >= 0))
     a, b = left_row[both], right_row[both]
     names = {name: k for k, name in enumerate(sorted({**left.arena_of, **right.arena_of}))}
-    arena_a = np.array([names[x.name] for x in left.arenas], np.int64)[left.arena[a]] if len(a) else a
-    arena_b = np.array([names[x.name] for x in right.arenas], np.int64)[right.arena[b]] if len(b) else b
+    arena_a = np.array([names[x.name] for x in left.arenas], np.int64)[left.arena[a]]
+    arena_b = np.array([names[x.name] for x in right.arenas], np.int64)[right.arena[b]]
     other_arena = arena_a != arena_b
     place = np.zeros(len(both), np.bool_)
     for name in ("logical_slot", "generation", "offset"):

@@ -115,7 +115,7 @@ class PlainData:
         """What the pickle holds. Raises what ``refused`` makes of a sentence; where it is damaged, what Python does."""
         memo, numbers, texts = self.memo, self.numbers, self.texts
         stack, below = self.stack, self.below
-        data, at, safe = self.data, 0, 0
+        data, at, safe = self.data, self.at, self.at
         while True:
             if at >= safe:
                 data, at, safe = self._more(data, at)
@@ -197,7 +197,7 @@ class PlainData:
                 self.data, self.at = data, at
                 self._rare(op)
                 data, at, stack = self.data, self.at, self.stack
-                safe = 0
+                safe = at
 
     def _rare(self, op: int) -> None:
         """An operation that a snapshot says seldom; it stands at ``self.at``."""
@@ -214,7 +214,7 @@ class PlainData:
         elif op == 0x73:  # s
             value, key = stack.pop(), stack.pop()
             _dict(stack[-1])[key] = value
-        elif 0x85 <= op <= 0x87:
+        elif op in b"\x85\x86\x87":
             count = op - 0x84
             if len(stack) < count:
                 raise Damaged("a tuple of what is not there")
@@ -311,7 +311,7 @@ class PlainData:
 
     def _line(self) -> bytes:
         end = self.data.find(b"\n", self.at)
-        if end < 0:
+        if end == -1:
             raise EOFError("it ends in a line")
         text = self.data[self.at : end]
         self.at = end + 1

@@ -70,7 +70,7 @@ def of_json(file: BinaryIO) -> Snapshot:
         file.seek(0)
     reading = _Text(file)
     data = file.read()
-    if data[:64].lstrip().startswith(b"["):  # of torch.cuda.memory_snapshot(), which gives the segments alone
+    if re.match(rb"\s*\[", data):  # of torch.cuda.memory_snapshot(), which gives the segments alone
         found = _WholeSnapshot(msgspec.json.decode(data, type=list[_TextSegment]))
     else:
         found = msgspec.json.decode(data, type=_WholeSnapshot)
@@ -93,9 +93,8 @@ class _Text:
         """The snapshot. Raises ``_Otherwise`` as well."""
         before = bytearray()
         while (traces := _TRACES.search(self.data)) is None:
-            keep = max(0, len(self.data) - 64)
-            before += self.data[:keep]
-            self.data = self.data[keep:]
+            before += self.data[:-64]
+            self.data = self.data[-64:]
             self._more()
         before += self.data[: traces.end() - 1] + _PLACE
         self.data = self.data[traces.end() :]
