@@ -224,7 +224,6 @@ SAME: tuple[Same, ...] = (
     Same("tmmu_core/graph/importers/sniff.py", "shift < 64", "64", "(65)", _SEVENTH),
     Same("tmmu_core/graph/importers/onnx_bytes.py", "shift < 64", "shift < 64", "(shift <= 64)", _SEVENTH),
     Same("tmmu_core/graph/importers/onnx_bytes.py", "shift < 64", "64", "(65)", _SEVENTH),
-    Same("tmmu_core/graph/modules.py", "if digits else -1, len(path)", "1", "(2)", _NOBODY),
     Same("tmmu_core/cbor.py", ".reshape(-1, 8)", "1", "(2)", _WORKED_OUT),
     Same(
         *("tmmu_core/plan/formats/torch_text.py", "if cut > 0:", "0", "(1)"),

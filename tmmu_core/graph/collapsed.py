@@ -109,9 +109,7 @@ class Collapsed:
 
 def writer_of(index: GraphIndex, tensor: int) -> int:
     """The node that writes a tensor, or what it is a view of; −1 for nobody."""
-    while index.producer[tensor] < 0 and index.base[tensor] >= 0:
-        tensor = int(index.base[tensor])
-    return int(index.producer[tensor])
+    return int(index.producer[index.root[tensor]])
 
 
 def collapse(index: GraphIndex, tree: Tree, asked: Asked) -> Collapsed:
@@ -152,25 +150,20 @@ class _Parts:
 
 def _codes(tree: Tree, opened: Collection[Path]) -> I64:
     """Per node: ``2 × node`` where all above it is open, else ``2 × level + 1`` of the outermost that is closed."""
-    closed = np.full(len(tree.paths), -1, np.int64)
+    closed = np.zeros(len(tree.paths), np.int64)  # the root, which never is, stands for none
     for level, path in enumerate(tree.paths):
-        above = int(closed[tree.parent[level]])
-        closed[level] = above if above >= 0 else (-1 if not level or path in opened else level)
+        closed[level] = closed[tree.parent[level]] or (0 if path in opened else level)
     into = closed[tree.of_node]
-    return np.where(into >= 0, 2 * into + 1, 2 * np.arange(len(into), dtype=np.int64))
+    return np.where(into, 2 * into + 1, 2 * np.arange(len(into), dtype=np.int64))
 
 
 def _passages(index: GraphIndex, code: I64, asked: int) -> tuple[I64, I64, I64]:
     """``(source, target, tensor)`` of everything that is read, each once; what nobody writes only where asked for."""
     readers = np.repeat(np.arange(len(index.node_ids), dtype=np.int64), np.diff(index.in_ptr))
-    root = np.where((index.producer < 0) & (index.base >= 0), index.base, np.arange(len(index.base)))
-    while np.any(root != root[root]):
-        root = root[root]
+    root = index.root
     maker, tensor = index.producer[root[index.in_idx]], index.in_idx
     known = (maker >= 0) | index.is_input[root[tensor]] | (tensor == asked)
     readers, maker, tensor = readers[known], maker[known], tensor[known]
-    if not len(tensor):
-        return (np.zeros(0, np.int64),) * 3
     loose = np.where(index.is_input[root[tensor]], -1, -2 - tensor)
     rows = np.stack([np.where(maker >= 0, code[maker], loose), code[readers], tensor])
     source, target, tensor = np.unique(rows, axis=1)
@@ -178,10 +171,7 @@ def _passages(index: GraphIndex, code: I64, asked: int) -> tuple[I64, I64, I64]:
 
 
 def _unwritten(index: GraphIndex, tensor: int) -> int:
-    root = tensor
-    while index.base[root] >= 0 and index.producer[root] < 0:
-        root = int(index.base[root])
-    return -1 if index.is_input[root] else -2 - tensor
+    return -1 if index.is_input[index.root[tensor]] else -2 - tensor
 
 
 def _drawn(parts: _Parts, seen: I64, middle: int, near: nx.Graph) -> Collapsed:

@@ -85,6 +85,14 @@ class GraphIndex:
         return self.tensor_names.rank
 
     @cached_property
+    def root(self) -> I64:
+        """Shape (tensors,): of a view that nobody writes the tensor whose bytes it shows in the end, else itself."""
+        root = np.where((self.producer < 0) & (self.base >= 0), self.base, np.arange(len(self.base)))
+        while (root != root[root]).any():
+            root = root[root]
+        return root
+
+    @cached_property
     def readers(self) -> tuple[I64, I64]:
         """CSR ``(ptr, idx)`` of the nodes that read each tensor, in node order, a node once per mention."""
         counts = np.bincount(self.in_idx, minlength=len(self.tensor_ids))

@@ -57,13 +57,9 @@ class Modules:
         blocks = self._blocks
         if any(blocks):
             ways = {block[:k] for block in blocks for k in range(1, len(block))}
-            return tuple(
-                [".".join(block or path[: _leaves(path, ways)]) for path, block in zip(self.paths, blocks, strict=True)]
-            )
-        deepest = max(map(len, self.paths), default=0)
-        depth = next(
-            (k for k in range(deepest, 1, -1) if len({path[:k] for path in self.paths}) <= MOST_LAYERS), min(1, deepest)
-        )
+            return tuple([".".join(path[: _leaves(path, ways)]) for path in self.paths])
+        deepest = max(map(len, self.paths))
+        depth = next((k for k in range(deepest, 1, -1) if len({path[:k] for path in self.paths}) <= MOST_LAYERS), 1)
         return tuple([".".join(path[:depth]) for path in self.paths])
 
     @property
@@ -100,7 +96,7 @@ def starred(part: str) -> str:
 
 
 def _leaves(path: Path, ways: set[Path]) -> int:
-    """How deep a path outside all blocks is told: to where it leaves the way to them, and one name more."""
+    """How deep a path is told: to where it leaves the way to all blocks, and one name more: of one in a block that block."""
     return next((k + 1 for k in range(len(path)) if path[: k + 1] not in ways), len(path))
 
 
@@ -117,15 +113,12 @@ def modules_of(index: GraphIndex, order: Iterable[int]) -> Modules:
         by_node = _by_parameters(index, sequence)
         known = "parameters" if any(by_node) else ""
     by_tensor: list[Path] = []
-    for tensor, name in enumerate(index.tensor_ids):
+    for tensor in index.root.tolist():
         node = int(index.producer[tensor])
         if node >= 0:
             by_tensor.append(by_node[node])
         else:
-            by_tensor.append(_owner(name) if known and index.is_persistent[tensor] else ())
-    for tensor, base in enumerate(index.base.tolist()):
-        if base >= 0 and index.producer[tensor] < 0:
-            by_tensor[tensor] = by_tensor[base]
+            by_tensor.append(_owner(index.tensor_ids[tensor]) if known and index.is_persistent[tensor] else ())
     paths = tuple(sorted({(), *by_node, *by_tensor}))
     number = {path: k for k, path in enumerate(paths)}
     return Modules(
@@ -192,7 +185,7 @@ def _by_parameters(index: GraphIndex, order: Sequence[int], known: Mapping[int, 
         writers = [int(index.producer[t]) for t in inputs if index.producer[t] >= 0]
         by_node[node] = _met([by_node[w] for w in writers], families)
     for node in reversed(order):
-        if reads_own[node] or not by_node[node]:
+        if reads_own[node]:
             continue
         readers = {int(r) for t in index.outputs_of(node).tolist() for r in index.readers_of(t).tolist()}
         shared = _common([by_node[node], *[by_node[r] for r in sorted(readers) if by_node[r]]])
@@ -213,9 +206,10 @@ def _met(paths: Sequence[Path], families: Families) -> Path:
     return shared
 
 
-def _numbered(path: Path) -> tuple[int, ...]:
-    digits = re.search(r"(\d+)$", path[-1])
-    return (int(digits[1]) if digits else -1, len(path))
+def _numbered(path: Path) -> tuple[int, str, int]:
+    """By its number, which may have more digits than Python takes for a number."""
+    digits = "".join(_NUMBERED.findall(path[-1])).lstrip("0")
+    return len(digits), digits, len(path)
 
 
 def _common(paths: Sequence[Path]) -> Path:

@@ -66,8 +66,8 @@ class Tree:
     def label(self, level: int) -> str:
         """What a level is called below the one above it: ``h.0`` of ``transformer.h.0`` below ``transformer.h``."""
         path, above = self.paths[level], self.paths[int(self.parent[level])]
-        rest = path[len(above) :] if path[: len(above)] == above else path
-        if rest[:1] and rest[0].isdigit() and above:  # a number alone says nothing: h.3
+        rest = path[len(above) :]
+        if above and rest[0].isdigit():  # a number alone says nothing: h.3
             rest = (above[-1], *rest)
         return ".".join([_said(part) for part in rest])
 
@@ -117,17 +117,14 @@ def tree_of(index: GraphIndex, modules: Modules, order: Iterable[int]) -> Tree:
     of_node = _nodes_stretched(inner, sequence)
     kept |= {path[:depth] for path in set(of_node) - kept for depth in range(len(path)) if _is_stretch(path[:depth])}
     kept |= set(of_node)
-    first: dict[Path, int] = {}
-    members: Counter[Path] = Counter()
-    for k, path in enumerate(of_node):
+    members: Counter[Path] = Counter({(): 0})
+    for path in of_node:
         for depth in range(len(path) + 1):
             if path[:depth] in kept:
-                first.setdefault(path[:depth], k)
                 members[path[:depth]] += 1
-    first.setdefault((), 0)
-    paths = tuple(sorted(first, key=lambda path: (len(path), first[path], path)))
+    paths = tuple(sorted(members, key=len))  # of one depth in the order in which their first nodes came
     number = {path: k for k, path in enumerate(paths)}
-    parent = [number[_innermost(path[:-1], kept)] if path else 0 for path in paths]
+    parent = [number[_innermost(path[:-1], kept)] for path in paths]
     return Tree(
         paths,
         np.array(parent, np.int64),
@@ -188,16 +185,13 @@ def _levels_stretched(of_node: list[Path], kept: set[Path], order: Sequence[int]
     if not gathered:
         return of_node, kept
     new: dict[Path, Path] = {path: _with_stretches(path, gathered) for path in kept}
-    stretches = {new[path][: _place(new[path], name) + 1] for path, (_, name) in gathered.items()}
+    stretches = {new[path][: depth - len(path)] for path, (depth, _) in gathered.items()}
     return [new[path] for path in of_node], {*new.values(), *stretches}
 
 
-def _place(path: Path, part: str) -> int:
-    return len(path) - 1 - path[::-1].index(part)
-
-
 def _with_stretches(path: Path, gathered: dict[Path, tuple[int, str]]) -> Path:
-    at = dict([gathered[path[:depth]] for depth in range(1, len(path) + 1) if path[:depth] in gathered])
+    above = [path[: depth + 1] for depth in range(len(path))]
+    at = dict([gathered[level] for level in above if level in gathered])
     found: list[str] = []
     for depth, part in enumerate(path):
         found += [at[depth], part] if depth in at else [part]
@@ -230,7 +224,7 @@ def _telling(wanted: Iterable[Path]) -> set[Path]:
             members[path[:depth]] += times
     kept: set[Path] = {()}
     for path in sorted(members, key=len):
-        if path and members[path] > 1 and members[path] < members[_innermost(path[:-1], kept)]:
+        if 1 < members[path] < members[_innermost(path[:-1], kept)]:
             kept.add(path)
     return kept
 
@@ -244,7 +238,7 @@ def _blocks(paths: Sequence[Path], parent: Sequence[int], families: Collection[t
     found = np.zeros(len(paths), np.int64)
     for level, path in enumerate(paths):
         plain = tuple([part for part in path[several:] if not part.startswith((REPEATED, STRETCH))])
-        if level and plain and (plain[:-1], starred(plain[-1])) in families:
+        if plain and (plain[:-1], starred(plain[-1])) in families:
             above = parent[level]
             while _is_stretch(paths[above]):
                 above = parent[above]
