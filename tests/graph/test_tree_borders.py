@@ -179,16 +179,30 @@ def test_stretches_of_levels_and_of_nodes_are_levels_of_the_tree(phases: int) ->
     if phases == 1:
         in_a = ("…a … b", "a", "…nodes 1–4")
         assert found == {
-            (): 9, in_a[:1]: 7, ("…c … c",): 2, in_a[:2]: 5, ("…a … b", "b"): 2, ("…c … c", "c"): 2, in_a: 4,
-            (*in_a[:2], "…nodes 5–5"): 1, (*in_a, "…nodes 1–2"): 2, (*in_a, "…nodes 3–4"): 2,
+            (): 9,
+            in_a[:1]: 7,
+            ("…c … c",): 2,
+            in_a[:2]: 5,
+            ("…a … b", "b"): 2,
+            ("…c … c", "c"): 2,
+            in_a: 4,
+            (*in_a[:2], "…nodes 5–5"): 1,
+            (*in_a, "…nodes 1–2"): 2,
+            (*in_a, "…nodes 3–4"): 2,
             (*in_a[:2], "…nodes 5–5", "…nodes 5–5"): 1,
         }
     else:  # and the one node of the other phase stands at the root
         in_a = ("forward", "…a … b", "a")
         assert found == {
-            (): 9, in_a[:1]: 8, in_a[:2]: 6, ("forward", "…c … c"): 2, in_a: 4,
-            (*in_a[:2], "b"): 2, ("forward", "…c … c", "c"): 2,
-            (*in_a, "…nodes 1–2"): 2, (*in_a, "…nodes 3–4"): 2,
+            (): 9,
+            in_a[:1]: 8,
+            in_a[:2]: 6,
+            ("forward", "…c … c"): 2,
+            in_a: 4,
+            (*in_a[:2], "b"): 2,
+            ("forward", "…c … c", "c"): 2,
+            (*in_a, "…nodes 1–2"): 2,
+            (*in_a, "…nodes 3–4"): 2,
         }
 
 

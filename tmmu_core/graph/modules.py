@@ -96,7 +96,7 @@ def starred(part: str) -> str:
 
 
 def _leaves(path: Path, ways: set[Path]) -> int:
-    """How deep a path is told: to where it leaves the way to all blocks, and one name more: of one in a block that block."""
+    """How deep a path is told: to where it leaves the way to all blocks, and one name more, in one of them its own."""
     return next((k + 1 for k in range(len(path)) if path[: k + 1] not in ways), len(path))
 
 
