@@ -47,6 +47,67 @@ _ANY_LOOP = "which of the loops lays them, all of which lay them alike: tests/pl
 _SAID_TWICE = "a node more, beside or below one that says the same: what is taken twice is taken"
 
 SAME: tuple[Same, ...] = (
+    Same("tmmu_core/judge/simulator.py", "gone: list[list[Storage]] = ", "1", "(2)", _ROOM),
+    Same(
+        *("tmmu_core/judge/simulator.py", "if ended and not (apart and any("),
+        "apart and any((tenant.name, storage.name) in apart for tenant in tenants)",
+        "(any(((tenant.name, storage.name) in apart for tenant in tenants)))",
+        "in nothing nobody is",
+    ),
+    *(
+        Same(f"tmmu_core/{file}", line, "1", "(2)", _NONE_YET)
+        for file, line in (
+            ("judge/places.py", "base = np.array([-1 if name is None"),
+            ("liveness/ranges.py", "last = np.full(len(index.tensor_ids), -1"),
+            ("plan/making/problems.py", "handoff = np.where(source >= 0, place[source], -1)"),
+            ("plan/making/rows.py", "handoff_from[list(takers)] = -1"),
+            ("plan/making/sequence.py", "plan.row_of.get(name, -1) for name in rest.ids"),
+            ("plan/making/sparse.py", "end, below = 0, -1"),
+            ("plan/model.py", "row = -1 if taken else self.row_of.get(source, -1)"),
+            ("plan/model.py", "i, j = plan.row_of.get(source, -1), plan.row_of.get(target, -1)"),
+            ("planners/slots.py", "slot = np.full(len(problem), -1"),
+            ("planners/slots.py", "taken = heappop(free) if free else -1"),
+            ("planners/slots.py", "return -1"),
+            ("planners/problem.py", "place = np.full(len(problem) + 1, -1, np.int64)  # the last"),
+            ("planners/instances.py", "given.get(row.id, -1) for row in rows"),
+            ("runtime/shadow_scene.py", "row_of = np.full(len(said.planned), -1"),
+            ("runtime/shadow_scene.py", "taken_from=np.full(len(blocks.head), -1"),
+            ("runtime/shadow_scene.py", "consumed=np.full(len(plan), -1"),
+            ("runtime/shadow_scene.py", "taken_from = np.full(len(blocks.head), -1"),
+            ("runtime/shadow_scene.py", "x, y = index.tensor_of.get(giver, -1), index.tensor_of.get(taker, -1)"),
+            ("runtime/shadow_scene.py", "if 0 <= step < len(node_at) else -1"),
+            ("runtime/shadow_scene.py", "row = int(row_of[x]) if x >= 0 else -1"),
+            ("runtime/shadow.py", 'return "never_written", -1'),
+        )
+    ),
+    *(
+        Same(
+            "tmmu_core/liveness/analyse.py",
+            line,
+            old,
+            new,
+            "no planned tensor is of such an arena, and no other is asked",
+        )
+        for line in ("number.get(name, -1) for name in of_code", "arena_of = np.full(len(tensors), -1")
+        for old, new in (("1", "(2)"), ("-1", "(1)"))
+    ),
+    Same(
+        *("tmmu_core/liveness/analyse.py", "planned[groups.offset[planned] > 0]"),
+        *("groups.offset[planned] > 0", "(groups.offset[planned] >= 0)"),
+        "byte 0 is on every grid",
+    ),
+    *(
+        Same("tmmu_core/planners/slots.py", "if len(apart) < max(len(free), FEW):", old, new, _TWO_WAYS)
+        for old, new in (
+            ("len(apart) < max(len(free), FEW)", "(len(apart) <= max(len(free), FEW))"),
+            ("len(apart) < max(len(free), FEW)", "(not len(apart) < max(len(free), FEW))"),
+            ("max", "(min)"),
+        )
+    ),
+    Same(
+        *("tmmu_core/plan/making/rows.py", "if (birth[1:] >= birth[:-1]).all():"),
+        *("birth[1:] >= birth[:-1]", "(birth[1:] > birth[:-1])", _TWO_WAYS),
+    ),
     Same(
         *("tmmu_core/judge/steps.py", "while at not in root and"),
         *("at not in root and (seen := view[at]) is not None", "((seen := view[at]) is not None)"),

@@ -32,7 +32,7 @@ from tmmu_core.plan.figures.live import (
     peak_together,
 )
 from tmmu_core.plan.figures.storages import Beats, align_up, alive_at, slot_numbers, storages_of
-from tmmu_core.plan.making import certificate
+from tmmu_core.plan.making import certificate, rows
 from tmmu_core.plan.making.instance import plan_problem
 from tmmu_core.plan.making.over import over_limits, packing_may_do
 from tmmu_core.plan.making.pairs import pair_texts, read_pairs
@@ -565,6 +565,16 @@ def test_a_session_goes_as_its_policy_says(policy: str, plan_at: Any) -> None:
         ]
         assert found == expected
         assert (log.aborted and log.aborted.diagnostics["reason"]) == (ended or None)
+        old = {record["iteration"]: record["old_tmmu_plan_hash"] for record in log.replans}
         for one, two in pairwise(log.iterations):
+            assert old.get(two.number, "") == (one.solution.plan.tmmu_plan_hash.hex() if two.replanned else "")
             if not two.replanned:
                 assert two.solution.plan.tmmu_plan_hash == one.solution.plan.tmmu_plan_hash
+
+
+@pytest.mark.parametrize("some", [1, 2, 3, 100])
+def test_rows_are_taken_some_at_a_time(monkeypatch: pytest.MonkeyPatch, some: int) -> None:
+    monkeypatch.setattr(rows, "AT_ONCE", some)
+    numbers = [4, 0, 0, 3, 1]
+    assert rows._at("abcde", np.array(numbers)) == tuple("abcde"[k] for k in numbers)
+    assert rows._at("abcde", np.array(numbers[:0], np.int64)) == ()

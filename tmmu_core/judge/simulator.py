@@ -281,7 +281,7 @@ def figures_of(place: Place, held: Mapping[str, int], steps: int) -> ArenaFigure
     name, arena, slots, storages = place
     extent = slots[-1].offset + slots[-1].size if slots else 0
     committed = align_up(extent, arena.page_size) if arena.page_size else extent
-    born: list[list[Storage]] = [[] for _ in range(steps + 1)]
+    born: list[list[Storage]] = [[] for _ in range(steps)]
     gone: list[list[Storage]] = [[] for _ in range(steps + 1)]
     for storage in storages:
         born[storage.birth].append(storage)

@@ -273,7 +273,7 @@ def check_configuration(plan: Plan, arenas: Mapping[str, Arena | Mapping[str, An
     """Rule ``configuration``."""
     for arena in plan.arenas:
         default = Arena()
-        given = arenas.get(arena.name, default) if arenas else default
+        given = arenas.get(arena.name, default)
         said = given if isinstance(given, Arena) else Arena(**{k: v for k, v in given.items() if k in _ARENA_FIELDS})
         for name in _ARENA_FIELDS:
             if getattr(arena, name) != getattr(said, name):

@@ -103,8 +103,6 @@ def _arenas(
     codes = timeline.index.role.astype(np.int64)
     of_code = [by_role[role] for role in ROLES]
     code_of: dict[str, int] = {}
-    for code, name in enumerate(of_code):
-        code_of.setdefault(name, code)
     for i in timeline.index.marked.tolist():
         own = tensors[i].arena
         if own:

@@ -56,7 +56,7 @@ def default_order(index: GraphIndex, edges: tuple[I64, I64], inside: NDArray[np.
     ids = index.node_ids
     numbers = index.node_names.by_bytes
     numbers = numbers[inside[numbers]]
-    rank = np.full(len(ids), -1, np.int64)
+    rank = np.zeros(len(ids), np.int64)  # of those inside
     rank[numbers] = np.arange(len(numbers))
     before, after = rank[edges[0]], rank[edges[1]]
     if bool((before < after).all()):  # no order by ready ids comes before the order of the ids themselves

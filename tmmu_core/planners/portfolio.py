@@ -101,8 +101,6 @@ def best_greedy(
 def _crown(cols: Columns, bound: Bound) -> tuple[int, int]:
     """The storage of the bound's witness that gains most by ending off the grid, and the grid; (−1, 0) for none."""
     free = [i for i in bound.witness if cols.fixed[i] < 0]
-    if not free:
-        return -1, 0
-    grid = min(cols.align[i] for i in bound.witness)
-    gain, crown = max((align_up(cols.size[i], grid) - cols.size[i], -i) for i in free)
+    grid = min((cols.align[i] for i in bound.witness), default=0)
+    gain, crown = max(((align_up(cols.size[i], grid) - cols.size[i], -i) for i in free), default=(0, 0))
     return (-crown, grid) if gain else (-1, 0)

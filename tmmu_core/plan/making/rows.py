@@ -23,6 +23,10 @@ from tmmu_core.planners.slots import slot_sizes
 T = TypeVar("T")
 
 
+AT_ONCE = 65_536
+"""Numbers that become Python's own at once."""
+
+
 @dataclass(frozen=True, eq=False)
 class Placement:
     """Every storage's place, as columns over ``liveness.storages``, all arenas together."""
@@ -181,7 +185,7 @@ def _among(rows: I64, marked: I64, tensors: int) -> list[int]:
 
 def _at(values: Sequence[T], numbers: I64) -> tuple[T, ...]:
     """``values[numbers[i]]`` for every i; some at a time, for a million numbers as objects weigh 40 MB."""
-    some = (numbers[start : start + 65536].tolist() for start in range(0, len(numbers), 65536))
+    some = (numbers[start : start + AT_ONCE].tolist() for start in range(0, len(numbers), AT_ONCE))
     return tuple(map(values.__getitem__, chain.from_iterable(some)))
 
 
