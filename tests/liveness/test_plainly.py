@@ -150,3 +150,22 @@ def test_who_is_not_of_the_timeline_asks_for_no_alignment() -> None:
     nodes = [node("n", "x", "y", inplace="none"), node("m", "y", "b", phase="backward")]
     found = analyse(build_timeline(graph(tensors, nodes, "x", "y"), "inference", "inference"))
     assert found.storages.alignment.tolist() == [1, 1]
+
+
+def test_what_has_no_gradient_passes_none_on_and_takes_none() -> None:
+    """``b`` is a buffer that a node writes, ``v`` a constant that looks at a parameter, ``k`` of whole numbers."""
+    tensors = [
+        *(tensor("x", role="input"), tensor("w", role="parameter"), view("v", "w", role="constant")),
+        *(view("u", "w"), tensor("b", role="buffer"), tensor("k", dtype="int32"), tensor("y"), tensor("z")),
+        *(view("p", "k"), tensor("q", role="gradient")),
+    ]
+    nodes = [
+        *(node("n0", "x", "b"), node("n1", "b v", "y"), node("n2", "u x", "z k"), node("n3", "p", "")),
+        node("n4", "z y", "q"),
+    ]
+    g = graph(tensors, nodes, "x", "q")
+    timeline = build_timeline(g, "backward", "train_full")
+    _same_program(timeline.graph, run_of(g, "backward", "train_full").graph)
+    grads = [t.id.removesuffix("@grad") for t in timeline.graph.tensors if t.id.endswith("@grad")]
+    assert sorted(grads) == ["q", "u", "x", "z"]
+    assert timeline.graph.outputs == ("q",)
