@@ -15,18 +15,21 @@ from tests.build import chain, graph, node, tensor, view
 from tests.judge.faults import changed
 from tests.judge.test_verifier import two_step_bytes
 from tests.verdicts import broken
-from tmmu_core.errors import U64_MAX, AlignmentViolation, AllocationOverflow, InvalidIrShapes
+from tmmu_core.errors import U64_MAX, AlignmentViolation, AllocationOverflow, ContractError, InvalidIrShapes
 from tmmu_core.graph.model import Arena, Graph
 from tmmu_core.judge.against_graph import check_addresses, check_apart, check_ranges
 from tmmu_core.judge.canonical import hash_of, token_from_seed
 from tmmu_core.judge.facts import PlanFacts
 from tmmu_core.judge.figures import check_arenas
+from tmmu_core.judge.finding import Finding, Verdict
+from tmmu_core.judge.finished import _error, finished, refuse_invalid
 from tmmu_core.judge.lives import Storage, births, lives_of, saved_tensors
 from tmmu_core.judge.places import _proven_by_slots
 from tmmu_core.judge.rows import check_rows
 from tmmu_core.judge.simulator import Asked, Place, Slot, figures_of, simulate
+from tmmu_core.judge.slotting import ends_end_to_end
 from tmmu_core.judge.steps import Run, run_of
-from tmmu_core.judge.verifier import check_columns, check_handoffs, check_hashes
+from tmmu_core.judge.verifier import check_columns, check_configuration, check_handoffs, check_hashes, verify_plan
 from tmmu_core.judge.whole import check_power_of_two, element_bytes
 from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.plan.model import Plan
@@ -405,3 +408,87 @@ def test_a_view_of_the_first_row_is_said_to_lie_in_another_storage() -> None:
     other = changed(plan, "storage", plan.row_of["v"], int(plan.storage[plan.row_of["y"]]))
     assert plan.row_of["a"] == 0
     assert messages(check_rows(PlanFacts(other)), "row") == ['"v" is a view of "a", which is another storage.']
+
+
+# -- by eye: what is raised for a plan that does not verify ------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rule", "code", "about"),
+    [
+        ("overlap", "ADDRESS_COLLISION", {"logical_slot": 0, "other": "t2"}),
+        ("alignment", "ALIGNMENT_VIOLATION", {"logical_slot": 0}),
+        ("bounds", "ARENA_TOO_SMALL", {"capacity": 16, "required": 16}),
+        ("capacity", "ARENA_TOO_SMALL", {"capacity": U64_MAX, "required": 16}),
+        ("slot", "INVALID_IR_SHAPES", {"reason": "invalid_plan"}),
+    ],
+)
+@pytest.mark.parametrize("tensor_id", ["t1", ""])
+def test_a_finding_is_raised_as_what_it_is(rule: str, code: str, about: dict[str, Any], tensor_id: str) -> None:
+    plan = plan_graph(chain(2)).plan
+    found = Finding(rule, "error", "it is so.", tensor=tensor_id, other="t2", arena="activations", step=1)
+    error = _error(plan, found, "OPERATOR")
+    record = error.record()
+    said = {**about, "logical_slot": "unknown"} if "logical_slot" in about and not tensor_id else about
+    assert record["code_id"] == code
+    assert {key: record["diagnostics"].get(key, record.get(key)) for key in said} == said
+    assert (record["t"], record["diagnostics"]["rule"]) == (1, rule)
+    elsewhere = replace(found, arena="nowhere")
+    expected = "INVALID_IR_SHAPES" if rule in ("bounds", "capacity") else code
+    assert _error(plan, elsewhere, "OPERATOR").record()["code_id"] == expected
+
+
+def test_the_worst_of_several_is_raised() -> None:
+    plan = plan_graph(chain(2)).plan
+    rules = ["slot", "alignment", "capacity", "bounds", "overlap"]
+    for k in range(1, len(rules) + 1):
+        findings = tuple(Finding(rule, "error", rule, arena="activations") for rule in rules[:k])
+        with pytest.raises(ContractError) as caught:
+            refuse_invalid(plan, "OPERATOR", Verdict(findings, (), ()))
+        assert caught.value.record()["diagnostics"]["rule"] == rules[k - 1]
+        assert caught.value.record()["diagnostics"]["findings"] == k
+    refuse_invalid(plan, "OPERATOR", Verdict((), (), ()))
+    refuse_invalid(plan, "OPERATOR")
+
+
+def test_an_invalid_plan_proves_nothing_of_any_arena() -> None:
+    g = graph(
+        [tensor("x", role="input"), tensor("w", role="parameter"), tensor("y")], [node("n", "x w", "y")], "x", "y"
+    )
+    plan = plan_graph(g).plan
+    assert finished(plan, g).plan is plan
+    wrong = replace(plan, layout_hash=bytes(32))
+    found = finished(wrong, g)
+    assert (found.ok, {arena.status for arena in found.plan.arenas}) == (False, {"invalid"})
+    digest = finished(wrong, g, complete=False)
+    assert digest.ok
+    assert digest.verdict.checked == ("extent", "capacity", "figures", "hash", "held")
+
+
+@pytest.mark.parametrize(
+    ("sizes", "grid", "ends"), [((), 4, {0}), ((5,), 4, {5}), ((5, 4), 4, {12}), ((5, 0, 3), 4, {13}), ((4, 4), 1, {8})]
+)
+def test_where_slots_end_to_end_would_end(sizes: tuple[int, ...], grid: int, ends: set[int]) -> None:
+    tensors = [tensor(f"t{k}", size, role="input", dtype="uint8") for k, size in enumerate(sizes)]
+    g = graph(tensors, [], " ".join(t.id for t in tensors))
+    plan = plan_graph(g, arenas={"activations": {"alignment_bytes": grid}}).plan
+    assert verify_plan(plan, g).ok
+    assert ends_end_to_end(PlanFacts(plan), 0) == ends
+
+
+@pytest.mark.parametrize(
+    ("said", "wrong"),
+    [
+        ({}, []),
+        ({"activations": Arena()}, []),
+        ({"activations": {}}, []),
+        ({"activations": {"capacity_bytes": 9}}, ["capacity_bytes"]),
+        ({"activations": Arena(page_size=1, alignment_bytes=1)}, ["alignment_bytes", "page_size"]),
+        ({"elsewhere": {"capacity_bytes": 9}}, []),
+    ],
+)
+def test_arenas_are_as_configured_or_else_as_by_default(said: dict[str, Any], wrong: list[str]) -> None:
+    found = check_configuration(plan_graph(chain(2)).plan, said)
+    assert [
+        name for f in found for name in ("capacity_bytes", "alignment_bytes", "page_size") if name in f.message
+    ] == wrong
