@@ -574,7 +574,7 @@ def test_a_session_goes_as_its_policy_says(policy: str, plan_at: Any) -> None:
 
 @pytest.mark.parametrize("some", [1, 2, 3, 100])
 def test_rows_are_taken_some_at_a_time(monkeypatch: pytest.MonkeyPatch, some: int) -> None:
-    monkeypatch.setattr(rows, "AT_ONCE", some)
+    monkeypatch.setattr(rows, "CHUNK_ROWS", some)
     numbers = [4, 0, 0, 3, 1]
     assert rows._at("abcde", np.array(numbers)) == tuple("abcde"[k] for k in numbers)
     assert rows._at("abcde", np.array(numbers[:0], np.int64)) == ()

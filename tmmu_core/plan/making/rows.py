@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from tmmu_core.cbor import CHUNK_ROWS
 from tmmu_core.graph.dtypes import itemsize
 from tmmu_core.graph.index import named
 from tmmu_core.graph.model import ROLES, Graph
@@ -21,10 +22,6 @@ from tmmu_core.planners.problem import Packing, Problem
 from tmmu_core.planners.slots import slot_sizes
 
 T = TypeVar("T")
-
-
-AT_ONCE = 65_536
-"""Numbers that become Python's own at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,7 +182,7 @@ def _among(rows: I64, marked: I64, tensors: int) -> list[int]:
 
 def _at(values: Sequence[T], numbers: I64) -> tuple[T, ...]:
     """``values[numbers[i]]`` for every i; some at a time, for a million numbers as objects weigh 40 MB."""
-    some = (numbers[start : start + AT_ONCE].tolist() for start in range(0, len(numbers), AT_ONCE))
+    some = (numbers[start : start + CHUNK_ROWS].tolist() for start in range(0, len(numbers), CHUNK_ROWS))
     return tuple(map(values.__getitem__, chain.from_iterable(some)))
 
 
