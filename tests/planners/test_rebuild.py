@@ -20,6 +20,7 @@ from tmmu_core.planners.exact import COURSE, exact, searched
 from tmmu_core.planners.exact import rebuild as rebuilding_of
 from tmmu_core.planners.exact.model import Model, build, chains
 from tmmu_core.planners.exact.rebuild import (
+    ALMOST,
     AT_THE_END,
     CLOSE,
     FAILURES,
@@ -31,6 +32,7 @@ from tmmu_core.planners.exact.rebuild import (
     Rebuild,
     blurs,
     cooling,
+    either_way,
     is_for,
     losses,
     rebuild_of,
@@ -75,7 +77,7 @@ from tmmu_core.planners.exact.rebuilding import (
     _torn_down,
     rebuild,
 )
-from tmmu_core.planners.exact.tables import shape_of
+from tmmu_core.planners.exact.tables import Shape, shape_of
 from tmmu_core.planners.instances import read_csv
 from tmmu_core.planners.portfolio import Best, best_greedy
 from tmmu_core.planners.problem import Packing, Problem
@@ -118,12 +120,13 @@ def test_who_is_left_out_is_told_and_who_lies_never_overlaps() -> None:
     assert sorted(lying + out) == list(range(60))
     assert [u for u in range(60) if site.work[OFFSET, u] < 0] == sorted(out)
     assert 0 < again.fewest <= len(out)
-    at = site.work[OFFSET].tolist()
+    at, size = site.work[OFFSET].tolist(), site.unit[:, SIZE].tolist()
+    assert size == p.size[again.units].tolist()
     assert [(at[u], u) for u in lying] == sorted((at[u], u) for u in lying)
     for k, u in enumerate(lying):
-        assert at[u] + int(p.size[u]) <= 1 << 19
+        assert at[u] + size[u] <= 1 << 19
         for v in lying[:k]:
-            assert not site.meets[u, v] or at[v] + int(p.size[v]) <= at[u] or at[u] + int(p.size[u]) <= at[v]
+            assert not site.meets[u, v] or at[v] + size[v] <= at[u] or at[u] + size[u] <= at[v]
 
 
 def test_given_offsets_stay() -> None:
@@ -161,6 +164,38 @@ def test_who_meets_everybody_lies_at_the_bottom() -> None:
     assert lies is not None
     assert faults(p, lies) == []
     assert again.run(again.base, 500) is None
+
+
+def test_backwards_in_time_the_same_is_torn_down() -> None:
+    for seed in range(30):
+        rows = perfect(20 + seed % 3 * 10, seed)
+        again, back = (
+            rebuild_of(model, shape_of(model), 1) for model in (model_of(problem_of(r)) for r in (rows, mirrored(rows)))
+        )
+        for one, two in zip(again.site, back.site, strict=True):
+            assert one.tolist() == two.tolist()
+        assert (one_lies := again.run(1 << 20, 300)) is None or faults(problem_of(rows), one_lies) == []
+        two_lie = back.run(1 << 20, 300)
+        assert (one_lies is None) == (two_lie is None)
+        assert two_lie is None or faults(problem_of(mirrored(rows)), two_lie) == []
+
+
+def test_units_are_in_an_order_of_their_lives_and_bytes_alone() -> None:
+    p = problem((0, 4, 8), (0, 4, 24), (2, 6, 16), (4, 9, 8), (7, 9, 8))
+    model = model_of(p)
+    which, begin, end = either_way(model, shape_of(model), list(range(5)))
+    rows = [(int(p.birth[u]), int(p.death[u]), int(p.size[u])) for u in which.tolist()]
+    # Three sections: the first three units, the third and the fourth, the last two.
+    assert rows == [(0, 4, 8), (0, 4, 24), (2, 6, 16), (4, 9, 8), (7, 9, 8)]
+    assert list(zip(begin.tolist(), end.tolist(), strict=True)) == [(0, 1), (0, 1), (0, 2), (1, 3), (2, 3)]
+    q = problem((0, 2, 8), (0, 5, 8), (3, 7, 16), (5, 9, 24), (5, 9, 8))  # the same backwards
+    other = model_of(q)
+    which, begin, end = either_way(other, shape_of(other), list(range(5)))
+    assert [int(q.size[u]) for u in which.tolist()] == [8, 24, 16, 8, 8]
+    assert list(zip(begin.tolist(), end.tolist(), strict=True)) == [(0, 1), (0, 1), (0, 2), (1, 3), (2, 3)]
+    which, begin, _ = either_way(model, shape_of(model), [1, 3])
+    assert (sorted(which.tolist()), len(begin)) == ([1, 3], 2)
+    assert [column.tolist() for column in either_way(model, shape_of(model), [])] == [[], [], []]
 
 
 def test_nobody_lies_at_the_bottom_where_an_offset_is_given_or_who_would_move_others_off_their_grid() -> None:
@@ -339,12 +374,14 @@ def test_the_last_one_left_out_is_put_in_however_little_touches_then() -> None:
     model = model_of(p)
     again = rebuild_of(model, shape_of(model), 1)
     site = again.site._replace(heat=np.zeros(1025, np.int64))
-    site.work[OFFSET, :5], site.work[WEIGHT, :5] = (0, 8200, 16_400, -1, 16_400), (1000, 1000, 1000, 1, 1000)
-    site.work[ROW, :4], site.work[LEFT, 0], site.now[[ROWS, OUT, COST]] = (0, 1, 2, 4), 3, (4, 1, 1)
+    at = [again.units.index(u) for u in range(5)]
+    site.work[OFFSET, at], site.work[WEIGHT, at] = (0, 8200, 16_400, -1, 16_400), (1000, 1000, 1000, 1, 1000)
+    lying = sorted(at[:3] + at[4:], key=lambda u: (site.work[OFFSET, u], u))
+    site.work[ROW, :4], site.work[LEFT, 0], site.now[[ROWS, OUT, COST]] = lying, at[3], (4, 1, 1)
     before = touching(site, 16_412)
     assert rebuild(site, 16_412, 100_000, RUIN, again.stop)
-    assert site.work[WEIGHT, 3] == 1  # before it grew dearer
-    lies = site.work[OFFSET, :5].tolist()
+    assert site.work[WEIGHT, at[3]] == 1  # before it grew dearer
+    lies = site.work[OFFSET, at].tolist()
     assert lies[3] == 0
     assert faults(p, lies) == []
     assert before - touching(site, 16_412) > 2 * 1024 // TOUCH
@@ -372,17 +409,33 @@ def test_a_near_miss_is_asked_for_again_and_then_given_up() -> None:
     assert aims.next(1400, CLOSE) == (1300, 800)  # given up: above it
     assert aims.next(1300, 0) == (1250, 800)  # found: between what was given up and what was found
     assert aims.next(1250, CLOSE + 1) == (1000, 800 * LONG)  # the second that is given up: the low end, for long
-    assert aims.next(1250, CLOSE + 1) == (1120, 800 * LONG)  # given up: half the way
+    assert aims.next(1250, ALMOST + 1) == (1120, 800 * LONG)  # given up: half the way
     assert aims.next(1120, 0) == (1060, 800 * LONG)  # found: half of what is left
     assert aims.next(1120, CLOSE) == (1090, 800 * LONG)  # given up: above it
 
 
-def test_the_low_end_is_asked_for_again_while_it_is_close() -> None:
+def test_the_low_end_is_asked_for_again_while_it_is_almost_met() -> None:
     aims = Aims(low=1000, grain=10, turns=800, failures=FAILURES - 1)
-    asked = [aims.next(1400, CLOSE + 1), *(aims.next(1400, CLOSE) for _ in range(LONG_RUNS))]
+    asked = [aims.next(1400, CLOSE + 1), *(aims.next(1400, ALMOST) for _ in range(LONG_RUNS))]
     assert [at for at, turns in asked if turns] == [1000] * AT_THE_END + [1200] * (LONG_RUNS - AT_THE_END)
     aims = Aims(low=1000, grain=10, turns=800, failures=FAILURES - 1)
-    assert [aims.next(1400, left)[0] for left in (CLOSE + 1, CLOSE, CLOSE + 1, CLOSE)] == [1000, 1000, 1200, 1300]
+    lefts = (CLOSE + 1, CLOSE, ALMOST + 1, CLOSE)
+    assert [aims.next(1400, left)[0] for left in lefts] == [1000, 1000, 1200, 1300]
+
+
+def test_long_runs_have_numbers_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def seen(model: Model, shape: Shape, number: int) -> Rebuild:
+        asked.append(number)
+        site = rebuild_of(model, shape, number)
+        monkeypatch.setattr(site, "run", lambda *_: site.site.now.__setitem__(FEWEST, CLOSE))
+        return site
+
+    monkeypatch.setattr(rebuilding_of, "rebuild_of", seen)
+    exact(problem_of(mirrored(read("D.1048576"))), {"budget": 20_000})
+    short = len(asked) - LONG_RUNS
+    assert asked == [LONG_RUNS + 1 + k for k in range(short)] + [1 + k for k in range(LONG_RUNS)]
 
 
 def test_nothing_is_asked_for_at_length_after_a_run_that_left_out_many() -> None:
@@ -398,7 +451,7 @@ def test_nothing_is_asked_for_at_length_after_a_run_that_left_out_many() -> None
 
 def test_long_runs_are_few() -> None:
     aims = Aims(low=1000, grain=1, turns=800, failures=FAILURES - 1)
-    asked = [aims.next(1400, CLOSE + 1) for _ in range(LONG_RUNS + 1)]
+    asked = [aims.next(1400, ALMOST + 1) for _ in range(LONG_RUNS + 1)]
     assert [at for at, turns in asked if turns] == [1000, 1200, 1300, 1350]  # given up: between it and the extent
     assert [turns for _, turns in asked] == [800 * LONG] * LONG_RUNS + [0]
     assert aims.most >= 800 * LONG * LONG_RUNS
@@ -410,7 +463,7 @@ def test_where_nothing_is_between_the_low_end_is_asked_for() -> None:
     assert aims.next(1010, 0) == (1000, 800)
     assert aims.next(1010, CLOSE + 1) == (1000, 800 * LONG)  # nothing is between 1,000 and 1,010
     assert aims.next(1010, CLOSE) == (1000, 800 * LONG)
-    assert aims.next(1010, CLOSE + 1)[1] == 0
+    assert aims.next(1010, ALMOST + 1)[1] == 0
 
 
 def test_it_is_for_what_is_near_and_neither_small_nor_huge() -> None:

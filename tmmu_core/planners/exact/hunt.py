@@ -246,7 +246,7 @@ def search(hunt: Hunt, asked: Asked) -> None:
 
 def _rebuilt(hunt: Hunt, asked: Asked, before: int, allowed: int) -> None:
     """Where the nodes are spent and the bound, or the goal, is near: its first model, torn down and put up again."""
-    from tmmu_core.planners.exact.rebuild import Aims, is_for, rebuild_of, turns_for
+    from tmmu_core.planners.exact.rebuild import LONG_RUNS, Aims, is_for, rebuild_of, turns_for
 
     variant, notes = hunt.variants[0], asked.notes
     grain = variant.model.grain
@@ -260,7 +260,8 @@ def _rebuilt(hunt: Hunt, asked: Asked, before: int, allowed: int) -> None:
         if not turns:
             break
         runs += 1
-        site = rebuild_of(variant.model, variant.searcher.shape, runs)
+        # Long ones by numbers of their own: they do not hang on how many others went before.
+        site = rebuild_of(variant.model, variant.searcher.shape, aims.long or LONG_RUNS + runs)
         watch = None
         if asked.progress is not None:
             # As many nodes again are told as the budget has, whatever runs there will be.

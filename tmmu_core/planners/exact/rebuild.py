@@ -48,8 +48,8 @@ FAILURES = 2
 """So many capacities are given up, and nothing between them and the extent is asked for any more."""
 LONG = 12
 """Then the low end itself is, with so many times the turns: how far a run comes hangs on how slowly it cools."""
-AT_THE_END = 3
-"""So often at most, as long as no more than :data:`CLOSE` are left out; then half the way to the extent again."""
+AT_THE_END, ALMOST = 3, 2
+"""So often at most, as long as no more than so many are left out; then half the way to the extent again."""
 LONG_RUNS = 4
 """So many long runs at most."""
 HOPE = 4
@@ -76,6 +76,8 @@ class Rebuild:
 
     site: Site
     """Of those that do not lie at the bottom."""
+    units: list[int]
+    """Which they are (:func:`either_way`)."""
     bottom: dict[int, int]
     """Unit → offset of those that meet everybody (:func:`at_the_bottom`)."""
     base: int
@@ -97,9 +99,8 @@ class Rebuild:
         found = loop() if watch is None else watched(loop, self.stop, lambda: watch(int(site.now[TURN])))
         if not found:
             return None
-        lies = iter(site.work[OFFSET, :-1].tolist())
-        units = len(site.unit) + len(self.bottom)
-        return [self.bottom[u] if u in self.bottom else self.base + next(lies) for u in range(units)]
+        lies = {**self.bottom, **dict(zip(self.units, (site.work[OFFSET, :-1] + self.base).tolist(), strict=True))}
+        return [lies[u] for u in range(len(lies))]
 
     @property
     def turns(self) -> int:
@@ -113,16 +114,15 @@ class Rebuild:
 
 
 def rebuild_of(model: Model, shape: Shape, number: int) -> Rebuild:
-    """Nobody but the fixed units in their places, before a run of a number (from 1)."""
+    """Nobody but the fixed units in their places, before a run of a number (from 1): another one draws otherwise."""
     count = len(model)
     meets = np.eye(count, dtype=np.uint8)
     meets[np.repeat(np.arange(count), np.diff(shape.unit[:, NEIGHBOURS])), shape.neighbour[:, OTHER]] = 1
     bottom, base = at_the_bottom(meets, shape)
-    loose = np.array([u for u in range(count) if u not in bottom], dtype=np.int64)
+    loose, begin, end = either_way(model, shape, [u for u in range(count) if u not in bottom])
     n = len(loose)
     tall, fixed, grid = (shape.unit[loose, column] for column in (TALL, FIXED, GRID))
-    born = model.section[model.entry_of[loose]] * UNITS // model.sections
-    dies = (model.section[model.entry_of[loose + 1] - 1] + 1) * UNITS // model.sections
+    born, dies = begin * UNITS // model.sections, end * UNITS // model.sections
     life = np.diff(model.entry_of)[loose]
     # Plain integers: bytes × sections may pass 64 bits.
     area = [high * long for high, long in zip(tall.tolist(), life.tolist(), strict=True)]
@@ -141,7 +141,7 @@ def rebuild_of(model: Model, shape: Shape, number: int) -> Rebuild:
     near, spot = np.zeros((7, n), dtype=np.int32), np.zeros(8, dtype=np.int64)
     meets = np.ascontiguousarray(meets[np.ix_(loose, loose)])
     site = Site(unit, meets, cooling(WARM, COLD), losses(), blurs(BLURS + max(n, MOST)), work, near, spot, now)
-    return Rebuild(site, bottom, base, (fixed + tall)[fixed >= 0], np.zeros(1, dtype=np.int64))
+    return Rebuild(site, loose.tolist(), bottom, base, (fixed + tall)[fixed >= 0], np.zeros(1, dtype=np.int64))
 
 
 def at_the_bottom(meets: NDArray[np.uint8], shape: Shape) -> tuple[dict[int, int], int]:
@@ -159,6 +159,22 @@ def at_the_bottom(meets: NDArray[np.uint8], shape: Shape) -> tuple[dict[int, int
             offsets[u] = base
             base += int(shape.unit[u, TALL])
     return offsets, base
+
+
+def either_way(model: Model, shape: Shape, units: list[int]) -> tuple[I64, I64, I64]:
+    """Units in an order that hangs on nothing but their lives and bytes, and the sections each begins and ends at.
+
+    Of a model and of the same with its time running backwards the one whose lives come first in order is taken, so
+    that the two are torn down alike, and what packs one packs the other.
+    """
+    begin = model.section[model.entry_of[:-1]].tolist()
+    end = (model.section[model.entry_of[1:] - 1] + 1).tolist()
+    as_it_is = sorted((begin[u], end[u], *shape.unit[u, [TALL, FIXED, GRID]].tolist(), u) for u in units)
+    last = model.sections
+    backwards = sorted((last - row[1], last - row[0], *row[2:]) for row in as_it_is)
+    rows = min(as_it_is, backwards, key=lambda rows: [row[:-1] for row in rows])
+    one, two, *_, which = np.array(rows, dtype=np.int64).reshape(-1, 6).T
+    return which, one, two
 
 
 def _loop(site: Site, capacity: int, turns: int, stop: I64) -> Callable[[], bool]:
@@ -247,7 +263,7 @@ class Aims:
                 self.asked = at
                 return at, self.turns
             self.given_up, at = -1, self.low
-        elif self.asked == self.low and fewest <= CLOSE and self.long < AT_THE_END:
+        elif self.asked == self.low and fewest <= ALMOST and self.long < AT_THE_END:
             self.given_up, at = -1, self.low
         if not self.given_up < at < extent or fewest > HOPE or self.long == LONG_RUNS:
             return self.low, 0
