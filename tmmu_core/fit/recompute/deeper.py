@@ -166,7 +166,6 @@ def _with(choice: Choice, flags: list[Flag], value: bool) -> Choice:
 
 def _held_again(search: Search, point: Point) -> Point:
     """Drops taken back one by one, the dearest first, as long as all fits and gets cheaper."""
-    assert search.begun is not None, "what was begun with is nothing where nothing is said"
     new = point.choice - search.begun
     model = search.model
     drops: list[tuple[int, Flag]] = []

@@ -14,7 +14,7 @@ made again too early, with all that it is made of, is paid for.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass
 
 import numpy as np
 
@@ -68,14 +68,14 @@ class Search:
 
     model: RecomputeModel
     over: Over
-    begun: Choice | None = None
-    """What is dropped already."""
+    dropped: InitVar[Choice | None] = None
+    """What is dropped already; nothing where nothing is said."""
     go_on: GoOn = lambda: True
     weighed: int = 0
 
-    def __post_init__(self) -> None:
-        begun = self.begun = self.begun or Choice.nothing(self.model)
-        self.nothing = self.weigh(begun)
+    def __post_init__(self, dropped: Choice | None) -> None:
+        self.begun = dropped or Choice.nothing(self.model)
+        self.nothing = self.weigh(self.begun)
         self.arena = fullest_arena(self.model, self.nothing.run)
         self.at = boundary(self.model, peak_position(self.nothing.run, self.arena))
         self.seen: dict[bytes, Point] = {}
@@ -100,7 +100,6 @@ class Search:
         key = np.packbits(nodes).tobytes()
         if key not in self.seen:
             model, at, begun = self.model, self.at, self.begun
-            assert begun is not None, "what was begun with is nothing where nothing is said"
 
             def make() -> Choice:
                 bits = np.unpackbits(np.frombuffer(key, np.uint8), count=len(model.node_at))
@@ -140,7 +139,6 @@ class Search:
         if self.at.position in weight:
             # What the peak's own step reads is held there; behind it, it is idle like the others.
             idle += (self.at.gap_start == self.at.position) & (self.at.gap_end > self.at.position + 1) & (idle == 0)
-        assert self.begun is not None, "what was begun with is nothing where nothing is said"
         idle[self.begun.away] = 0  # not here anyway
         return self.model.size * idle
 
@@ -160,7 +158,6 @@ class Search:
     def _exhausted(self, gaps: list[tuple[str, int]]) -> Point | None:
         """Of every subset of the gaps."""
         best: Point | None = None
-        assert self.begun is not None, "what was begun with is nothing where nothing is said"
         for number in range(1 << len(gaps)):
             choice = self.begun.copy()
             for bit, (name, place) in enumerate(gaps):
