@@ -295,6 +295,10 @@ SAME: tuple[Same, ...] = (
         "of nothing before it no event is read",
     ),
     Same(
+        *("tmmu_core/store/store.py", "key, last = None, 0", "0", "(1)"),
+        "the first row begins a series, and is held against nothing",
+    ),
+    Same(
         *("tmmu_core/plan/formats/pickled.py", 'self.data, self.at = b"", 0', "0", "(1)"),
         "of a file of which nothing is read: where in it begins anew with the first of it",
     ),

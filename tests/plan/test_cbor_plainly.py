@@ -55,7 +55,14 @@ def test_a_number_has_the_shortest_head(n: int) -> None:
     for value in (n, -1 - n, [n], {"k": n}):
         assert cbor_canonical(value) == plainly(value)
     small, few = (n if n <= most else 0 for most in (65536, 256))
-    for value in ("x" * small, b"x" * small, ["x" * small], [1] * few, {str(k): k for k in range(few)}):
+    for value in (
+        "x" * small,
+        b"x" * small,
+        ["x" * small],
+        [1] * few,
+        {"k": [1] * few},
+        {str(k): k for k in range(few)},
+    ):
         assert cbor_canonical(value) == plainly(value)
     column = np.array([n, 0, n], np.uint64)
     texts = ["x" * small, "", "é" * (small // 2)]

@@ -19,7 +19,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, InvalidRequestError
 from tests.store.plans import NEW_YEAR, plan_of, swept
 from tmmu_core import limits
 from tmmu_core.errors import StoreFault, UnreadableInput
-from tmmu_core.store import files, opening, rows, sqlite_file, store
+from tmmu_core.store import files, growth, opening, rows, sqlite_file, store, sweeps
 from tmmu_core.store.run import LONGEST, ArenaFigures, Label, check_name, instant, run_of, split_reference
 from tmmu_core.store.schema import HEAD, METADATA, U64
 from tmmu_core.store.store import Store
@@ -273,7 +273,6 @@ def test_what_a_database_raises_is_said_by_its_first_line_and_a_way_out(error: A
     with pytest.raises(StoreFault, match=reason) as caught, opening.faults_of("here"):
         raise error
     assert (way in caught.value.hint, caught.value.store) == (True, "here")
-    assert "None" in opening._reason(wrapped(None))
 
 
 def test_half_a_surrogate_pair_is_no_name() -> None:
@@ -325,7 +324,11 @@ class Answering:
     fetchone = fetchall
 
 
-def test_every_database_of_a_connection_is_looked_at_for_its_journal(tmp_path: Path) -> None:
+def test_every_database_of_a_connection_is_looked_at_for_its_journal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("-journal").write_bytes(sqlite_file._JOURNAL_MAGIC)  # beside no database
     names = [str(tmp_path / name) for name in "abc"]
     Path(f"{names[1]}-journal").mkdir()
     journal = Path(f"{names[2]}-journal")
@@ -345,7 +348,7 @@ def test_the_first_thing_that_computes_is_named() -> None:
     tables = len(sqlite_file._TABLES)
     sqlite_file._refuse_what_is_no_table(Answering(None, *[None] * tables), "here")
     for answers, named in (
-        ([("v" * 99, "view")], f"{'v' * 80} is a view."),
+        ([("v" * 99, "view")], f"keeps: {'v' * 80} is a view."),
         ([None, *[None] * (tables - 1), ("c",)], f"{sqlite_file._TABLES[-1]}.c is a computed column."),
         ([None, ("c",), ("d",), *[None] * (tables - 2)], f"{sqlite_file._TABLES[0]}.c is a computed column."),
     ):
@@ -387,3 +390,209 @@ def test_a_plan_is_read_up_to_the_limit(tmp_path: Path) -> None:
         kept.document(run.content)
     assert f"there is no plan {bytes(32).hex()[:12]}." in str(refusal(lambda: kept.document(bytes(32))))
     kept.close()
+
+
+class Connecting(Answering):
+    """A connection that is its own cursor, and whose every question is answered so that nothing is refused."""
+
+    isolation_level = "DEFERRED"
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__()
+        self.options, self.limits, self.closed = options, list[tuple[int, int]](), 0
+
+    def setlimit(self, which: int, most: int) -> None:
+        self.limits.append((which, most))
+
+    def cursor(self) -> Connecting:
+        return self
+
+    def close(self) -> None:
+        self.closed += 1
+
+    def fetchall(self) -> Any:
+        return []
+
+    def fetchone(self) -> Any:
+        return ("wal",) if self.said[-1] == "PRAGMA journal_mode" else None
+
+    def get_execution_options(self) -> dict[str, Any]:
+        return self.options
+
+    exec_driver_sql = Answering.execute
+
+
+def test_every_connection_is_settled_before_anything_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: dict[str, Any] = {}
+    monkeypatch.setattr(sqlite_file.event, "listen", lambda engine, name, what: heard.update({name: what}))
+    sqlite_file.set_up("engine", "here")  # type: ignore[arg-type]
+    for said, most in ((None, 1 << 29), (5, 5), (2**31 - 1, 2**31 - 1), (2**31, 2**31 - 1), (1 << 40, 2**31 - 1)):
+        connection = Connecting()
+        with limits.raised({} if said is None else {"unpacked-bytes": said}):
+            heard["connect"](connection, None)
+        assert connection.limits == [(sqlite3.SQLITE_LIMIT_LENGTH, most)]
+        settings = [statement for statement in connection.said if " = " in statement and "SELECT" not in statement]
+        pragmas = ("busy_timeout = 120000", "trusted_schema = OFF", "foreign_keys = ON", "synchronous = FULL")
+        assert settings == [f"PRAGMA {each}" for each in pragmas]
+        assert (connection.said[0], connection.said[-1]) == ("PRAGMA database_list", "PRAGMA journal_mode")
+        assert (connection.isolation_level, connection.closed) == (None, 1)
+    for options, begun in (({}, "BEGIN"), ({"tmmu_writes": True}, "BEGIN IMMEDIATE")):
+        connection = Connecting(**options)
+        heard["begin"](connection)
+        assert connection.said == [begun]
+
+
+def test_who_turns_the_log_on_waits_a_moment_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Locked(Answering):
+        def execute(self, statement: str) -> Answering:
+            if "=" in statement and self.answers.pop(0):
+                raise sqlite3.OperationalError("database is locked")
+            return super().execute(statement)
+
+        def fetchone(self) -> Any:
+            return ("delete",)
+
+    slept: list[float] = []
+    monkeypatch.setattr(sqlite_file.time, "sleep", slept.append)
+    monkeypatch.setattr(sqlite_file.time, "monotonic", lambda: 7.0)
+    monkeypatch.setattr(sqlite_file, "PATIENCE", 0.0)
+    sqlite_file._log_ahead(Locked(True, True, False))
+    assert slept == [0.02, 0.02]
+
+
+@pytest.mark.parametrize(("url", "asked_first"), [("sqlite:///x.db", False), ("postgresql://h/d", True)])
+def test_a_server_is_asked_whether_it_is_there(url: str, asked_first: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file is, and needs to be there before only where it is not to be made."""
+    seen: list[bool] = []
+
+    def made(parsed: Any, *, pool_pre_ping: bool) -> Any:
+        seen.append(pool_pre_ping)
+        raise TypeError("no such option")
+
+    monkeypatch.setattr(opening, "create_engine", made)
+    with pytest.raises(StoreFault, match="not those of its driver: no such option"):
+        opening.open_engine(url, create=not asked_first)
+    assert seen == [asked_first]
+
+
+def test_what_a_driver_says_of_its_options_when_it_connects_is_said_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Unwilling:
+        dialect = create_engine("sqlite://").dialect
+
+        def connect(self) -> None:
+            raise ValueError("an odd option")
+
+    monkeypatch.setattr(opening, "create_engine", lambda *given, **named: Unwilling())
+    monkeypatch.setattr(sqlite_file, "set_up", lambda engine, name: None)
+    with pytest.raises(StoreFault, match="not those of its driver: an odd option"):
+        opening.open_engine(f"sqlite:///{tmp_path / 's.db'}", create=True)
+
+
+def test_who_writes_says_so_when_it_begins(tmp_path: Path) -> None:
+    kept = Store.at(f"sqlite:///{tmp_path / 's.db'}", create=True)
+    with opening.writing(kept.engine) as connection:
+        assert connection.get_execution_options()["tmmu_writes"] is True
+    kept.close()
+
+
+# --- what is asked of a small store ------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Of graph ``net`` 21 models of a run each; of ``one`` one; of ``twin`` a model of that name and another."""
+    kept = Store.at(f"sqlite:///{tmp_path_factory.mktemp('many') / 's.db'}", create=True)
+    net, one, twin = (plan_of({"a": 1}, name=name) for name in ("net", "one", "twin"))
+    runs = [(net, Label(f"m{k:02}", "c", NEW_YEAR)) for k in range(21)]
+    runs += [(one, Label("single", f"abcd{k}", NEW_YEAR + timedelta(hours=k))) for k in range(6)]
+    runs += [(twin, Label(model, "c", NEW_YEAR)) for model in ("twin", "another")]
+    kept.record_all(runs)
+    yield kept
+    kept.close()
+
+
+def test_the_model_of_a_reference_without_one_is_that_of_its_graph(many: Store) -> None:
+    def model(name: str) -> str:
+        return many._model_of("main", plan_of({"a": 1}, name=name))
+
+    assert [model("one"), model("twin"), model("another")] == ["single", "twin", "another"]
+    said = refusal(lambda: model("net"))
+    listed = [f"m{k:02}" for k in range(21)]
+    assert said.hint.startswith("Several models plan it: m0")
+    assert sum(name in said.hint for name in listed) == 20
+    assert "main names no model, and the graph is 'net'." in str(said)
+    assert refusal(lambda: model("gone")).hint == "No run plans that graph. Write store:MODEL@COMMIT."
+    assert "main names no model." in str(refusal(lambda: many._model_of("main", None)))
+
+
+def test_what_is_not_there_is_said_with_the_latest_of_what_is(many: Store, tmp_path: Path) -> None:
+    hint = refusal(lambda: many.resolve("single@gone")).hint
+    assert hint == "The latest are abcd5 on main, abcd4 on main, abcd3 on main."
+    assert refusal(lambda: many.resolve("single@abcd")).hint == "Write more: abcd0, abcd1, abcd2, abcd3, abcd4."
+    for point in ("abc", "ab__", "abcd%", "____"):
+        assert "no run of a commit or branch" in str(refusal(lambda: many.resolve(f"single@{point}")))  # noqa: B023
+    hint = refusal(lambda: many.resolve("nobody@c")).hint
+    assert hint.count(", ") == 19
+    empty = Store.at(f"sqlite:///{tmp_path / 's.db'}", create=True)
+    assert refusal(lambda: empty.resolve("nobody@c")).hint == "It holds no run yet; tmmu record adds one."
+    empty.close()
+
+
+def test_points_of_a_sweep_are_kept_once_unless_they_died(many: Store) -> None:
+    for k, name in enumerate(("s", "t", "never")):
+        sweeps.begin(many, name, NEW_YEAR + timedelta(days=k), {"sources": [name]}, 4)
+    sweeps.begin(many, "s", NEW_YEAR, {"sources": ["other"]}, 9)
+    sweeps.add(many, "s", ())
+    states = (sweeps.FINE, sweeps.REFUSED, sweeps.DIED)
+    first = [sweeps.Kept(k, (swept(f"first {k}"),), failed) for k, failed in enumerate(states)]
+    sweeps.add(many, "s", first)
+    sweeps.add(many, "t", [sweeps.Kept(2, (swept("t"),), sweeps.DIED)])
+    sweeps.add(many, "s", [sweeps.Kept(k, (swept(f"second {k}"),)) for k in range(4)])
+    second = [sweeps.Kept(k, (swept(f"second {k}"),)) for k in range(4)]
+    assert sweeps.points(many, "s") == (*first[:2], *second[2:])
+    for last in (1, 2, 9):
+        assert sweeps.points(many, "s", last=last) == (*first[:2], *second[2:])[-last:]
+    assert sweeps.points(many, "never") == ()
+    listed = [(one.name, one.asked, one.points, one.done, one.failed) for one in sweeps.sweeps(many)]
+    rows_of = {"never": (4, 0, 0), "t": (4, 1, 1), "s": (4, 4, 1)}
+    assert listed == [(name, {"sources": [name]}, *counts) for name, counts in rows_of.items()]
+
+
+def test_what_is_packed_is_asked_for_up_to_the_limit(tmp_path: Path) -> None:
+    """A plan whose packed bytes are as many as the limit is read, and found to be something else."""
+    kept = Store.at(f"sqlite:///{tmp_path / 's.db'}", create=True)
+    content = kept.record(plan_of({"a": 1}), Label("net", "c", NEW_YEAR)).run.content
+    data = kept.document(content)
+    stored = zlib.compress(data, 0)
+    with kept.engine.begin() as connection:
+        connection.exec_driver_sql("UPDATE plans SET packed = ?", (stored,))
+    assert len(stored) > len(data)
+    with limits.raised({"unpacked-bytes": len(stored)}):
+        assert kept.document(content) == data
+    with limits.raised({"unpacked-bytes": len(stored) - 1}):
+        assert "is something else" in str(refusal(lambda: kept.document(content)))
+    kept.close()
+
+
+# --- growth ------------------------------------------------------------------------------------------------------
+
+
+def figures(commit: str, **extents: int) -> Any:
+    made = run_of(plan_of({"a": 1}), Label("net", commit, NEW_YEAR), bytes(32))
+    return replace(made, arenas=tuple(ArenaFigures(name, n, n + 1, n + 2, 1, 1) for name, n in extents.items()))
+
+
+def test_a_commit_named_whole_is_not_the_beginning_of_another() -> None:
+    runs = [figures("ab"), figures("abc"), figures("b")]
+    assert [run.commit for run in growth.between(runs, "ab", "abc")] == ["ab", "abc"]
+    for commit, why in (("x", "x is not among the runs"), ("a", "a begins several commits of the runs")):
+        assert why in str(refusal(lambda: growth.between(runs, commit, None)))  # noqa: B023
+
+
+def test_arenas_that_grew_by_a_byte_did_and_the_most_grown_come_first() -> None:
+    before, after = figures("a", a=5, b=5, c=5, d=5), figures("b", a=6, b=5, c=8, e=1, f=8)
+    assert growth.grown_arenas(before, after, "extent") == ("f", "c", "a", "e")
+    assert growth.grown_arenas(before, after, "bound") == ("f", "c", "e", "a")
+    assert growth.grown_arenas(before, after, "peak") == ("f", "c", "e", "a")

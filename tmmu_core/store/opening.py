@@ -17,7 +17,6 @@ from pathlib import Path
 from sqlalchemy import Connection, Engine, create_engine, inspect, text
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
-from sqlalchemy.exc import DBAPIError as DatabaseError
 
 from tmmu_core.errors import StoreFault
 from tmmu_core.limits import UNPACKED_BYTES
@@ -37,7 +36,7 @@ def open_engine(url: str, *, create: bool) -> tuple[Engine, str]:
     Without ``create`` a store that is not there is refused. Raises ``StoreFault``.
     """
     parsed, name = _parsed(url)
-    if parsed.get_backend_name() == "sqlite" and not create and not os.path.isfile(parsed.database or ""):
+    if parsed.get_backend_name() == "sqlite" and not create and not os.path.isfile(str(parsed.database)):
         raise StoreFault("there is no store.", store=name, hint="tmmu record makes one; or check the URL.")
     with faults_of(name):
         try:
@@ -94,13 +93,13 @@ _FORMS = "Write sqlite:///plans.db, or postgresql://user@host/database."
 
 
 def _reason(error: SQLAlchemyError) -> str:
-    inner = error.orig if isinstance(error, DatabaseError) and error.orig is not None else error
+    inner = getattr(error, "orig", None) or error
     lines = str(inner).strip().splitlines()
     return f"the store cannot be used: {(lines[0] if lines else type(inner).__name__).rstrip('.')}."
 
 
 def _way_out(error: SQLAlchemyError) -> str:
-    inner = error.orig if isinstance(error, DatabaseError) else None
+    inner = getattr(error, "orig", None)
     if isinstance(inner, sqlite3.OperationalError) and "locked" in str(inner):
         return f"Another process held it for {sqlite_file.PATIENCE:.0f} s; try again."
     if isinstance(inner, sqlite3.DataError) and "too big" in str(inner):
