@@ -362,7 +362,7 @@ def test_the_way_below_a_cut_begins_at_the_cut(tensors: int, capacity: int, furt
 
 
 def test_a_model_in_less_than_its_lowest_cut() -> None:
-    """The least that one cut comes to is 1,815,844,352 bytes; from nothing dropped, it takes 223 GFLOP."""
+    """One cut comes to 1,815,844,352 bytes at least. From nothing dropped it takes 223 GFLOP, from that cut 45."""
     graph = read_graph_file(SAMPLES / "resnet50_train_b32_224.tmmu.cbor.gz")
     question = question_of(graph, PlanRequest(mode="backward")).question
     moves = recompute_to(question, 1_725_052_134)
@@ -370,7 +370,7 @@ def test_a_model_in_less_than_its_lowest_cut() -> None:
     found = run(*unwritten(applied(question, moves)))
     assert found.valid
     assert found.total <= 1_725_052_134
-    assert found.flops < 45 * 10**9
+    assert found.flops < 17 * 10**9
 
 
 def test_where_nothing_fits_the_way_down_ends_at_the_lowest_that_is_found() -> None:

@@ -623,13 +623,16 @@ def test_a_way_down_is_walked_until_it_is_there_or_enough_was_weighed(monkeypatc
 
 
 @pytest.mark.parametrize("most", range(6))
-def test_ways_are_walked_from_every_start_until_enough_was_weighed(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two starts and six ways from each; weighing the start is 1, the way itself none."""
+@pytest.mark.parametrize("patience", [3, 99])
+def test_ways_are_walked_from_every_start_until_enough_was_weighed(
+    most: int, patience: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two starts and six ways from each; weighing the start is 1, the way itself none. Odd FLOPs do not fit."""
     walked: list[Any] = []
     trimmed: list[Any] = []
     monkeypatch.setattr(deeper, "_way", lambda search, point, way, last: walked.append((way, last)) or [point])
     monkeypatch.setattr(deeper, "_held_again", lambda search, point: trimmed.append(point) or point)
-    search: Any = SimpleNamespace(weighed=10, most=most * 3, go_on=lambda: True)
+    search: Any = SimpleNamespace(weighed=10, most=most, go_on=lambda: len(walked) < patience)
 
     def weigh(choice: Any) -> Any:
         search.weighed += 1
@@ -638,11 +641,35 @@ def test_ways_are_walked_from_every_start_until_enough_was_weighed(most: int, mo
     search.weigh, search.excess = weigh, lambda found: int(found.flops % 2)
     start: Any = SimpleNamespace(choice=None, make=lambda: None)
     found = deeper.deepened(search, [start, start])
-    count = min(12, 3 * most + 1)
-    assert walked == [((*deeper.WAYS, *deeper.WAYS)[k], 10 + 3 * most) for k in range(count)]
-    fits = [k for k in range(11, 11 + count) if k % 2 == 0][:3] if count == 12 else []
-    assert [point.run.flops for point in found] == [*range(11, 11 + count), *fits]
+    each = min(6, most + 1)
+    ways = [(way, 10 + first + most) for first in (0, each) for way in deeper.WAYS[:each]][:patience]
+    assert walked == ways
+    fits = [k for k in range(11, 11 + 2 * each) if k % 2 == 0][:3] if 2 * each < patience else []
+    assert [point.run.flops for point in found] == [*range(11, 11 + len(ways)), *fits]
     assert [point.run.flops for point in trimmed] == fits
+
+
+@pytest.mark.parametrize(
+    ("cuts", "begun"),
+    [
+        # Over by 40 at the lowest, by 140 with nothing dropped: up to 60 and up to 80 over are near.
+        ([(140, 0), (80, 5), (60, 20), (59, 21), (40, 90)], [(40, 90), (60, 20), (80, 5), (140, 0)]),
+        ([(140, 0), (81, 5), (61, 20), (40, 90)], [(40, 90), (61, 20), (140, 0)]),
+        ([(140, 0), (60, 3), (40, 90)], [(40, 90), (60, 3), (140, 0)]),  # each once
+        ([(140, 0), (81, 5), (40, 90), (40, 80)], [(40, 80), (140, 0)]),
+        ([(140, 0)], [(140, 0)]),
+    ],
+)
+def test_below_cuts_it_goes_on_from_the_lowest_from_cheap_ones_near_it_and_from_nothing_dropped(
+    cuts: list[tuple[int, int]], begun: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    points = [SimpleNamespace(run=(over, flops), key=(flops, over)) for over, flops in cuts]
+    seen: list[Any] = []
+    monkeypatch.setattr(moves, "deepened", lambda search, starts: seen.extend(starts))
+    search: Any = SimpleNamespace(excess=lambda run: run[0], nothing=points[0])
+    found: Any = [(None, point) for point in points]
+    moves._below(search, found)
+    assert [point.run for point in seen] == begun
 
 
 # -- what to drop ------------------------------------------------------------------------------------------------------

@@ -49,15 +49,17 @@ def deepened(search: Search, starts: Sequence[Point]) -> list[Point]:
 
     Each way is walked towards the goal and towards ones beyond it: what is dropped on the way to less is often dropped
     in better places. Every point is weighed as it would be written. A way ends where no further drop helps, or the
-    search has weighed enough.
+    search has weighed enough from its start.
     """
     found: list[Point] = []
-    last = search.weighed + search.most
     for start in starts:
+        last = search.weighed + search.most
         for way in WAYS:
             found += _way(search, Point(start.make, search.weigh(start.choice).run), way, last)
-            if search.weighed > last or not search.go_on():
+            if not search.go_on():
                 return found
+            if search.weighed > last:
+                break
     fitting = [point for point in found if not search.excess(point.run)]
     trimmed = [_held_again(search, point) for point in sorted(fitting, key=lambda point: point.key)[:TRIMMED]]
     return [*found, *trimmed]

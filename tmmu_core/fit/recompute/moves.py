@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,8 +28,8 @@ TIGHTER = tuple(
     1_000_000 - less for less in (0, 10, 100, 500, 1_000, 2_000, 4_000, 7_000, 10_000, 20_000, 40_000, 70_000, 100_000)
 )
 """Millionths of what there is, tried one after the other where a planner needs more than what is alive."""
-
-
+ABOVE_THE_LOWEST = (2, 4)
+"""Cuts below which it goes on: the cheapest by so many tenths of the way from the lowest to nothing dropped."""
 ASKED_EVERY = 64
 """Whoever watches is asked whether to go on once in so many choices."""
 ON_THE_WAY = 16
@@ -133,9 +134,18 @@ def _way_down(points: Sequence[Point], total: int) -> list[Point]:
 
 
 def _below(search: Search, found: Sequence[tuple[Mask, Point]]) -> list[Point]:
-    """From the lowest of what cuts found, and from nothing dropped, further down."""
-    lowest = min((point for _, point in found), key=lambda point: (search.excess(point.run), point.key))
-    return deepened(search, [lowest] if lowest is search.nothing else [lowest, search.nothing])
+    """From what cuts found, further down: from the lowest, from the cheapest little above it, and from nothing dropped.
+
+    A cut that is low all over drops much that only a few steps ask for; from a cheaper one, less is dropped for them.
+    """
+    points = sorted((point for _, point in found), key=lambda point: (search.excess(point.run), point.key))
+    over = [search.excess(point.run) for point in points]
+    most = search.excess(search.nothing.run)
+    starts = [points[0]]
+    for tenths in ABOVE_THE_LOWEST:
+        near = bisect_right(over, over[0] + (most - over[0]) * tenths // 10)
+        starts.append(min(points[:near], key=lambda point: point.key))
+    return deepened(search, list({id(point): point for point in (*starts, search.nothing)}.values()))
 
 
 def _cheapest_of(search: Search, points: Sequence[Point]) -> Point | None:
