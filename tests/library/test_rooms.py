@@ -62,7 +62,8 @@ def test_what_is_no_field_or_contradicts_itself_is_refused() -> None:
     with pytest.raises(TypeError, match="there is no option 'a'"):
         requests.request_of({"b": 1, "a": 2})
     assert requests.request_of({"seed": None, "capacity": 3}).capacities == {"": 3}
-    assert requests.request_of({"order": ("a", "b")}).order == ("a", "b")
+    for order in (("a", "b"), ["a", "b"], '["a", "b"]', b"a\nb".decode()):
+        assert requests.request_of({"order": order}).order == ("a", "b")
     said = refusal(lambda: requests.request_of({"dims": "B"}))
     assert said.message.startswith("dims: ")
     assert said.hint.startswith("Write ")

@@ -13,7 +13,7 @@ import pytest
 from tests.plan.examples import chain_plan, views_graph
 from tmmu_core import limits
 from tmmu_core.errors import U64_MAX, UnreadableInput
-from tmmu_core.plan.formats import building, files, sniff, table, trace
+from tmmu_core.plan.formats import building, files, given, reading, sniff, table, trace, xla_report
 from tmmu_core.plan.making.engine import plan_graph
 
 # --- what is recognised ------------------------------------------------------------------------------------------
@@ -364,3 +364,38 @@ def test_what_an_older_file_leaves_out_is_worked_out() -> None:
             del older["arenas"][name]["storages"]
         assert [arena.storages for arena in read(older).arenas] == [arena.storages for arena in views.arenas]
     assert [arena.storages for arena in read(whole).arenas] == [arena.storages for arena in views.arenas]
+
+
+def test_bytes_of_no_format_are_no_graph_at_any_size() -> None:
+    with pytest.raises(UnreadableInput):
+        reading.read_within(b"nothing", {})
+
+
+@pytest.mark.parametrize(
+    ("rows", "fine"),
+    [
+        ((), True),
+        (((given.LAST_BYTE, 0),), True),
+        (((given.LAST_BYTE - 1, 1), (0, 1)), True),
+        (((0, 1), (given.LAST_BYTE, 1)), False),
+        (((given.LAST_BYTE, 1), (0, 1)), False),
+        (((0, given.LAST_BYTE - 1), (0, 1)), True),
+        (((0, given.LAST_BYTE), (0, 1)), False),
+    ],
+)
+def test_lives_that_are_columns_end_before_the_last_byte_one_by_one_and_together(rows: Any, fine: bool) -> None:
+    columns = [np.array([row[k] for row in rows], np.int64) for k in (0, 1)]
+    ones = np.ones(len(rows), np.int64)
+    lives = given.Lives([f"v{k}" for k in range(len(rows))], 0 * ones, ones, columns[1], columns[0])
+    if fine:
+        assert len(given.instance_of_columns("it", lives).problem.ids) == len(rows)
+    else:
+        assert "all lives together are more" in str(refusal(lambda: given.instance_of_columns("it", lives)))
+
+
+def test_a_rounded_size_is_of_its_unit() -> None:
+    units = {"KiB": 10, "MiB": 20, "GiB": 30, "TiB": 40}
+    assert {unit: xla_report._size("1.5", unit, "") for unit in units} == {
+        unit: (3 << power >> 1, False) for unit, power in units.items()
+    }
+    assert xla_report._size("7", "B", "") == (7, True)

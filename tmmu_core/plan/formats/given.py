@@ -96,7 +96,7 @@ def instance_of(name: str, lives: Iterable[Life], notes: Sequence[str] = (), *, 
 
 def instance_of_columns(name: str, lives: Lives, notes: Sequence[str] = ()) -> PlainInstance:
     """The instance of lives with places that are columns, in the normative order. Raises as :func:`instance_of`."""
-    if sum(lives.size.tolist()) > LAST_BYTE or int((lives.offset + lives.size).max(initial=0)) > LAST_BYTE:
+    if sum(lives.size.tolist()) > LAST_BYTE or (lives.offset + lives.size > LAST_BYTE).any():
         raise _too_many()
     order = np.lexsort((-lives.size, lives.birth))
     birth, size = lives.birth[order], lives.size[order]
