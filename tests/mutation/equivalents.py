@@ -202,7 +202,6 @@ SAME: tuple[Same, ...] = (
         "(2)",
         "a cell more, which is cut off again",
     ),
-    Same("tmmu_core/graph/unpacking.py", "min(AT_ONCE, ceiling", "min", "(max)", _AT_A_TIME),
     Same("tmmu_core/graph/unpacking.py", "packed.read(1 << 20)", "1", "(2)", _AT_A_TIME),
     Same("tmmu_core/graph/unpacking.py", "packed.read(1 << 20)", "20", "(21)", _AT_A_TIME),
     Same("tmmu_core/graph/unpacking.py", "stream.read(1 << 20)", "1", "(2)", _AT_A_TIME),
@@ -303,8 +302,9 @@ SAME: tuple[Same, ...] = (
         "of a file of which nothing is read: where in it begins anew with the first of it",
     ),
     Same(
-        *("tmmu_core/graph/shares.py", "len(chain) <= len(graph.tensors)", "len(chain) <= len(graph.tensors)"),
-        *("(len(chain) < len(graph.tensors))", "of as many views the last has no base any more, or they are a circle"),
+        *("tmmu_core/graph/shares.py", "at not in order and at not in chain"),
+        *("view is not None and at not in order and at not in chain", "(view is not None and at not in chain)"),
+        "a base that stands in the order already stays where it is: only time is saved",
     ),
     Same(
         *("tmmu_core/store/opening.py", "if found is not None and found not in known:"),

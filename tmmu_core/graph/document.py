@@ -32,6 +32,12 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 DEEPEST = 200
 """Lists and maps inside one another that a document may have."""
+ORDINARY = 16
+"""As many are taken out innermost first before they are counted."""
+HEAD = 1024
+"""Bytes in which a NUL says that a file is no text."""
+BEGINNING = 64
+"""Bytes in which a text in UTF-16 without a mark opens its object."""
 
 
 @contextmanager
@@ -79,12 +85,10 @@ def refuse_many_values(data: bytes, source: str = "", packed: int = 0) -> None:
         return
     if how == "cbor":
         count = len(data) // 4 + len(data) - len(data.translate(None, _CONTAINERS))
-    elif b"\0" in data[:1024]:
+    elif b"\0" in data[:HEAD]:
         return
     else:
-        count = 0
-        for mark in (b",", b"[", b"{", b"\n"):
-            count += data.count(mark) if count <= ceiling else 0
+        count = sum(map(data.count, (b",", b"[", b"{", b"\n")))
     if count > ceiling:
         raise limits.past(limits.VALUES, "the file", source, ceiling)
 
@@ -103,13 +107,13 @@ def refuse_nested(data: bytes, source: str = "") -> None:
         return
     marks = data.replace(b"\\\\", b"").replace(b'\\"', b"").translate(None, _BUT_NESTING)
     left = marks
-    for _ in range(16):
+    for _ in range(ORDINARY):
         left = left.replace(b'""', b"").replace(b"[]", b"").replace(b"{}", b"")
         if not left:
             return
     brackets = np.frombuffer(re.sub(rb'"[^"]*"?', b"", marks), np.uint8)
     depth = np.cumsum(np.where((brackets == ord("[")) | (brackets == ord("{")), 1, -1))
-    if depth.max(initial=0) > DEEPEST:
+    if (depth > DEEPEST).any():
         raise UnreadableInput(
             "this JSON is nested too deeply to be a graph.", source=source, hint="Check what wrote it."
         )
@@ -119,7 +123,7 @@ def is_utf16(data: bytes) -> bool:
     """Whether this is text in UTF-16: by its mark, or because it then begins like a JSON object."""
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return True
-    head = data[:64]
+    head = data[:BEGINNING]
     return any(head.decode(how, "ignore").lstrip(" \t\r\n").startswith("{") for how in ("utf-16-le", "utf-16-be"))
 
 

@@ -45,9 +45,9 @@ def parse_percent(text: str) -> Fraction:
     """
     word = text.strip().removesuffix("%").strip()
     try:
-        value = Fraction(word if _PERCENT.fullmatch(word) else "nan")
-    except (ValueError, ZeroDivisionError):
-        value = Fraction(-1)
-    if not 0 <= value <= U64_MAX:
+        value = Fraction(word) if _PERCENT.fullmatch(word) else None
+    except ZeroDivisionError:
+        value = None
+    if value is None or value > U64_MAX:
         raise ValueError(f"{text[:80]!r} is not a percentage. Write a number of 0 or more, with or without %.")
     return value / 100

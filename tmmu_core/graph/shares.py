@@ -100,10 +100,10 @@ def _bases_first(graph: Graph, known: Mapping[str, int]) -> list[int]:
     """Numbers of the views, each after its base."""
     order: dict[int, None] = {}
     for i, tensor in enumerate(graph.tensors):
-        chain: list[int] = []
+        chain: dict[int, None] = {}
         at, view = i, tensor.view
-        while view is not None and at not in order and len(chain) <= len(graph.tensors):
-            chain.append(at)
+        while view is not None and at not in order and at not in chain:  # a circle is refused by who checks views
+            chain[at] = None
             at = known[view.base_tensor_uid]
             view = graph.tensors[at].view
         order.update(dict.fromkeys(reversed(chain)))
