@@ -134,6 +134,7 @@ def test_a_whole_number_has_64_bits(number: float, said: str) -> None:
     [
         (b'{"a": 1,\n "\xc3\xa4": x}', "not JSON: ", "line 2, column 7, byte 16"),
         (b'{"a": [1, 2', "ends in the middle of a value", "line 1, column 12, byte 11"),
+        (b'\n{"a" x', "not JSON: ", "line 2, column 6, byte 6"),
         (b' {"a"', "ends in the middle of a value", "line 1, column 6, byte 5"),
         (b'{"a":\n "b\xff"}', "not UTF-8", "line 2, column 4, byte 9"),
         (b'{"a":\n "\xff\\n"}', "not UTF-8", "line 1, column 1, byte 0"),
@@ -157,6 +158,15 @@ def test_cbor_that_is_cut_or_goes_on_is_told_with_its_byte() -> None:
         assert refusal(lambda data=data: document._load_cbor(data[:-1], "name")).place == f"byte {len(data) - 1}"  # type: ignore[misc]
         found = refusal(lambda data=data: document._load_cbor(data + b"\0\0", "name"))  # type: ignore[misc]
         assert (found.place, "2 bytes follow" in str(found)) == (f"byte {len(data)}", True)
+
+
+def test_a_map_of_cbor_says_a_key_once_and_the_fault_is_told_in_the_words_of_who_found_it() -> None:
+    assert "byte" in refusal(lambda: document._load_cbor(b"\xa2\x61a\x01\x61a\x02", "name")).place
+    assert "holds a tag" in str(refusal(lambda: document._load_cbor(b"\xc1\x01", "name")))
+    outer, inner = ValueError("outer"), ValueError("inner")
+    assert document.fault_text(outer) == "outer"
+    outer.__cause__ = inner
+    assert document.fault_text(outer) == "inner"
 
 
 def test_a_document_that_was_looked_into_is_taken_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,6 +194,7 @@ def test_a_document_that_was_looked_into_is_taken_once(monkeypatch: pytest.Monke
             ("tensor", "b"),
         ),
         ({"nodes": [{"node_id": "n", "phase": "none"}]}, "unknown_value", "$.nodes[0].phase", ("node_id", "n")),
+        ({"tensors": [{"id": "b", "role": 5}]}, "wrong_type", "$.tensors[0].role", ("tensor", "b")),
         ({"nodes": [{"id": "n"}]}, "unknown_field", "$.nodes[0]", ("node_id", None)),
         ({"nodes": [7]}, "wrong_type", "$.nodes[0]", ("node_id", None)),
         ({"nodes": [{"node_id": 5}]}, "wrong_type", "$.nodes[0].node_id", ("node_id", None)),
@@ -201,7 +212,9 @@ def test_a_wrong_field_is_told_with_its_path_and_whose_it_is(
     assert (found["reason"], found["path"], found.get(named[0]), found["document"]) == (reason, path, named[1], "thing")
     assert found["source"] == "name"
     hints = {"$.tensors[1].role": "activation", "$.nodes[0].phase": "backward", "$.replan_policy": "ABORT"}
-    assert hints.get(path, "") in caught.value.hint
+    assert hints.get(path, "JSON Schema" if reason == "wrong_type" else "") in caught.value.hint
+    begins = {"unknown_field": "object contains", "missing_field": "object missing", "unknown_value": "invalid enum"}
+    assert f": {begins.get(reason, 'expected ')}" in caught.value.message
 
 
 # -- unpacking ---------------------------------------------------------------------------------------------------------

@@ -166,6 +166,7 @@ def test_what_belongs_to_a_tensor_follows_it_in_whatever_order_they_are_listed()
     late = [Tensor("p@grad", (6, 6), role="gradient"), Tensor("p", (6, 6), role="parameter")]
     assert splits(late, spec | {"tensors": {}}) == {"p@grad": ((1, "b"),), "p": ((1, "b"),)}
     of_a_view = [Tensor("v@grad", (6, 6), role="gradient"), Tensor("v", (6, 6), view=View("x")), Tensor("x", (6, 6))]
+    spec["contracts"] = {"gradients": split(0, "b"), "activations": split(1, "b")}
     assert splits(of_a_view, spec | {"tensors": {"x": split(1)}})["v@grad"] == ((0, "b"),)
 
 
@@ -202,6 +203,7 @@ def locally(v: Tensor, base: Tensor, said: Any, own: Any = UNSAID) -> Tensor:
         (Tensor("v", (8, 6), view=View("x")), split(0), (4, 6), (0, 96, None)),
         (Tensor("v", (6, 8), view=View("x")), split(0), (3, 8), (0, 96, None)),
         (Tensor("v", (1, 48), view=View("x")), split(0), (1, 24), (0, 96, None)),  # too few rows along the first axis
+        (Tensor("v", (2, 24), view=View("x")), split(0), (1, 24), (0, 96, None)),  # just enough
         (Tensor("v", (48,), view=View("x")), split(1), (24,), (0, 96, None)),
         (Tensor("v", (6,), view=View("x", 24)), split(1), (3,), (12, 12, None)),
         (Tensor("v", (2, 6), view=View("x", 144, 48)), split(1), (2, 3), (72, 24, None)),
@@ -227,6 +229,8 @@ def test_a_view_follows_its_base(v: Tensor, said: Any, shape: tuple[int, ...], p
         (Tensor("v", (2,), view=View("x", 4)), Tensor("x", (4, 3)), split(1), "divide as its base"),
         (Tensor("v", (48,), view=View("x")), X, [split(0), split(1, "b")], "no axis of it"),
         (Tensor("v", (1, 1, 1), view=View("x", 24)), X, split(1), "divide as its base|no axis of it"),
+        (Tensor("v", (2,), view=View("x", 0)), Tensor("x", (4, 3)), split(1), "divide as its base"),  # its length alone
+        (Tensor("v", (3,), view=View("x", 4)), Tensor("x", (4, 3)), split(1), "divide as its base"),  # its offset alone
         (Tensor("v", (0,), view=View("x")), Tensor("x", (0, 6)), split(1), "divide as its base"),
         (
             Tensor("v", (2,), view=View("x", 8, None), dtype="float64"),
@@ -321,7 +325,9 @@ def test_places_that_are_tried_are_those_where_shares_change(monkeypatch: pytest
     uneven = shard(graph([Tensor("x", (6, 7)), Tensor("v", (42,), view=View("x"))], []), read_spec(mesh | said))
     expected = [{"a": a, "b": b, "c": 0} for a in (0, 1) for b in (0, 1)]  # 7 is odd, and one more than two threes
     assert sharding._places_to_try(uneven, 0, [1]) == expected
+    odd = shard(graph([Tensor("x", (7, 7)), Tensor("v", (49,), view=View("x"))], []), read_spec(mesh | said))
     even = shard(graph([Tensor("x", (6, 6)), Tensor("v", (35,), view=View("x"))], []), read_spec(mesh | said))
+    assert sharding._places_to_try(odd, 0, [1]) == expected
     assert sharding._places_to_try(even, 0, [1]) == [{"a": 0, "b": 0, "c": 0}]
     monkeypatch.setattr(sharding.limits, "ceiling", lambda *_: 4)
     assert sharding._places_to_try(uneven, 0, [1]) == expected
@@ -340,6 +346,14 @@ def test_a_contract_leaves_whole_what_one_of_its_views_could_not_follow_on_some_
         tensors = [X, Tensor("u", (8, 6), view=View("x")), v, Tensor("y", (8, 6))]
         found = shard(graph(tensors, [node("n", "x", "y")], "x"), read_spec(contract))
         assert found.splits == (expected, (), (), ((0, "a"),))
+    # What follows another tensor is held to it: only a contract passes over.
+    tensors = [X, Tensor("x@grad", (8, 6), role="gradient"), Tensor("v", (6,), view=View("x@grad", 24))]
+    said = read_spec({"mesh": {"a": 2}, "tensors": {"x": split(0)}})
+    assert shard(graph(tensors, [], "x"), said).splits == (((0, "a"),), ((0, "a"),), ())
+    # Where one of several speaks for itself none is asked.
+    tensors = [X, Tensor("u", (6,), view=View("x", 24)), Tensor("v", (6,), view=View("x", 24))]
+    found = shard(graph(tensors, [], "x"), read_spec(contract | {"tensors": {"v": split(0)}}))
+    assert found.splits == (((0, "a"),), (), ((0, "a"),))
     # One that speaks for itself is not asked.
     tensors = [X, Tensor("v", (6,), view=View("x", 24))]
     found = shard(graph(tensors, [], "x"), read_spec(contract | {"tensors": {"v": split(0)}}))

@@ -203,6 +203,17 @@ SAME: tuple[Same, ...] = (
         "a cell more, which is cut off again",
     ),
     Same("tmmu_core/graph/unpacking.py", "packed.read(1 << 20)", "1", "(2)", _AT_A_TIME),
+    Same("tmmu_core/graph/unpacking.py", "wbits=31", "31", "(32)", "zlib then looks for what it is: gzip, as is known"),
+    Same(
+        *("tmmu_core/graph/document.py", "data[: len(CBOR_SELF_DESCRIBED) + 1]", "1", "(2)"),
+        "the first byte alone is looked at",
+    ),
+    Same(
+        *("tmmu_core/graph/sharding.py", "if splits[i] and splits[i] == _contract(tensor"),
+        "splits[i] and splits[i] == _contract(tensor, shapes[i], spec)",
+        "(splits[i] == _contract(tensor, shapes[i], spec))",
+        "what is whole stays whole, whatever its views can follow: only time is saved",
+    ),
     Same("tmmu_core/graph/unpacking.py", "packed.read(1 << 20)", "20", "(21)", _AT_A_TIME),
     Same("tmmu_core/graph/unpacking.py", "stream.read(1 << 20)", "1", "(2)", _AT_A_TIME),
     Same("tmmu_core/graph/unpacking.py", "stream.read(1 << 20)", "20", "(21)", _AT_A_TIME),

@@ -64,7 +64,7 @@ def kind(data: bytes) -> str:
         return "json"
     if is_utf16(data):
         return "json"
-    first = data.removeprefix(CBOR_SELF_DESCRIBED)[:1]
+    first = data[: len(CBOR_SELF_DESCRIBED) + 1].removeprefix(CBOR_SELF_DESCRIBED)
     return "cbor" if first and 0xA0 <= first[0] <= 0xBF else ""
 
 
@@ -199,7 +199,7 @@ def _decode_json(data: bytes, shape: Any, source: str) -> Any:
             f"this is not JSON: {what}.", source=source, place=_place(text, at), hint="Mend the file at that place."
         ) from error
     except UnicodeDecodeError as error:
-        at = text.find(error.object) + error.start if isinstance(error.object, bytes) else 0
+        at = text.find(error.object) + error.start
         raise UnreadableInput(
             "this is not JSON: a text in it is not UTF-8.",
             source=source,

@@ -58,7 +58,7 @@ class Sharding:
         found: dict[int, int] = {}
         for i in self.bases_first:
             base = self.base(i)
-            found[i] = found[base] if base in found and self.follows[base] else base
+            found[i] = found.get(base, base) if self.follows[base] else base
         return found
 
     def base(self, i: int) -> int:
@@ -85,11 +85,9 @@ def local_graph_of(sharding: Sharding, rank: int) -> Graph:
     """The graph that ``rank`` runs: the same nodes, tensors of its share."""
     graph, spec = sharding.graph, sharding.spec
     place = spec.place(rank)
-    local = list(graph.tensors)
     splits = list(sharding.splits)
-    for i, tensor in enumerate(graph.tensors):
-        if tensor.view is None and splits[i]:
-            local[i] = cut_to_share(tensor, sharding.shapes[i], splits[i], spec, place)
+    cut = zip(graph.tensors, sharding.shapes, splits, strict=True)
+    local = [cut_to_share(tensor, shape, split, spec, place) for tensor, shape, split in cut]
     for i in sharding.bases_first:
         base = sharding.base(i)
         local[i], splits[i] = view_on(sharding, i, local[base], splits[base], place)
