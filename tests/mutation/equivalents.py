@@ -202,6 +202,7 @@ SAME: tuple[Same, ...] = (
         "(2)",
         "a cell more, which is cut off again",
     ),
+    Same("tmmu_core/graph/unpacking.py", "min(AT_ONCE, ceiling", "min", "(max)", _AT_A_TIME),
     Same("tmmu_core/graph/unpacking.py", "packed.read(1 << 20)", "1", "(2)", _AT_A_TIME),
     Same("tmmu_core/graph/unpacking.py", "wbits=31", "31", "(32)", "zlib then looks for what it is: gzip, as is known"),
     Same(

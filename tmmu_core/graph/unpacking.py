@@ -25,7 +25,7 @@ GZIP_MAGIC = b"\x1f\x8b"
 CHUNK = 1 << 16
 """Packed bytes that are given to the unpacker at a time."""
 AT_ONCE = 1 << 24
-"""Bytes that are unpacked in one go, and so how far past the limit a file is at most before it is refused."""
+"""Bytes that are unpacked in one go."""
 LONGEST_STREAM = 1 << 29
 """Bytes that are read of a pipe or a device, where no limit is set: /dev/zero has no end."""
 
@@ -99,7 +99,7 @@ def unpack(data: bytes, source: str = "") -> bytes:
                 )
             at += 0 if member.unconsumed_tail else len(packed)
             try:
-                out += member.decompress(packed, AT_ONCE)
+                out += member.decompress(packed, min(AT_ONCE, ceiling + 1 - len(out)))
             except zlib.error as error:
                 raise UnreadableInput(
                     f"the gzip stream is damaged ({error}).", source=source, hint="Copy the file again."
