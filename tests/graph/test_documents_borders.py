@@ -17,8 +17,9 @@ import pytest
 
 from tmmu_core import limits
 from tmmu_core.errors import InvalidIrShapes, UnreadableInput
-from tmmu_core.graph import document, unpacking
-from tmmu_core.graph.model import Graph
+from tmmu_core.graph import document, sidecar, unpacking
+from tmmu_core.graph.constants import Constants
+from tmmu_core.graph.model import Graph, Tensor
 from tmmu_core.graph.quantities import parse_bytes, parse_percent
 
 
@@ -317,3 +318,13 @@ def test_a_percentage_is_a_ratio_of_no_more_than_64_bits(text: str, expected: Fr
             parse_percent(text)
     else:
         assert parse_percent(text) == expected
+
+
+def test_a_constant_of_no_bytes_lies_in_the_sidecar_at_its_place_and_none_lies_behind_its_end(tmp_path: Path) -> None:
+    graph = Graph((Tensor("e", (0,), role="constant"), Tensor("w", (1,), role="constant")), sidecar="s")
+    (tmp_path / "s").write_bytes(b"".join(sidecar.written(graph, Constants.of({"e": b"", "w": b"abcd"}))))
+    found = sidecar.constants(graph, tmp_path / "graph.json")
+    assert (found["e"], found["w"]) == (b"", b"abcd")
+    (tmp_path / "s").write_bytes((tmp_path / "s").read_bytes()[:-1])
+    with pytest.raises(UnreadableInput, match="bytes 0 to 4 of 3"):
+        sidecar.constants(graph, tmp_path / "graph.json")

@@ -365,3 +365,16 @@ def test_a_named_dimension_that_is_not_split_keeps_its_name() -> None:
     found = local_graph(which, read_spec({"mesh": {"a": 2}, "tensors": {"x": split(1)}}), 1, dims={"B": 4})
     assert [t.shape for t in found.tensors] == [("B", 3), ("B", 3)]
     assert found.tensors[1].view == View("x", 0, 4 * 3 * 4)
+
+
+@pytest.mark.parametrize(
+    ("shape", "axes", "expected"),
+    [
+        *(((2, 6), (0,), True), ((2, 6), (1,), False), ((1, 2, 6), (1,), True), ((1, 2, 6), (2,), False)),
+        *(((1, 6), (1,), True), ((3, 2), (1, 0), True), ((1, 1), (1,), False), ((1, 1), (0,), True), ((2,), (), False)),
+    ],
+)
+def test_rows_that_are_dealt_out_are_those_of_the_slowest_axis_of_several(
+    shape: tuple[int, ...], axes: tuple[int, ...], expected: bool
+) -> None:
+    assert shares._deals_rows(shape, tuple((axis, "a") for axis in axes)) is expected
