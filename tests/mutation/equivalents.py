@@ -47,6 +47,43 @@ _ANY_LOOP = "which of the loops lays them, all of which lay them alike: tests/pl
 _SAID_TWICE = "a node more, beside or below one that says the same: what is taken twice is taken"
 
 SAME: tuple[Same, ...] = (
+    Same(
+        *("tmmu_core/runtime/shadow.py", "taker = np.where(taken[scene.storage]", "0", "(1)"),
+        "read only where a place is taken",
+    ),
+    Same("tmmu_core/runtime/shadow_rules.py", "base = -1 if base_id is None", "1", "(2)", _NONE_YET),
+    *(
+        Same("tmmu_core/judge/whole.py", line, old, new, "views that are known to end walked along once more")
+        for line, old, new in (
+            ("while name in base and name not in ends:", "name in base and name not in ends", "(name in base)"),
+            ("ends.update(walked)", "ends.update(walked)", "pass"),
+        )
+    ),
+    Same("tmmu_core/runtime/apply.py", "np.arange(plan.steps + 2)", "2", "(3)", _ROOM),
+    Same(
+        *("tmmu_core/sweep/working.py", "while len(_read) > KEPT_OPEN:"),
+        *("len(_read) > KEPT_OPEN", "(len(_read) >= KEPT_OPEN)", "what is not kept is read anew, to the same"),
+    ),
+    *(
+        Same("tmmu_core/planners/bounds.py", line, old, new, _TWO_WAYS)
+        for line, old, new in (
+            *(
+                ("if len(held) <= np.count_nonzero(nearby):", "len(held) <= np.count_nonzero(nearby)", new)
+                for new in ("(len(held) < np.count_nonzero(nearby))", "(not len(held) <= np.count_nonzero(nearby))")
+            ),
+            *(
+                ("if (before != left).any():", *pair)
+                for pair in (
+                    ("(before != left).any()", "(not (before != left).any())"),
+                    ("(before != left).any", "((before != left).all)"),
+                    ("before != left", "(before == left)"),
+                )
+            ),
+            ("if not near.any():", "not near.any()", "(near.any())"),
+            ("if not near.any():", "not near.any()", "(not not near.any())"),
+            ("if not near.any():", "near.any", "(near.all)"),
+        )
+    ),
     Same("tmmu_core/judge/simulator.py", "gone: list[list[Storage]] = ", "1", "(2)", _ROOM),
     Same(
         *("tmmu_core/judge/simulator.py", "if ended and not (apart and any("),

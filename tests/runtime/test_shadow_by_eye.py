@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,11 +10,15 @@ import numpy as np
 import pytest
 
 from tests.build import graph, node, tensor, view
+from tests.plan.examples import problem_of
 from tests.runtime.faults import changed
 from tmmu_core.liveness.timeline import build_timeline
-from tmmu_core.plan.making.engine import plan_graph
+from tmmu_core.plan.making.engine import Solution, plan_graph
+from tmmu_core.plan.making.instance import plan_problem
+from tmmu_core.plan.model import Plan
+from tmmu_core.runtime.shadow import shadow_replay
 from tmmu_core.runtime.shadow_declared import LOADED, NEVER, declared
-from tmmu_core.runtime.shadow_rules import _meet, _views_of_rows
+from tmmu_core.runtime.shadow_rules import _meet, _views_of_rows, check
 from tmmu_core.runtime.shadow_scene import scene_of
 
 
@@ -157,3 +162,125 @@ def test_two_storages_meet_where_they_have_a_byte_in_common(offset: int, meet: b
         plan = changed(changed(solution.plan, "offset", low, 0), "offset", high, offset)
         scene = scene_of(plan, solution.liveness.timeline)
         assert _meet(scene, x, y) == _meet(scene, y, x) == meet
+
+
+def told(plan: Plan, solution: Solution | None = None) -> list[tuple[str, int, str, str, str]]:
+    """What is found: kind, step, tensor, reader, culprit."""
+    found = shadow_replay(plan, solution.liveness.timeline if solution else None).findings
+    return [(f.kind, f.step, f.tensor, f.reader, f.culprit) for f in found]
+
+
+def pair() -> Solution:
+    """``x`` (32 B at 0) is read by the node that writes ``y`` (32 B at 128), and handed out is ``y``."""
+    return plan_graph(
+        graph([tensor("x", 8, role="input"), tensor("y", 8)], [node("n", "x", "y", inplace="none")], "x", "y")
+    )
+
+
+@pytest.mark.parametrize(
+    ("offset", "size", "alignment"),
+    [
+        *((128, 32, 128), (129, 32, 1), (160, 0, 1), (161, 0, 1), (160, 1, 1), (127, 33, 1), (64, 32, 64)),
+        *((2**64 - 128, 32, 128), (128, 32, 256), (128, 32, 0), (0, 160, 1), (0, 161, 1), (2**64 - 1, 1, 1)),
+    ],
+)
+def test_a_row_lies_in_its_arena_and_on_its_grids(offset: int, size: int, alignment: int) -> None:
+    """The arena's extent is 160 B, its grid 128 B; by the graph ``y`` has 32 B, whatever the plan says."""
+    solution = pair()
+    plan, row = solution.plan, solution.plan.row_of["y"]
+    assert (int(plan.offset[row]), plan.arenas[0].extent_bytes) == (128, 160)
+    for column, value in (("offset", offset), ("size", size), ("alignment", alignment)):
+        plan = changed(plan, column, row, value)
+    found = [f.kind for f in check(scene_of(plan, solution.liveness.timeline)) if f.kind in ("size", *GRIDS)]
+    off = ["misaligned"] * bool(offset % max(alignment, 128))
+    assert sorted(found) == sorted([*["size"] * (size != 32), *["outside"] * (offset + 32 > 160), *off])
+    alone = [f.kind for f in check(scene_of(plan, None)) if f.kind in GRIDS]
+    assert alone == [*["outside"] * (offset + size > 160), *["misaligned"] * bool(offset % max(alignment, 1))]
+
+
+GRIDS = ("outside", "misaligned")
+
+
+@pytest.mark.parametrize(
+    ("offset", "found"),
+    [
+        (128, []),
+        (32, [("misaligned", 1, "y", "", "")]),
+        (0, [("poisoned", 1, "x", "n", "y")]),
+    ],
+)
+def test_an_output_is_claimed_before_its_node_reads(offset: int, found: list[Any]) -> None:
+    solution = pair()
+    plan = changed(solution.plan, "offset", solution.plan.row_of["y"], offset)
+    assert told(plan, solution) == found
+
+
+def test_reads_and_writes_and_cells_are_counted() -> None:
+    solution = pair()
+    verdict = shadow_replay(solution)
+    # Two lives end, x is read by n and y at the end; x and y are written, y is claimed before.
+    assert (verdict.reads, verdict.writes, verdict.steps, verdict.cells) == (4, 3, 2, 4)
+    assert (verdict.ok, verdict.with_graph, verdict.found) == (True, True, 0)
+    assert str(verdict) == "executed: 2 steps, 3 writes, 4 reads, every byte as it should be"
+    assert shadow_replay(solution.plan).with_graph is False
+
+
+def test_every_storage_that_is_spoilt_is_told_and_each_row_once_for_its_end() -> None:
+    """Without a graph: ``a`` and ``b`` live through, ``c`` is written over ``a`` at step 1, ``d`` over ``b`` at 2."""
+    blocks = [("a", 0, 4, 16), ("b", 0, 4, 16), ("c", 1, 2, 16), ("d", 2, 3, 16)]
+    plan = plan_problem(problem_of(*blocks))
+    offset = {"a": 0, "b": 64, "c": 0, "d": 64}
+    for name, at in offset.items():
+        plan = changed(plan, "offset", plan.row_of[name], at)
+        plan = changed(plan, "logical_slot", plan.row_of[name], at // 64)
+    assert told(plan) == [("overwritten", 3, "a", "", "c"), ("overwritten", 3, "b", "", "d")]
+
+
+def test_a_row_that_a_plan_lacks_is_missing_where_it_would_be_written() -> None:
+    solution = pair()
+    without_x = without(solution.plan, "x")
+    found = [f for f in shadow_replay(without_x, solution.liveness.timeline).findings if f.kind == "missing"]
+    assert [(f.step, f.tensor, f.message) for f in found] == [(0, "", "tensor 'x' is in no row of the plan.")]
+    without_y = without(solution.plan, "y")
+    found = [f for f in shadow_replay(without_y, solution.liveness.timeline).findings if f.kind == "missing"]
+    assert [(f.step, f.message) for f in found] == [(1, "tensor 'y' is in no row of the plan.")]
+
+
+def without(plan: Plan, name: str) -> Plan:
+    """The plan without one row."""
+    keep = [row for row, other in enumerate(plan.tensor_ids) if other != name]
+    columns = {
+        field: np.asarray(getattr(plan, field))[keep]
+        for field in ("arena", "logical_slot", "offset", "size", "alignment", "birth", "death", "generation")
+    }
+    texts = {
+        field: tuple(getattr(plan, field)[row] for row in keep)
+        for field in ("tensor_ids", "roles", "dtypes", "shapes", "alias_group_ids", "base_tensor_uids")
+    }
+    storage = np.unique(plan.storage[keep], return_inverse=True)[1].astype(np.int64)
+    return replace(plan, **columns, **texts, storage=storage)
+
+
+@pytest.mark.parametrize(
+    ("birth", "death", "found"),
+    [
+        (0, 2, []),
+        (0, 1, [("dead_access", 1, "x", "n", "")]),
+        (1, 2, [("dead_access", 0, "x", "@load", "")]),
+        (0, 3, [("dead_access", 0, "x", "@load", "")]),
+        (-1, 2, [("dead_access", 0, "x", "@load", "")]),
+    ],
+)
+def test_who_is_read_or_written_lives_then(birth: int, death: int, found: list[Any]) -> None:
+    solution = pair()
+    plan = solution.plan
+    row = plan.row_of["x"]
+    plan = changed(changed(plan, "birth", row, birth), "death", row, death)
+    assert [f for f in told(plan, solution) if f[0] == "dead_access"] == found
+
+
+@pytest.mark.parametrize(("death", "found"), [(2, []), (1, True), (3, True)])
+def test_what_is_handed_out_lives_to_the_end(death: int, found: Any) -> None:
+    solution = pair()
+    plan = changed(solution.plan, "death", solution.plan.row_of["y"], death)
+    assert bool([f for f in told(plan, solution) if f[0] == "dead_access"]) == bool(found)

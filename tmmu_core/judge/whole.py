@@ -179,8 +179,8 @@ def _view_bytes(tensor: Tensor, nbytes: Mapping[str, int]) -> int:
     if view is None:
         return own
     length = own if view.byte_length is None else view.byte_length
-    repeats = view.stride_desc is not None and 0 in view.stride_desc
-    if length != own and not (repeats and 0 <= length < own):
+    least = 0 if view.stride_desc is not None and 0 in view.stride_desc else own  # one that repeats may span less
+    if not least <= length <= own:
         refuse("view_size", tensor.id)
     if view.byte_offset < 0 or view.byte_offset + length > nbytes[view.base_tensor_uid]:
         refuse("view_out_of_bounds", tensor.id)

@@ -109,13 +109,13 @@ def _grids(scene: Scene) -> U64:
     """What each row's offset must be a multiple of: what the plan says, and for a storage's start the arena's."""
     plan = scene.plan
     grid = np.maximum(plan.alignment[scene.plan_row], np.uint64(1))
+    if scene.timeline is None:
+        return grid
     floor = np.array([max(arena.alignment_bytes, 1) for arena in plan.arenas], np.uint64)[scene.arena]
-    at_start = scene.offset == 0
-    if scene.timeline is not None:
-        at_start &= scene.timeline.index.base[scene.tensor] < 0
-        own = [scene.timeline.graph.tensors[i].alignment or 1 for i in scene.tensor.tolist()]
-        grid = np.maximum(grid, np.array(own, np.uint64).reshape(-1))
-    return np.where(at_start, np.maximum(grid, floor), grid) if scene.timeline is not None else grid
+    own = [scene.timeline.graph.tensors[i].alignment or 1 for i in scene.tensor.tolist()]
+    grid = np.maximum(grid, np.array(own, np.uint64))
+    at_start = (scene.offset == 0) & (scene.timeline.index.base[scene.tensor] < 0)
+    return np.where(at_start, np.maximum(grid, floor), grid)
 
 
 def _views_of_rows(scene: Scene) -> Iterator[Fault]:
@@ -141,7 +141,7 @@ def _ranges(scene: Scene) -> Iterator[Fault]:
     row, step, node = scene.read_row, scene.read_step, scene.read_node
     taken = (scene.consumed[row] == step) & (scene.death[row] == step)
     inside = (scene.birth[row] <= step) & ((step < scene.death[row]) | taken)
-    inside |= (node == AT_END) & (step >= scene.steps) & (scene.death[row] >= scene.steps)
+    inside |= (step >= scene.steps) & (scene.death[row] >= scene.steps)  # after the last one
     for at in np.flatnonzero(~inside).tolist():
         yield _dead(scene, int(row[at]), int(step[at]), int(node[at]), "read")
     declared = scene.declared
