@@ -124,8 +124,8 @@ def compared(plan: Plan, timeline: Timeline) -> Scene:
                 writes.append((step, name, k, not own))
     end = max(timeline.steps, 1)
     reads += [(end, name, AT_END) for name in tensors if p.held(name)]
-    told = zip(scene.write_step, scene.write_row, scene.write_node, scene.poisons, strict=True)
-    assert [(int(s), names[r], int(n), bool(out)) for s, r, n, out in told] == writes
+    writing = zip(scene.write_step, scene.write_row, scene.write_node, scene.poisons, strict=True)
+    assert [(int(s), names[r], int(n), bool(out)) for s, r, n, out in writing] == writes
     found = zip(scene.read_step, scene.read_row, scene.read_node, strict=True)
     assert [(int(s), names[r], int(n)) for s, r, n in found] == reads
     life = {name: (int(plan.birth[row]), int(plan.death[row])) for name, row in zip(names, rows, strict=True)}

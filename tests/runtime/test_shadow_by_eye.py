@@ -164,7 +164,7 @@ def test_two_storages_meet_where_they_have_a_byte_in_common(offset: int, meet: b
         assert _meet(scene, x, y) == _meet(scene, y, x) == meet
 
 
-def told(plan: Plan, solution: Solution | None = None) -> list[tuple[str, int, str, str, str]]:
+def findings_of(plan: Plan, solution: Solution | None = None) -> list[tuple[str, int, str, str, str]]:
     """What is found: kind, step, tensor, reader, culprit."""
     found = shadow_replay(plan, solution.liveness.timeline if solution else None).findings
     return [(f.kind, f.step, f.tensor, f.reader, f.culprit) for f in found]
@@ -212,7 +212,7 @@ GRIDS = ("outside", "misaligned")
 def test_an_output_is_claimed_before_its_node_reads(offset: int, found: list[Any]) -> None:
     solution = pair()
     plan = changed(solution.plan, "offset", solution.plan.row_of["y"], offset)
-    assert told(plan, solution) == found
+    assert findings_of(plan, solution) == found
 
 
 def test_reads_and_writes_and_cells_are_counted() -> None:
@@ -233,7 +233,7 @@ def test_every_storage_that_is_spoilt_is_told_and_each_row_once_for_its_end() ->
     for name, at in offset.items():
         plan = changed(plan, "offset", plan.row_of[name], at)
         plan = changed(plan, "logical_slot", plan.row_of[name], at // 64)
-    assert told(plan) == [("overwritten", 3, "a", "", "c"), ("overwritten", 3, "b", "", "d")]
+    assert findings_of(plan) == [("overwritten", 3, "a", "", "c"), ("overwritten", 3, "b", "", "d")]
 
 
 def test_a_row_that_a_plan_lacks_is_missing_where_it_would_be_written() -> None:
@@ -276,11 +276,11 @@ def test_who_is_read_or_written_lives_then(birth: int, death: int, found: list[A
     plan = solution.plan
     row = plan.row_of["x"]
     plan = changed(changed(plan, "birth", row, birth), "death", row, death)
-    assert [f for f in told(plan, solution) if f[0] == "dead_access"] == found
+    assert [f for f in findings_of(plan, solution) if f[0] == "dead_access"] == found
 
 
 @pytest.mark.parametrize(("death", "found"), [(2, []), (1, True), (3, True)])
 def test_what_is_handed_out_lives_to_the_end(death: int, found: Any) -> None:
     solution = pair()
     plan = changed(solution.plan, "death", solution.plan.row_of["y"], death)
-    assert bool([f for f in told(plan, solution) if f[0] == "dead_access"]) == bool(found)
+    assert bool([f for f in findings_of(plan, solution) if f[0] == "dead_access"]) == bool(found)
