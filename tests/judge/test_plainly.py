@@ -21,7 +21,7 @@ from tmmu_core.judge.against_graph import check_addresses, check_apart, check_ra
 from tmmu_core.judge.canonical import hash_of, token_from_seed
 from tmmu_core.judge.facts import PlanFacts
 from tmmu_core.judge.figures import check_arenas
-from tmmu_core.judge.finding import Finding, Verdict
+from tmmu_core.judge.finding import MOST_PER_RULE, Finding, Verdict, shortened
 from tmmu_core.judge.finished import _error, finished, refuse_invalid
 from tmmu_core.judge.lives import Storage, births, lives_of, saved_tensors
 from tmmu_core.judge.places import _proven_by_slots
@@ -492,3 +492,11 @@ def test_arenas_are_as_configured_or_else_as_by_default(said: dict[str, Any], wr
     assert [
         name for f in found for name in ("capacity_bytes", "alignment_bytes", "page_size") if name in f.message
     ] == wrong
+
+
+@pytest.mark.parametrize("more", [-1, 0, 1, 1234])
+def test_of_one_rule_so_many_findings_are_kept_and_the_others_counted(more: int) -> None:
+    many = [Finding("a", "warning", str(k)) for k in range(MOST_PER_RULE + more)]
+    found = shortened([*many, Finding("b", "error", "one")])
+    rest = [Finding("a", "warning", f"… and {more:,} more findings of this rule.")] if more > 0 else []
+    assert found == (*many[:MOST_PER_RULE], Finding("b", "error", "one"), *rest)

@@ -47,6 +47,9 @@ _ANY_LOOP = "which of the loops lays them, all of which lay them alike: tests/pl
 _SAID_TWICE = "a node more, beside or below one that says the same: what is taken twice is taken"
 
 SAME: tuple[Same, ...] = (
+    Same("tmmu_core/planners/columns.py", "delta = np.zeros(k + 1, dtype=np.int64)", "1", "(2)", _ROOM),
+    Same("tmmu_core/planners/columns.py", "change = [0] * (k + 1)", "1", "(2)", _ROOM),
+    Same("tmmu_core/planners/columns.py", "empty = np.zeros(0, dtype=np.int64)", "0", "(1)", _ROOM),
     Same(
         *("tmmu_core/runtime/shadow.py", "taker = np.where(taken[scene.storage]", "0", "(1)"),
         "read only where a place is taken",

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.build import graph, node, tensor, view
+from tests.build import chain, graph, node, tensor, view
 from tests.plan.examples import problem_of
 from tests.runtime.faults import changed
 from tmmu_core.liveness.timeline import build_timeline
@@ -284,3 +284,9 @@ def test_what_is_handed_out_lives_to_the_end(death: int, found: Any) -> None:
     solution = pair()
     plan = changed(solution.plan, "death", solution.plan.row_of["y"], death)
     assert bool([f for f in findings_of(plan, solution) if f[0] == "dead_access"]) == bool(found)
+
+
+def test_a_solution_is_replayed_along_the_timeline_that_is_given() -> None:
+    solution, other = pair(), plan_graph(chain(3)).liveness.timeline
+    assert shadow_replay(solution).ok
+    assert "timeline" in {f.kind for f in shadow_replay(solution, other).findings}
