@@ -12,7 +12,7 @@ import pytest
 
 from tests.build import chain, graph, node, residual, tensor, view
 from tests.judge.faults import changed, refigured, rehashed
-from tmmu_core.graph.model import Dim, Graph, Tensor
+from tmmu_core.graph.model import ROLES, Dim, Graph, Tensor
 from tmmu_core.judge.against_graph import RULES as AGAINST_GRAPH
 from tmmu_core.judge.against_graph import check_apart, examine
 from tmmu_core.judge.facts import PlanFacts
@@ -20,6 +20,7 @@ from tmmu_core.judge.slotting import check_slot_counts, check_sparse_addresses
 from tmmu_core.judge.verifier import RULES, verify_plan
 from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.plan.model import Plan
+from tmmu_core.runtime.shadow import shadow_replay
 
 
 def rules(plan: Plan, g: Graph | None = None, **how: object) -> set[str]:
@@ -396,3 +397,16 @@ def test_slots_are_counted_in_every_arena() -> None:
     assert [(f.rule, f.arena) for f in found] == [("slots_max_live", "gradients")]
     assert list(check_slot_counts(PlanFacts(plan), frozenset())) == []
     assert [f.rule for f in check_slot_counts(PlanFacts(apart), None)] == ["slots_over_optimal"]
+
+
+@pytest.mark.parametrize("mode", ["inference", "forward", "backward"])
+@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("handed_out", [False, True])
+def test_a_graph_of_no_nodes_is_planned_and_verified_whatever_role_its_tensors_have(
+    mode: str, role: str, handed_out: bool
+) -> None:
+    for inputs in ((), ("x",)):
+        ir = Graph((Tensor("x", (4,), role=role),), (), inputs=inputs, outputs=("x",) if handed_out and inputs else ())
+        solution = plan_graph(ir, mode=mode)
+        assert verify_plan(solution.plan, ir).findings == ()
+        assert shadow_replay(solution).ok

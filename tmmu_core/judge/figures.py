@@ -103,7 +103,8 @@ def _activations(plan: Plan) -> Iterator[Finding]:
     """Rule ``figures``, for the bytes of all activations; an instance, which runs nothing, has none that are kept."""
     said = plan.metrics.get("activation_bytes")
     own = [role == "activation" and base is None for role, base in zip(plan.roles, plan.base_tensor_uids, strict=True)]
-    counted = sum(plan.size[np.array(own, np.bool_)].tolist()) if plan.execution_order else 0
+    runs = bool(plan.execution_order) or plan.has_inputs_step
+    counted = sum(plan.size[np.array(own, np.bool_)].tolist()) if runs else 0
     if said not in (None, counted):
         yield error("figures", f"the metrics say activation_bytes {said}, the rows make {counted}.")
 
