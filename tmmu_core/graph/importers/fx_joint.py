@@ -288,7 +288,7 @@ class _Reading(torch.fx.Interpreter):
         if known is None:
             under = Tensor(f"{tensor_id}.storage", (whole,), "uint8", role)
             known = self.storages[key] = _Storage(under.id, value, ())
-        return as_view(Tensor(tensor_id, shape, dtype, role), lies_of(value), known.base, whole), under
+        return as_view(Tensor(tensor_id, shape, dtype, role), lies_of(value), known.base), under
 
     def _permission(self, n: Any, read: list[Any], written: list[Any], draft: _Draft) -> Any:
         """Inputs over which an operator may write: laid out as its result, element upon element."""

@@ -73,8 +73,8 @@ class Lies:
         return all(dim == 1 for dim in shape[at:])
 
 
-def as_view(tensor: Tensor, lies: Lies, base: str, whole: int) -> Tensor:
-    """``tensor`` as bytes of the storage ``base`` of ``whole`` bytes, where ``lies`` says.
+def as_view(tensor: Tensor, lies: Lies, base: str) -> Tensor:
+    """``tensor`` as bytes of the storage ``base``, where ``lies`` says.
 
     Windows that overlap without repeating are told as the bytes they cover.
     """
@@ -82,7 +82,7 @@ def as_view(tensor: Tensor, lies: Lies, base: str, whole: int) -> Tensor:
     if lies.repeats:
         view = View(base, offset, min(own, covered), lies.strides)
         return Tensor(tensor.id, tensor.shape, tensor.dtype, tensor.role, view=view)
-    if own > covered or offset + own > whole:
+    if own > covered:
         return Tensor(tensor.id, (covered,), "uint8", tensor.role, view=View(base, offset))
     view = View(base, offset, None, None if lies.contiguous else lies.strides)
     return Tensor(tensor.id, tensor.shape, tensor.dtype, tensor.role, view=view)
