@@ -85,12 +85,17 @@ class _Value:
 
     id: str
     lies: Lies
+    dtype: str
     storage: str
     """The tensor that names the storage."""
     whole: int
     """Bytes of the storage."""
-    starts: int = 0
+    starts: int
     """Bytes of the storage before the named tensor: an input may be a slice of what is not in the file."""
+
+    def within(self, lies: Lies) -> Lies:
+        """Where something that lies in the same storage does so counted from the named tensor."""
+        return Lies(lies.shape, lies.strides, lies.offset - self.starts // lies.itemsize, lies.itemsize)
 
 
 @dataclass
@@ -149,7 +154,7 @@ class _Reading:
             arg = output.get("arg")
             given = arg.get("as_tensor") if isinstance(arg, dict) and "as_tensor" in arg else arg
             name = given.get("name") if isinstance(given, dict) else None
-            if name in self.values and not self.tensors[self.values[name].storage].persistent:
+            if isinstance(name, str) and name in self.values and not self.tensors[self.values[name].storage].persistent:
                 self.outputs.append(self.values[name].id)
             return
         for field_name, key in (
@@ -168,7 +173,7 @@ class _Reading:
             return
         before = self.tensors[old.id]
         after = msgspec.structs.replace(before, id=self._free(f"{old.id}.updated"), view=None)
-        self.tensors[after.id] = as_view(after, old.lies, old.storage, old.whole)
+        self.tensors[after.id] = as_view(after, old.within(old.lies), old.storage)
         self._node(self._free_node(f"copy_to_{old.id}"), "copy_", ((old.id, made.id), (after.id,)))
 
     # -- operators --------------------------------------------------------------------------------------------------
@@ -196,22 +201,22 @@ class _Reading:
 
     def _made(self, name: str, what: Operator, operation: Operation, read: list[_Value]) -> list[str]:
         meta = self._meta(name)
-        lies = self._lies(name, meta)
-        base = read[0] if read and self._hands_out(what, operation, read[0], lies) else None
-        if base is None:
-            value = self._fresh(name, name, lies, (DTYPES[meta.dtype], "activation"))
+        lies, dtype = self._lies(name, meta), DTYPES[meta.dtype]
+        if not (read and self._hands_out(what, operation, read[0], (lies, dtype))):
+            value = self._fresh(name, name, lies, (dtype, "activation"))
             return [value.id] if value.storage == value.id else [value.storage, value.id]
-        inside = Lies(lies.shape, lies.strides, lies.offset - base.starts // lies.itemsize, lies.itemsize)
+        base = read[0]
+        inside = base.within(lies)
         if inside.offset < 0 or inside.offset * lies.itemsize + lies.covered > base.whole:
             raise self._broken(f'the view "{name}" reaches past the storage of "{base.id}"')
         called = self._free(name)
-        tensor = Tensor(called, lies.shape, DTYPES[meta.dtype], "activation")
-        self.tensors[called] = as_view(tensor, inside, base.storage, base.whole)
-        self.values[name] = _Value(called, lies, base.storage, base.whole, base.starts)
+        self.tensors[called] = as_view(Tensor(called, lies.shape, dtype, "activation"), inside, base.storage)
+        self.values[name] = _Value(called, lies, dtype, base.storage, base.whole, base.starts)
         return [called]
 
-    def _hands_out(self, what: Operator, operation: Operation, first: _Value, lies: Lies) -> bool:
-        """Whether the result lies in the storage of the first argument."""
+    def _hands_out(self, what: Operator, operation: Operation, first: _Value, made: tuple[Lies, str]) -> bool:
+        """Whether the result, of a layout and a dtype, lies in the storage of the first argument."""
+        lies, dtype = made
         if what.space not in ("aten", "prims"):
             return False
         if what.name in pt2_operators.VIEWS or what.writes_first:
@@ -223,11 +228,7 @@ class _Reading:
         if what.name in pt2_operators.DROPOUTS:
             return same and given.get("train", {}).get("as_bool") is False
         if what.name in pt2_operators.SAME_OR_COPY:
-            source, result = operation.inputs[0].arg, operation.outputs[0]
-            alike = (
-                self._meta(self._tensors_in_list(source)[0]).dtype == self._meta(self._tensors_in_list(result)[0]).dtype
-            )
-            return same and alike and given.get("copy", {}).get("as_bool") is not True
+            return same and first.dtype == dtype and given.get("copy", {}).get("as_bool") is not True
         return False
 
     def _permission(self, what: Operator, read: list[_Value], made: list[_Value]) -> Inplace:
@@ -251,14 +252,13 @@ class _Reading:
         starts = lies.offset * lies.itemsize
         if lies.covered == lies.own and not lies.repeats:
             self.tensors[called] = Tensor(called, lies.shape, dtype, role)
-            value = _Value(called, lies, called, lies.own, starts)
+            value = _Value(called, lies, dtype, called, lies.own, starts)
         else:
             under = self._free(f"{called}.storage")
             self.tensors[under] = Tensor(under, (lies.covered,), "uint8", role)
-            inside = Lies(lies.shape, lies.strides, 0, lies.itemsize)
             shown: Role = "activation" if role == "input" else role
-            self.tensors[called] = as_view(Tensor(called, lies.shape, dtype, shown), inside, under, lies.covered)
-            value = _Value(called, lies, under, lies.covered, starts)
+            value = _Value(called, lies, dtype, under, lies.covered, starts)
+            self.tensors[called] = as_view(Tensor(called, lies.shape, dtype, shown), value.within(lies), under)
         self.values[name] = value
         return value
 
@@ -300,9 +300,6 @@ class _Reading:
                         named = item.get("as_tensor", item) if isinstance(item, dict) else None
                         if not (isinstance(named, dict) and "as_none" in named):
                             yield self._name(named)
-
-    def _tensors_in_list(self, value: Value) -> list[str]:
-        return list(self._tensors_in(value))
 
     def _name(self, value: Any) -> str:
         name = value.get("name") if isinstance(value, dict) else None

@@ -31,7 +31,7 @@ def given_names(program: Program) -> dict[int, str]:
         return {}
     try:
         spec = msgspec.json.decode(signature.in_spec)
-        (_, (positional, by_name)) = spec[0], spec[1]["children_spec"]
+        positional, by_name = spec[1]["children_spec"]
         named = signature.forward_arg_names or ()
         paths = [
             *(

@@ -148,7 +148,7 @@ def read(data: bytes, name: str = "") -> Dump:
         raise UnreadableInput(
             f"the value {twice[0]!r} is assigned to two places.", source=name, hint="Give the files of one module only."
         )
-    steps = 1 + max((end for _, end in ranges.values()), default=0)
+    steps = 1 + max([0, *(end for _, end in ranges.values())])
     rows: list[_Row] = []
     base = within = left_out = left_bytes = 0
     for allocation in allocations:
@@ -377,5 +377,5 @@ class _Settled:
         """The first that shares a byte with ``row`` at a step."""
         birth, death, offset, end = self.columns[:, : len(self.rows)]
         here = (birth < row.death) & (row.birth < death) & (offset < row.end) & (row.offset < end)
-        k = int(here.argmax()) if len(here) else 0
-        return self.rows[k] if len(here) and here[k] else None
+        found = np.flatnonzero(here)
+        return self.rows[found[0]] if len(found) else None

@@ -16,7 +16,7 @@ refused, and of one line no more than :data:`LONGEST` letters behind ``metadata=
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from tmmu_core.graph.model import Made, Origin, Phase
 from tmmu_core.graph.origin import LONGEST, line_of
@@ -67,21 +67,25 @@ def origins_of(lines: Iterable[str]) -> dict[str, Made]:
         name = instruction[2]
         if instruction[1]:
             roots[computation] = name
-        begins = line.find(", metadata={", instruction.end())
-        made = _made(line[begins : begins + LONGEST], tables) if begins >= 0 else None
+        made = _made(line[instruction.end() :].partition(", metadata={")[2][:LONGEST], tables)
         if made is not None:
             found[name] = made
         elif (called := _CALLS.search(line, instruction.end())) is not None:
             calls[name] = called[1]
-    for name, called_by_it in calls.items():
-        last: str | None = name
-        for _ in range(DEEPEST):
-            last = roots.get(calls.get(last, called_by_it if last == name else "")) if last is not None else None
-            if last is None or last in found:
-                break
-        if last is not None and last in found:
-            found[name] = found[last]
+    for name in calls:
+        made = next((found[each] for each in _roots(name, roots, calls) if each in found), None)
+        if made is not None:
+            found[name] = made
     return found
+
+
+def _roots(name: str, roots: dict[str, str], calls: dict[str, str]) -> Iterator[str]:
+    """The last instruction of the computation that one calls, that of the one which that one calls, and so on."""
+    for _ in range(DEEPEST):
+        if name not in calls:
+            return
+        name = roots.get(calls[name], "")
+        yield name
 
 
 def _keep(table: dict[int, str], line: str) -> None:
@@ -119,9 +123,9 @@ def scopes_of(op_name: str) -> tuple[tuple[str, ...], str, Phase | None]:
     phase is not known. A parameter is called by the way to it: ``params['h_0']['kernel']`` belongs to ``h_0``.
     """
     keys = [a or b or c for a, b, c in _KEYED.findall(op_name[:LONGEST])]
-    if keys and not _scopes(op_name)[1:]:
-        return tuple([key for key in keys[:-1][:DEEPEST] if key != "params"]), "", None
     parts = _scopes(op_name[:LONGEST])
+    if keys and not parts[1:]:
+        return tuple([key for key in keys[:-1][:DEEPEST] if key != "params"]), "", None
     module: list[str] = []
     phase: Phase | None = None
     for part in parts[:-1]:
@@ -133,7 +137,7 @@ def scopes_of(op_name: str) -> tuple[tuple[str, ...], str, Phase | None]:
             elif wrapped[1] == "jvp" and phase is None:
                 phase = "forward"
             part = "" if wrapped[1] in _FUNCTIONS else wrapped[2]
-        if part and part not in _CONTROL and len(module) < DEEPEST:
+        if part not in _CONTROL:
             module += _scopes(part)
     return tuple(module[:DEEPEST]), parts[-1] if len(parts) > 1 else "", phase
 
