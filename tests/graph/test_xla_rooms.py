@@ -75,7 +75,8 @@ def settled(rows: list[_Row]) -> list[_Row]:
                 break
             other = met[0]
             last_read = other.death == row.birth + 1 and other.birth < row.birth
-            if last_read and other.offset == row.offset and other.size >= row.size and not row.takes_over:
+            if last_read and other.offset == row.offset and other.size >= row.size:
+                assert not row.takes_over, "who is read last lay there alone"
                 other.death, row.takes_over = row.birth, other.id
                 continue
             done.remove(other)
@@ -132,7 +133,7 @@ def test_what_an_allocation_is_says_what_its_values_are_and_how_long(
     traits: str, roles: tuple[str, str, str], whole: bool
 ) -> None:
     """Of those that begin first the largest came in; one of no live range is none."""
-    values = [("a", 4, 0), ("b", 8, 4), ("none", 64, 0), ("c", 4, 8)]
+    values = [("a", 4, 12), ("b", 8, 4), ("none", 64, 0), ("c", 4, 8)]
     ranges = {"a": (1, 2), "b": (1, 3), "c": (4, 6)}
     rows = _rows(_Allocation(0, 64, traits, values), ranges, 100, 7)
     lives = [(0, 7)] * 3 if whole else [(1, 3), (1, 4), (4, 7)]

@@ -325,7 +325,7 @@ SAME: tuple[Same, ...] = (
     Same("tmmu_core/plan/formats/said.py", "sharing_pairs: Count = 0", "0", "(1)", _ASKED_ALONE),
     Same("tmmu_core/plan/formats/said.py", "saved_bytes: Count = 0", "0", "(1)", _ASKED_ALONE),
     Same(
-        *("tmmu_core/graph/importers/xla.py", "if phis and len(here) > 1:", "len(here) > 1", "(len(here) >= 1)"),
+        *("tmmu_core/graph/importers/xla.py", "if len(here) > 1:", "len(here) > 1", "(len(here) >= 1)"),
         "what lies beside a row is asked for where a second one follows; of one nobody reads it",
     ),
     Same(

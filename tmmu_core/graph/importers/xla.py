@@ -289,6 +289,8 @@ def _carried(rows: list[_Row], phis: set[str]) -> list[_Row]:
     The dump does not say which they are. They are the ones before it at its very place, as long as nothing else has
     used those bytes in between.
     """
+    if not phis:
+        return rows
     places: dict[tuple[int, int], list[_Row]] = {}
     for row in sorted(rows, key=lambda row: (row.birth, row.death, row.id.encode())):
         places.setdefault((row.offset, row.size), []).append(row)
@@ -299,7 +301,7 @@ def _carried(rows: list[_Row], phis: set[str]) -> list[_Row]:
     left = []
     for (start, size), here in places.items():
         carrying: _Row | None = None
-        if phis and len(here) > 1:
+        if len(here) > 1:
             beside = np.flatnonzero((offset < start + size) & (start < end))
         for row in reversed(here):
             if carrying is not None:
@@ -336,46 +338,48 @@ def _settled(rows: list[_Row]) -> list[_Row]:
     for row in rows:
         while (other := settled.met_by(row)) is not None:
             fits = (other.offset, other.death) == (row.offset, row.birth + 1) and row.size <= other.size
-            if fits and other.birth < row.birth and not row.takes_over:
+            if fits and other.birth < row.birth:
                 other.death, row.takes_over = row.birth, other.id
                 settled.ends(other)
-                continue
-            settled.remove(other)
-            end = max(other.end, row.end)
-            other.names.extend(row.names)
-            row.names, row.offset = other.names, min(other.offset, row.offset)
-            row.size, row.birth = end - row.offset, min(other.birth, row.birth)
-            row.death, row.takes_over = max(other.death, row.death), other.takes_over
-            row.role = other.role if row.role == "activation" else row.role
+            else:
+                settled.remove(other)
+                end = max(other.end, row.end)
+                other.names.extend(row.names)
+                row.names, row.offset = other.names, min(other.offset, row.offset)
+                row.size, row.birth = end - row.offset, min(other.birth, row.birth)
+                row.death, row.takes_over = max(other.death, row.death), other.takes_over
+                row.role = other.role if row.role == "activation" else row.role
         settled.append(row)
     return [row for row in settled.rows if row is not None]
 
 
 class _Settled:
-    """Rows of which no two share a byte at a step, as columns: each new one is held against all of them at once."""
+    """Rows of which no two share a byte at a step, as columns: each new one is held against all of them at once.
+
+    They come by their births, so that whoever is there already was not born after the one that comes.
+    """
 
     def __init__(self, most: int) -> None:
         self.rows: list[_Row | None] = []
         self.at: dict[int, int] = {}
-        self.columns = np.zeros((4, most), np.int64)
+        self.columns = np.zeros((3, most), np.int64)
 
     def append(self, row: _Row) -> None:
         k = self.at[id(row)] = len(self.rows)
         self.rows.append(row)
-        self.columns[:, k] = row.birth, row.death, row.offset, row.end
+        self.columns[:, k] = row.death, row.offset, row.end
 
     def remove(self, row: _Row) -> None:
         k = self.at.pop(id(row))
         self.rows[k] = None
-        self.columns[1, k] = 0  # dead before any is born: it meets nobody
+        self.columns[0, k] = 0  # dead before any is born: it meets nobody
 
     def ends(self, row: _Row) -> None:
         """The row ends earlier than it did."""
-        self.columns[1, self.at[id(row)]] = row.death
+        self.columns[0, self.at[id(row)]] = row.death
 
     def met_by(self, row: _Row) -> _Row | None:
         """The first that shares a byte with ``row`` at a step."""
-        birth, death, offset, end = self.columns[:, : len(self.rows)]
-        here = (birth < row.death) & (row.birth < death) & (offset < row.end) & (row.offset < end)
-        found = np.flatnonzero(here)
+        death, offset, end = self.columns[:, : len(self.rows)]
+        found = np.flatnonzero((row.birth < death) & (offset < row.end) & (row.offset < end))
         return self.rows[found[0]] if len(found) else None

@@ -124,14 +124,14 @@ def scopes_of(op_name: str) -> tuple[tuple[str, ...], str, Phase | None]:
     """
     keys = [a or b or c for a, b, c in _KEYED.findall(op_name[:LONGEST])]
     parts = _scopes(op_name[:LONGEST])
-    if keys and not parts[1:]:
+    if not parts[1:]:
         return tuple([key for key in keys[:-1][:DEEPEST] if key != "params"]), "", None
     module: list[str] = []
     phase: Phase | None = None
     for part in parts[:-1]:
-        for _ in range(DEEPEST):
-            if (wrapped := _WRAPPED.fullmatch(part)) is None:
-                break
+        depth = 0
+        while depth < DEEPEST and (wrapped := _WRAPPED.fullmatch(part)) is not None:
+            depth += 1
             if wrapped[1] == "transpose":
                 phase = "backward"
             elif wrapped[1] == "jvp" and phase is None:
@@ -139,7 +139,7 @@ def scopes_of(op_name: str) -> tuple[tuple[str, ...], str, Phase | None]:
             part = "" if wrapped[1] in _FUNCTIONS else wrapped[2]
         if part not in _CONTROL:
             module += _scopes(part)
-    return tuple(module[:DEEPEST]), parts[-1] if len(parts) > 1 else "", phase
+    return tuple(module[:DEEPEST]), parts[-1], phase
 
 
 def _scopes(text: str) -> list[str]:
