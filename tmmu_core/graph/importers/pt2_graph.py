@@ -90,7 +90,7 @@ class _Value:
     """The tensor that names the storage."""
     whole: int
     """Bytes of the storage."""
-    starts: int
+    starts: int = 0
     """Bytes of the storage before the named tensor: an input may be a slice of what is not in the file."""
 
     def within(self, lies: Lies) -> Lies:

@@ -19,6 +19,7 @@ from __future__ import annotations
 import struct
 from collections import Counter
 from collections.abc import Sequence
+from itertools import accumulate, chain
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -136,14 +137,11 @@ class _Reading:
     def _check_shared(self, tensors: Sequence[Any]) -> None:
         """Raise ``UnreadableInput`` where a few lists and names stand for many: thousands may point to one."""
         size = len(self.subgraph._tab.Bytes)
-        left = OF_EACH_BYTE * size
-        for operator in self.operators:
-            left -= _length(operator, "Inputs") + _length(operator, "Outputs")
-        for tensor in tensors:
-            left -= _length(tensor, "Shape") + len(tensor.Name() or b"")
-            if left < 0:
-                break
-        if left < 0:
+        counts = chain(
+            (_length(operator, "Inputs") + _length(operator, "Outputs") for operator in self.operators),
+            (_length(tensor, "Shape") + len(tensor.Name() or b"") for tensor in tensors),
+        )
+        if any(total > OF_EACH_BYTE * size for total in accumulate(counts)):
             raise UnreadableInput(
                 f"the model says more operands, sides and letters than its {size} bytes can be.",
                 source=self.name,
@@ -172,7 +170,7 @@ class _Reading:
         handles: dict[int, str] = {}
         by_name: dict[str, Tensor] = {}
         taken = set(self.ids)
-        for operator in self.operators:
+        for k, operator in enumerate(self.operators):
             instr = self._operator_name(operator)
             if instr == "VAR_HANDLE":
                 options = self._options(operator, "VarHandleOptions")
@@ -180,16 +178,23 @@ class _Reading:
                 handles[_numbers(operator, "Outputs")[0]] = shared
             elif instr in VARIABLE_VALUE:
                 side, at = VARIABLE_VALUE[instr]
-                handle, value = _numbers(operator, "Inputs")[0], self.tensors[_numbers(operator, side)[at]]
+                handle, held = _numbers(operator, "Inputs")[0], _numbers(operator, side)[at]
+                if ABSENT in (handle, held):
+                    raise UnreadableInput(
+                        f"operator {k} ({instr}) leaves out which variable it is on, or its value.",
+                        source=self.name,
+                        place="subgraph 0",
+                        hint="The model is damaged: copy it again, or convert it again.",
+                    )
                 known = f"variable {handles.get(handle) or self.ids[handle]}"
                 if known not in by_name:
                     free = known
                     while free in taken:  # a tensor is called so
                         free += "'"
                     taken.add(free)
+                    value = self.tensors[held]
                     by_name[known] = Tensor(free, value.shape, value.dtype, "buffer")
-                held = by_name[known]
-                self.variable_of.setdefault(handle, held)
+                self.variable_of.setdefault(handle, by_name[known])
 
     def _options(self, operator: Any, table: str) -> Any:
         found = operator.BuiltinOptions() or operator.BuiltinOptions2()
@@ -321,7 +326,10 @@ class _Reading:
         if options is None:
             return []
         numbers = [getattr(options, field)() for field in fields]
-        return [(self.model.Subgraphs(n).Name() or f"subgraph_{n}".encode())[:1000].decode() for n in numbers]
+        return [
+            (self.model.Subgraphs(n).Name() or f"subgraph_{n}".encode())[:1000].decode("utf-8", "replace")
+            for n in numbers
+        ]
 
 
 def _numbers(table: Any, field: str) -> list[int]:
