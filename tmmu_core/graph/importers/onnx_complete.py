@@ -242,12 +242,13 @@ def complete(flat: Flat, facts: Facts, known: Measured, origin: ShapeFrom) -> No
         if name in known and known[name][0] in DTYPES:
             _take(facts, name, DTYPES[known[name][0]], tuple(known[name][1]), origin)
     whole: dict[str, Found] = {name: (_element(facts.dtype[name]), list(shape)) for name, shape in facts.shape.items()}
-    for _ in range(2 + sum(is_scope(node) for node in flat.model.graph.node)):
+
+    def news() -> dict[str, Found]:
         more = scope_shapes(flat.model, whole, written_values(flat.model))
-        news = {n: f for n, f in more.items() if n not in facts.shape and None not in f[1] and f[0] in DTYPES}
-        if not news:
-            break
-        for name, (element, shape) in news.items():
+        return {n: f for n, f in more.items() if n not in facts.shape and None not in f[1] and f[0] in DTYPES}
+
+    while found := news():
+        for name, (element, shape) in found.items():
             _take(facts, name, DTYPES[element], tuple([dim for dim in shape if dim is not None]), origin)
             whole[name] = element, list(shape)
 
