@@ -287,7 +287,17 @@ def test_the_limit_of_a_stream_is_none_of_a_plain_files(tmp_path: Path, monkeypa
         *(("1k", 2**10), ("1KB", 2**10), ("1 KiB", 2**10), ("2M", 2**21), ("1G", 2**30), ("1t", 2**40)),
         *(("1PiB", 2**50), ("1e", 2**60), (".5k", 512), ("1.k", 1024), ("1.5 MiB", 3 * 2**19), ("0.0005k", 0)),
         *(("2.3", 2), ("1" * 64, int("1" * 64)), ("1" * 65, "no"), ("k", "no"), ("1x", "no"), ("1.2.3", "no")),
-        *(("-1", "no"), ("1kk", "no"), (".", "no"), ("0xg", "no"), ("²", "no")),
+        *(
+            ("1i", "no"),
+            ("1 ib", "no"),
+            ("1ki", 1024),
+            ("1kii", "no"),
+            ("-1", "no"),
+            ("1kk", "no"),
+            (".", "no"),
+            ("0xg", "no"),
+            ("²", "no"),
+        ),
     ],
 )
 def test_a_size_is_bytes_or_a_number_with_a_unit(text: str, expected: int | str | None) -> None:

@@ -27,7 +27,9 @@ def parse_bytes(text: str) -> int | None:
         if word.startswith("0x"):
             return int(word, 16)
         digits = word.rstrip("bikmgtpe")
-        unit = word[len(digits) :].removesuffix("b").removesuffix("i")
+        unit = word[len(digits) :].removesuffix("b")
+        if len(unit) == 2:  # an i alone is no unit
+            unit = unit.removesuffix("i")
         whole, _, part = digits.partition(".")
         if not (whole + part).isdecimal():
             raise ValueError
