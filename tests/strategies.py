@@ -80,7 +80,8 @@ def graphs(draw: st.DrawFn, max_nodes: int = 9, own_backward: bool | None = None
     """A random graph; with ``own_backward`` it carries backward and optimizer nodes (drawn when ``None``)."""
     own_backward = draw(MARK) if own_backward is None else own_backward
     sketch = _Sketch({}, [], [], set())
-    inputs = [sketch.add(_tensor(draw, sketch, "input")) for _ in range(draw(st.integers(0, 3)))]
+    of_inputs = st.sampled_from(["input"] * 6 + ["activation", "gradient", "workspace", "constant"])
+    inputs = [sketch.add(_tensor(draw, sketch, draw(of_inputs))) for _ in range(draw(st.integers(0, 3)))]
     for _ in range(draw(st.integers(0 if inputs else 1, 3))):
         role = draw(st.sampled_from(["parameter", "parameter", "constant", "buffer", "optimizer_state"]))
         sketch.readable.append(sketch.add(_tensor(draw, sketch, role)))
@@ -268,18 +269,29 @@ def cases(draw: st.DrawFn, max_nodes: int = 9) -> Case:
 
 @st.composite
 def plannable_cases(draw: st.DrawFn, max_nodes: int = 9) -> Case:
-    """Cases without what is often refused: unlimited arenas, no in-place writes, no must-not-alias inside a storage."""
+    """Cases without what is often refused: unlimited arenas, no in-place writes, no must-not-alias inside a storage, no
+    view of a view that lies off its grid.
+    """
     case = draw(cases(max_nodes))
     graph = case.graph
     storage_words = {t.id for t in graph.tensors if t.alias_group_id or t.view is not None}
     based_on = {t.view.base_tensor_uid for t in graph.tensors if t.view is not None}
     written = {name for n in graph.nodes for name in n.outputs}
     there = written | set(graph.inputs) | {t.id for t in graph.tensors if t.role in PERSISTENT_ROLES}
+    tensor_of = {t.id: t for t in graph.tensors}
+
+    def lies_at(t: Tensor) -> int:
+        """From where its storage begins; −1 where it is no view any more, or was none."""
+        # A view that a node writes needs a base that is there.
+        if t.view is None or (t.id in written and t.view.base_tensor_uid not in there):
+            return -1
+        at = max(lies_at(tensor_of[t.view.base_tensor_uid]), 0) + t.view.byte_offset
+        return -1 if at % itemsize(t.dtype) else at
+
     tensors = tuple(
         msgspec.structs.replace(
             t,
-            # A view that a node writes needs a base that is there.
-            view=None if t.view is not None and t.id in written and t.view.base_tensor_uid not in there else t.view,
+            view=t.view if lies_at(t) >= 0 else None,
             arena=None,
             alignment=t.alignment if t.view is None else None,
             must_not_alias=()
