@@ -35,9 +35,15 @@ def test_back_undoes_the_last_step_and_forward_does_it_again(visit: Visit) -> No
     selected(page, "r12")
 
 
+def follows(page: Page) -> None:
+    """Wait until the page watches its address: its script comes a moment after what it shows."""
+    rest(page)
+    page.wait_for_function("window.history.tmmuSteps")
+
+
 def test_back_leads_to_the_page_before_with_what_was_chosen_there(visit: Visit) -> None:
     page = visit(graph="sample:linear_chain")
-    rest(page)
+    follows(page)
     page.get_by_role("link", name="Peak").click()
     expect(page.locator(".tm-claim h1")).to_contain_text("at the peak")
     expect(page).to_have_url(re.compile("/peak.*linear_chain"))
@@ -50,7 +56,7 @@ def test_back_leads_to_the_page_before_with_what_was_chosen_there(visit: Visit) 
 def test_a_page_is_one_step_in_whatever_order_its_address_is_written(visit: Visit) -> None:
     """A run of the page before that ends late writes its query before the new page's bare address."""
     page = visit(graph="sample:linear_chain")
-    rest(page)
+    follows(page)
     written = ["/peak", "/peak?graph=sample:linear_chain", "/peak", "/peak?graph=sample:linear_chain", "/peak?graph=b"]
     steps = page.evaluate(
         """written => written.map(url => {
