@@ -9,6 +9,7 @@ import contextlib
 import errno
 import os
 import stat
+import threading
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -20,14 +21,17 @@ def replace_file(path: Path, data: bytes) -> None:
     where nothing can be made nothing is written: over the old file, a full disk would leave half of the new one.
     """
     path = Path(os.path.realpath(path))
-    old = path.stat() if path.exists() else None
+    try:
+        old = path.stat()
+    except FileNotFoundError:
+        old = None
     if old is not None and not stat.S_ISREG(old.st_mode):
         path.write_bytes(data)
         return
     if old is not None and not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     _sweep_up(path.parent)
-    beside = path.with_name(f".tmmu-{os.getpid()}.part")
+    beside = _beside(path)
     try:
         write_new(beside, (data,), None if old is None else stat.S_IMODE(old.st_mode))
         beside.replace(path)
@@ -39,13 +43,18 @@ def replace_file(path: Path, data: bytes) -> None:
 def replace_file_by_parts(path: Path, parts: Iterable[bytes]) -> None:
     """The same for bytes that are made part by part: whoever makes them may fail, and nothing has been written then."""
     path = Path(os.path.realpath(path))
-    beside = path.with_name(f".tmmu-{os.getpid()}.part")
+    beside = _beside(path)
     try:
         write_new(beside, parts)
         beside.replace(path)
     finally:
         beside.unlink(missing_ok=True)
     synced(path.parent)
+
+
+def _beside(path: Path) -> Path:
+    """Where this thread writes what comes in the place of ``path``: no other that lives writes there."""
+    return path.with_name(f".tmmu-{os.getpid()}-{threading.get_native_id()}.part")
 
 
 def write_new(beside: Path, pieces: Iterable[bytes], mode: int | None = None) -> int:
@@ -89,7 +98,7 @@ def synced(folder: Path) -> None:
 def _sweep_up(folder: Path) -> None:
     """Take away what a writer left that was killed between naming its file and putting it in its place."""
     for left in folder.glob(".tmmu-*.part"):
-        owner = left.name.removeprefix(".tmmu-").removesuffix(".part")
+        owner, _, _ = left.name.removeprefix(".tmmu-").removesuffix(".part").partition("-")
         if owner.isascii() and owner.isdigit() and len(owner) < 10:  # what a process can be called
             try:
                 os.kill(int(owner), 0)

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 
@@ -105,8 +106,9 @@ def test_what_a_killed_writer_left_is_swept_up(tmp_path: Path) -> None:
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
     here = subprocess.Popen(["sleep", "60"])
-    (tmp_path / f".tmmu-{gone.pid}.part").write_text("half")
-    (tmp_path / f".tmmu-{here.pid}.part").write_text("being written")
+    for left in (f"{gone.pid}", f"{gone.pid}-{gone.pid}", f"{gone.pid}-{here.pid}"):
+        (tmp_path / f".tmmu-{left}.part").write_text("half")
+    (tmp_path / f".tmmu-{here.pid}-{gone.pid}.part").write_text("being written")
     others = [".tmmu-notes.part", f".tmmu-{10**30}.part", ".tmmu-².part"]
     for name in others:
         (tmp_path / name).write_text("of no writer")
@@ -115,7 +117,20 @@ def test_what_a_killed_writer_left_is_swept_up(tmp_path: Path) -> None:
     here.kill()
     here.wait()
     left = sorted(path.name for path in tmp_path.iterdir())
-    assert left == sorted([f".tmmu-{here.pid}.part", *others, "plan.json"])
+    assert left == sorted([f".tmmu-{here.pid}-{gone.pid}.part", *others, "plan.json"])
+
+
+def test_threads_that_write_into_one_folder_do_not_meet(tmp_path: Path) -> None:
+    """As a program does that saves its plans side by side."""
+
+    def write(me: int) -> None:
+        for k in range(200):
+            replace_file(tmp_path / f"{me}.json", f"{me} {k}".encode())
+            assert (tmp_path / f"{me}.json").read_text() == f"{me} {k}"
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(write, range(8)))
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"{me}.json" for me in range(8)]
 
 
 def test_no_link_that_stands_beside_is_written_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,7 +140,7 @@ def test_no_link_that_stands_beside_is_written_through(tmp_path: Path, monkeypat
         if not nameless:
             monkeypatch.delattr(os, "O_TMPFILE")
         victim.write_text("precious")
-        (tmp_path / f".tmmu-{os.getpid()}.part").symlink_to(victim)
+        (tmp_path / f".tmmu-{os.getpid()}-{threading.get_native_id()}.part").symlink_to(victim)
         replace_file(tmp_path / "plan.json", b"new")
         assert (tmp_path / "plan.json").read_bytes() == b"new"
         assert not (tmp_path / "plan.json").is_symlink()

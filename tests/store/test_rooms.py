@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import sqlite3
 import zlib
@@ -342,6 +343,44 @@ def test_every_database_of_a_connection_is_looked_at_for_its_journal(
                 assert "c-journal names another file" in str(said)
             else:
                 sqlite_file._refuse_a_journal_of_several(Answering(order), "here")
+
+
+@pytest.mark.parametrize("when", ["looked for", "opened"])
+def test_a_journal_that_is_gone_when_it_is_read_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    """Eight processes make a store at once: the one that does takes its journal away while seven look at it."""
+    path = tmp_path / "store.db"
+    journal = path.with_name(f"{path.name}-journal")
+    journal.write_bytes(sqlite_file._JOURNAL_MAGIC)
+    is_file = Path.is_file
+
+    def and_gone(self: Path) -> bool:
+        there = is_file(self)
+        if self == journal:
+            journal.unlink(missing_ok=True)
+        return there
+
+    if when == "opened":
+        monkeypatch.setattr(Path, "is_file", and_gone)
+    else:
+        journal.unlink()
+    sqlite_file._refuse_a_journal_of_several(Answering([(0, "main", str(path))]), "here")
+    assert not journal.exists()
+
+
+def test_a_journal_that_cannot_be_read_is_a_fault_of_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "store.db"
+    path.with_name(f"{path.name}-journal").write_bytes(b"x")
+
+    def denied(self: Path, *_: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(self))
+
+    monkeypatch.setattr(Path, "open", denied)
+    listed = Answering([(0, "main", str(path))])
+    said = refusal(lambda: sqlite_file._refuse_a_journal_of_several(listed, "here"))
+    assert isinstance(said, StoreFault)
+    assert f"{path.name}-journal cannot be read: Permission denied." in str(said)
 
 
 def test_the_first_thing_that_computes_is_named() -> None:

@@ -8,6 +8,7 @@ transactions.
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 from pathlib import Path
@@ -66,16 +67,25 @@ def _refuse_a_journal_of_several(cursor: Any, name: str) -> None:
     """
     for _, _, file in cursor.execute("PRAGMA database_list").fetchall():
         journal = Path(f"{file}-journal")
-        if not file or not journal.is_file():
-            continue
+        if file and journal.is_file() and _ending(journal, name) == _JOURNAL_MAGIC:
+            raise StoreFault(
+                f"{journal.name} names another file, which opening the store would delete.",
+                store=name,
+                hint="No command of ours writes one: take it away, and ask who put it there.",
+            )
+
+
+def _ending(journal: Path, name: str) -> bytes:
+    """The last bytes of a journal; none where a process that is making the store has taken it away meanwhile."""
+    try:
         with journal.open("rb") as data:
-            data.seek(max(0, journal.stat().st_size - len(_JOURNAL_MAGIC)))
-            if data.read() == _JOURNAL_MAGIC:
-                raise StoreFault(
-                    f"{journal.name} names another file, which opening the store would delete.",
-                    store=name,
-                    hint="No command of ours writes one: take it away, and ask who put it there.",
-                )
+            data.seek(max(0, data.seek(0, os.SEEK_END) - len(_JOURNAL_MAGIC)))
+            return data.read()
+    except FileNotFoundError:
+        return b""
+    except OSError as error:
+        why = f"{journal.name} cannot be read: {error.strerror or error}."
+        raise StoreFault(why, store=name, hint="It belongs to the store: mend the rights of both.") from error
 
 
 def _refuse_what_is_no_table(cursor: Any, name: str) -> None:
