@@ -92,6 +92,15 @@ def test_a_tensor_that_nobody_writes_is_seen_when_it_is_asked_for() -> None:
     assert found.vertices[1].hidden == 2  # what else reads or is read there
 
 
+def test_what_nobody_writes_or_reads_stands_alone_in_its_neighbourhood() -> None:
+    tensors = [tensor("x"), tensor("y"), tensor("spare", role="parameter")]
+    for inputs, source, asked, kind in (("x", "x", "spare", "tensor"), ("x", "spare", "x", "inputs")):
+        index, tree = grown(graph(tensors, [node("n", source, "y")], inputs, "y"))
+        found = collapse(index, tree, Asked(tensor=index.tensor_of[asked], radius=2))
+        assert ([v.kind for v in found.vertices], found.edges) == ([kind], ())
+        assert (found.middle, found.of_node.tolist()) == (0, [-1])
+
+
 def test_views_that_nobody_writes_lead_to_who_writes_their_base() -> None:
     which = graph(
         [tensor("x", role="input"), tensor("b"), view("v", "b", 2), tensor("y")],
@@ -256,9 +265,8 @@ def plainly(index: GraphIndex, tree: Tree, asked: Asked) -> dict[str, object]:
     nodes = range(len(index.node_ids))
     read = {(source_of(t), vertex_of(n), t) for n in nodes for t in index.inputs_of(n).tolist()}
     passages = {(a, b, t) for a, b, t in read if a is not None}
-    everyone = {vertex_of(n) for n in nodes} | {a for a, _, _ in passages}
     middle = source_of(asked.tensor) if asked.tensor >= 0 else vertex_of(asked.node) if asked.node >= 0 else None
-    middle = middle if middle in everyone else None
+    everyone = {vertex_of(n) for n in nodes} | {a for a, _, _ in passages} | ({middle} - {None})
     beside = {v: {b for a, b, _ in passages if a == v} | {a for a, b, _ in passages if b == v} for v in everyone}
     near = asked.radius is not None and middle is not None
     seen = {middle} if near else everyone

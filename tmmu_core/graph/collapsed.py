@@ -120,13 +120,14 @@ def collapse(index: GraphIndex, tree: Tree, asked: Asked) -> Collapsed:
     """
     code = _codes(tree, asked.opened)
     source, target, tensor = _passages(index, code, asked.tensor)
-    there = np.unique(np.concatenate([code, source, target]))
-    seen, middle = there, NOWHERE
+    middle = NOWHERE
     if asked.tensor >= 0 or asked.node >= 0:
         maker = writer_of(index, asked.tensor) if asked.tensor >= 0 else asked.node
         middle = int(code[maker]) if maker >= 0 else _unwritten(index, asked.tensor)
+    alone = [] if middle == NOWHERE else [middle]  # nobody may read it either
+    seen = there = np.unique(np.concatenate([code, source, target, alone]).astype(np.int64))
     graph = nx.Graph()
-    if asked.radius is not None and middle in there:
+    if asked.radius is not None and alone:
         outer = source != target
         graph.add_nodes_from(there.tolist())
         graph.add_edges_from(zip(source[outer].tolist(), target[outer].tolist(), strict=True))
