@@ -26,7 +26,6 @@ U8 = NDArray[np.uint8]
 I64 = NDArray[np.int64]
 
 CHUNK_ROWS = 1 << 16
-CHUNK_BYTES = 1 << 18
 
 _NULL, _FALSE, _TRUE = b"\xf6", b"\xf4", b"\xf5"
 _NAN = b"\xfb\x7f\xf8\x00\x00\x00\x00\x00\x00"

@@ -75,11 +75,10 @@ class Image:
             for data in self.constants.chunks(part.tensor_id):
                 got += len(data)
                 if got > part.size:
-                    break
+                    raise _incomplete(part.tensor_id, f"has more bytes given and takes {part.size:,}")
                 yield data
-            if got != part.size:
-                words = "more" if got > part.size else f"{got:,}"
-                raise _incomplete(part.tensor_id, f"has {words} bytes given and takes {part.size:,}")
+            if got < part.size:
+                raise _incomplete(part.tensor_id, f"has {got:,} bytes given and takes {part.size:,}")
             end = part.offset + part.size
         yield from _zeros(self.size - end)
 

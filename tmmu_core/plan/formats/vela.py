@@ -100,7 +100,7 @@ def _tables(text: str, name: str) -> list[_Table]:
             continue
         first, last, size = int(row[1]), int(row[2]), int(row[5])
         start, end = int(row[3], 16), int(row[4], 16)
-        cells = row[6].split(":", max(current.columns, 0))
+        cells = row[6].split(":", current.columns)
         if first > last or start + size != end or max(last, end) > LAST_BYTE:
             raise _damaged(line, number, name)
         current.rows.setdefault((first, last, start, size), []).append(cells[-1].strip() or f"line {number}")
