@@ -15,13 +15,20 @@ from tmmu_core.plan.figures.live import change_points
 from tmmu_core.plan.model import U64
 
 
+TALL = 260
+"""Pixels of the figure over the steps."""
+WORDS, WIDE = 18, 25
+"""Words at a line are as many pixels high, and as many hundredths of the steps wide."""
+
+
 def memory(today: U64, fitted: U64 | None, capacity: int) -> go.Figure:
     """Bytes in use over the steps, shape (T,): today's as an outline, the fitted plan's filled, what is over in red.
 
     The plans may have different numbers of steps: each curve runs over its own, from 0 to 100 %.
     """
-    fig = figure(260)
+    fig = figure(TALL)
     x, y = _curve(today if fitted is None else fitted)
+    curves = [(x, y)]
     top = max(y, default=0)
     fig.add_trace(
         _steps(x, [min(value, capacity) for value in y], "alive, within the capacity", LIVE, "rgba(0,114,178,0.22)")
@@ -32,20 +39,37 @@ def memory(today: U64, fitted: U64 | None, capacity: int) -> go.Figure:
         fig.add_trace(over)
         fig.data[-1].fill = "tonexty"
     if fitted is not None:
-        x, y = _curve(today)
-        top = max(top, *y)
-        fig.add_trace(_steps(x, y, "today", LINE))
+        curves.append(_curve(today))
+        top = max(top, *curves[1][1])
+        fig.add_trace(_steps(*curves[1], "today", LINE))
         fig.data[-1].line.dash = "dot"
+    axis = bytes_axis(max(top, capacity))
     fig.add_hline(
         y=capacity,
         line={"color": BAD, "width": 1.5, "dash": "dash"},
         annotation={"text": f"capacity {words.short_bytes(capacity)}", "font": {"size": 11, "color": BAD}},
-        annotation_position="top right",
+        annotation_position=clear_of(curves, capacity, axis["range"][1] * WORDS // TALL),
     )
     fig.update_xaxes(range=[0, 100], ticksuffix=" %", title={"text": "of the steps", "standoff": 4})
-    fig.update_yaxes(bytes_axis(max(top, capacity)), fixedrange=True)
+    fig.update_yaxes(axis, fixedrange=True)
     fig.update_layout(showlegend=True, legend={"orientation": "h", "y": 1.14, "x": 0})
     return fig
+
+
+def clear_of(curves: Sequence[tuple[list[float], list[int]]], level: int, high: int) -> str:
+    """Where the words of a level stand (``"top right"``), ``high`` bytes of the axis: where no curve runs through them.
+
+    Under the level there may be no room for them; where all ends are taken they stand at the first.
+    """
+    for up, low in (("top", level), ("bottom", level - high)):
+        for end, begins, ends in (("right", 100 - WIDE, 100), ("left", 0, WIDE)):
+            spans = [
+                [value for k, value in enumerate(y) if x[k] <= ends and (k + 1 == len(x) or x[k + 1] >= begins)]
+                for x, y in curves
+            ]
+            if low >= 0 and all(max(span) <= low or min(span) >= low + high for span in spans):
+                return f"{up} {end}"
+    return "top right"
 
 
 def _steps(x: list[float], y: list[int], name: str, colour: str, within: str | None = None) -> go.Scatter:

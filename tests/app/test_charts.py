@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from app.charts import alive, compare, live, waste
+from app.charts import alive, compare, fit, live, waste
 from app.charts.base import ROLE_COLOURS, bytes_axis, clicked_step, clicked_tensor, ticks
 from tests.app.small import chain
 from tests.build import graph, node, tensor
@@ -56,6 +56,33 @@ def test_the_words_of_the_extent_stand_where_those_of_the_peak_do_not_reach(
     figure = live.live_curve(plan_graph(graph).plan, "activations")
     assert trace_named(figure, "peak").textposition == f"top {peaks_words}"
     assert figure.layout.annotations[0].xanchor == extents_words
+
+
+@pytest.mark.parametrize(
+    ("curves", "where"),
+    [
+        ([[0, 0, 0, 0]], "top right"),  # far below
+        ([[50, 50, 50, 50]], "top right"),  # on it all along
+        ([[0, 0, 0, 55]], "top left"),
+        ([[0, 99, 0, 99]], "top left"),  # falls through both places at the right
+        ([[55, 0, 0, 0]], "top right"),
+        ([[55, 0, 55, 55]], "bottom right"),
+        ([[55, 0, 0, 45], [0, 0, 0, 55]], "bottom left"),
+        ([[55, 0, 0, 55], [45, 0, 0, 45]], "top right"),  # nowhere is there room
+        ([[99, 99, 99, 99], [0, 0, 0, 0]], "top right"),  # between two
+    ],
+)
+def test_the_words_of_a_capacity_stand_where_no_curve_runs_through_them(curves: list[list[int]], where: str) -> None:
+    x = [0.0, 30.0, 60.0, 80.0]
+    assert fit.clear_of([(x, y) for y in curves], 50, 10) == where
+    assert fit.clear_of([([0.0], [5])], 5, 10) == "top right"  # under it no words have room
+
+
+def test_the_words_of_the_capacity_stand_clear_in_the_figure() -> None:
+    today, fitted = np.full(10, 1040, np.uint64), np.full(10, 700, np.uint64)
+    drawn = fit.memory(today, fitted, 1000)
+    assert (drawn.layout.annotations[0].xanchor, drawn.layout.annotations[0].yanchor) == ("right", "top")
+    assert fit.memory(fitted, None, 1000).layout.annotations[0].yanchor == "bottom"
 
 
 def test_thinning_keeps_the_peak() -> None:
