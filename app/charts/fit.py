@@ -14,7 +14,6 @@ from tmmu_core.fit.capacity import Capacity
 from tmmu_core.plan.figures.live import change_points
 from tmmu_core.plan.model import U64
 
-
 TALL = 260
 """Pixels of the figure over the steps."""
 WORDS, WIDE = 18, 25
