@@ -35,8 +35,10 @@ def memory(today: U64, fitted: U64 | None, capacity: int) -> go.Figure:
     fig.data[0].fill = "tozeroy"
     if top > capacity:
         over = _steps(x, y, "over the capacity", BAD, "rgba(213,94,0,0.45)")
+        over.fill, over.line.width = "tonexty", 0  # elsewhere its line is that of what is within
+        over.hovertemplate = [over.hovertemplate if value > capacity else "" for value in y]
+        over.hoverinfo = ["all" if value > capacity else "skip" for value in y]
         fig.add_trace(over)
-        fig.data[-1].fill = "tonexty"
     if fitted is not None:
         curves.append(_curve(today))
         top = max(top, *curves[1][1])

@@ -78,6 +78,13 @@ def test_the_words_of_a_capacity_stand_where_no_curve_runs_through_them(curves: 
     assert fit.clear_of([([0.0], [5])], 5, 10) == "top right"  # under it no words have room
 
 
+def test_only_what_is_over_the_capacity_is_in_its_colour() -> None:
+    over = trace_named(fit.memory(np.array([700, 1200, 900], np.uint64), None, 1000), "over the capacity")
+    assert (over.fill, over.line.width, list(over.y)) == ("tonexty", 0, [700, 1200, 900, 900])
+    assert [bool(said) for said in over.hovertemplate] == [False, True, False, False]
+    assert over.hoverinfo == ("skip", "all", "skip", "skip")
+
+
 def test_the_words_of_the_capacity_stand_clear_in_the_figure() -> None:
     today, fitted = np.full(10, 1040, np.uint64), np.full(10, 700, np.uint64)
     drawn = fit.memory(today, fitted, 1000)
