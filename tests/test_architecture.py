@@ -21,6 +21,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "manifest": set(),
     "limits": {"errors"},
     "names": set(),
+    "once": set(),
     "loops": {"writing"},
     "compiled": {"loops"},
     "cbor": {"errors"},
@@ -28,20 +29,20 @@ MAY_IMPORT: dict[str, set[str]] = {
     "extras": {"errors"},
     "door": set(),
     "schemas": set(),
-    "graph": {"errors", "limits", "extras"},
-    "liveness": {"errors", "graph"},
-    "planners": {"errors", "compiled", "loops", "graph.model"},
+    "graph": {"once", "errors", "limits", "extras"},
+    "liveness": {"once", "errors", "graph"},
+    "planners": {"once", "errors", "compiled", "loops", "graph.model"},
     # Whoever takes a finished plan asks the judge first; of plans the judge knows the nouns alone.
-    "plan": {"errors", "limits", "manifest", "cbor", "names", "compiled", "extras", "writing"}
+    "plan": {"once", "errors", "limits", "manifest", "cbor", "names", "compiled", "extras", "writing"}
     | {"graph", "liveness", "planners", "judge.finished", "library.callable"},
-    "runtime": {"errors", "cbor", "compiled", "extras", "graph", "liveness", "plan", "judge"},
+    "runtime": {"once", "errors", "cbor", "compiled", "extras", "graph", "liveness", "plan", "judge"},
     # The judge sees graphs, and of liveness and plans their nouns alone: it computes everything again.
-    "judge": {"errors", "extras", "graph", "liveness.model", "plan.model"},
-    "fit": {"errors", "compiled", "graph", "liveness", "planners", "plan", "library.callable"},
-    "sweep": {"errors", "extras", "graph", "plan", "planners.problem", "fit", "judge.finished"},
+    "judge": {"once", "errors", "extras", "graph", "liveness.model", "plan.model"},
+    "fit": {"once", "errors", "compiled", "graph", "liveness", "planners", "plan", "library.callable"},
+    "sweep": {"once", "errors", "extras", "graph", "plan", "planners.problem", "fit", "judge.finished"},
     # What is kept are plans and figures; who made them, and how, it need not know.
     "store": {"errors", "limits", "names", "extras", "plan.figures", "plan.model", "plan.formats"},
-    "library": {"errors", "names", "extras", "writing", "door"}
+    "library": {"once", "errors", "names", "extras", "writing", "door"}
     | {"graph", "planners.problem", "plan", "judge.finding", "judge.finished", "judge.verifier", "fit"},
 }
 """Room → the rooms (or single modules) of ``tmmu_core`` that it may import, itself aside. ``plan`` and ``fit`` are

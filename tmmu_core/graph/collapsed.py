@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Literal
 
 import networkx as nx
@@ -20,6 +19,7 @@ import numpy as np
 from tmmu_core.graph.index import I64, U64, GraphIndex
 from tmmu_core.graph.modules import Path
 from tmmu_core.graph.tree import Tree
+from tmmu_core.once import cached_property
 
 Kind = Literal["node", "level", "inputs", "tensor"]
 NOWHERE = np.iinfo(np.int64).min

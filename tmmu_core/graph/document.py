@@ -11,6 +11,7 @@ import contextlib
 import gc
 import io
 import json
+import os
 import re
 import threading
 from collections.abc import Callable, Iterator
@@ -45,14 +46,34 @@ def many_small_values() -> Iterator[None]:
     """Let the garbage collector rest while a document becomes values or the reverse.
 
     Plain values hold no circles, so there is nothing to find; without this a million rows are walked dozens of times.
+    A process that is forked meanwhile by another thread has it work again: nobody would wake it there.
     """
-    resting = gc.isenabled()
+    if not gc.isenabled():
+        yield
+        return
+    me = threading.get_ident()
+    _resting.add(me)
     gc.disable()
     try:
         yield
     finally:
-        if resting:
-            gc.enable()
+        _resting.discard(me)
+        gc.enable()
+
+
+_resting: set[int] = set()
+"""The threads that had the garbage collector rest."""
+
+
+def _wake() -> None:
+    others = _resting - {threading.get_ident()}
+    _resting.difference_update(others)
+    if others and not _resting:
+        gc.enable()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_wake)
 
 
 def kind(data: bytes) -> str:

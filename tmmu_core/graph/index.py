@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import chain
 from typing import Any
 
@@ -18,6 +17,7 @@ from tmmu_core import limits
 from tmmu_core.graph import checks
 from tmmu_core.graph.model import PERSISTENT_ROLES, PHASES, ROLES, Graph, Inplace, Phase
 from tmmu_core.graph.naming import Ids
+from tmmu_core.once import cached_property
 
 I64 = NDArray[np.int64]
 U64 = NDArray[np.uint64]

@@ -16,12 +16,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Literal
 
 import numpy as np
 
 from tmmu_core.graph.index import I64, GraphIndex
+from tmmu_core.once import cached_property
 
 Path = tuple[str, ...]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import msgspec
 
@@ -12,6 +11,7 @@ from tmmu_core.errors import InvalidIrShapes
 from tmmu_core.graph.dtypes import itemsize, tensor_bytes
 from tmmu_core.graph.model import Graph, Tensor, View
 from tmmu_core.graph.shard_spec import ShardSpec, Split, refused, rows_of
+from tmmu_core.once import cached_property
 
 
 @dataclass(frozen=True, eq=False)

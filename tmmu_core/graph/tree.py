@@ -18,12 +18,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from tmmu_core.graph.index import I64, GraphIndex
 from tmmu_core.graph.modules import Modules, Path, block_of, families_of, starred
+from tmmu_core.once import cached_property
 
 REPEATED = "×"
 """Stands before the name of a family's own level, ``×block*``: no separator of names, and no module's own name."""

@@ -7,7 +7,6 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
@@ -20,6 +19,7 @@ from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.library import requests
 from tmmu_core.library.fitted import Fit, fitted_of
 from tmmu_core.names import visible
+from tmmu_core.once import cached_property
 from tmmu_core.plan import model
 from tmmu_core.plan.analysis.gate import Check, Limit, gate
 from tmmu_core.plan.figures.metrics import Totals, totals

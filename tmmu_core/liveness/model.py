@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tmmu_core.graph.index import GraphIndex
 from tmmu_core.graph.model import Graph, Mode, Preset
+from tmmu_core.once import cached_property
 
 I64 = NDArray[np.int64]
 I32 = NDArray[np.int32]

@@ -17,7 +17,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -27,6 +26,7 @@ from tmmu_core.cbor import cbor_canonical
 from tmmu_core.errors import AlignmentViolation, ArenaTooSmall, InvalidIrShapes
 from tmmu_core.graph.model import PERSISTENT_ROLES
 from tmmu_core.judge.finished import refuse_invalid
+from tmmu_core.once import cached_property
 from tmmu_core.plan.analysis.ledger import ResourceLedger, resource_ledger
 from tmmu_core.plan.making.sparse import in_memory
 from tmmu_core.plan.model import Plan

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import groupby, pairwise
 
 import numpy as np
@@ -27,6 +26,7 @@ from tmmu_core.graph.operators import keeps_its_turn
 from tmmu_core.liveness.model import Liveness, Timeline
 from tmmu_core.liveness.order import dependencies, source_of
 from tmmu_core.liveness.views import view_roots
+from tmmu_core.once import cached_property
 
 I64 = NDArray[np.int64]
 LARGEST = 2**60

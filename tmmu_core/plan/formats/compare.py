@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import zip_longest
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tmmu_core.once import cached_property
 from tmmu_core.plan.figures.live import exact_sum
 from tmmu_core.plan.figures.metrics import written_metrics
 from tmmu_core.plan.formats.held import Held, differing, held_by

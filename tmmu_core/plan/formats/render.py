@@ -11,12 +11,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 from tmmu_core.cbor import H
 from tmmu_core.errors import InvalidIrShapes
 from tmmu_core.graph.constants import CHUNK, Constants
+from tmmu_core.once import cached_property
 from tmmu_core.plan.analysis.uplift import Uplift, cells, uplifts
 from tmmu_core.plan.formats.c_names import RegionNames, c_prefix, region_names, tensor_stems
 from tmmu_core.plan.model import Plan

@@ -20,7 +20,6 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from io import BytesIO
 from typing import BinaryIO
 
@@ -30,6 +29,7 @@ from numpy.typing import NDArray
 
 from tmmu_core import limits
 from tmmu_core.errors import UnreadableInput
+from tmmu_core.once import cached_property
 from tmmu_core.plan.formats import pickled
 from tmmu_core.plan.formats.given import AddressMap, Lives, instance_of_columns, peak_of_columns, stem_of
 from tmmu_core.plan.formats.torch_events import (

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,7 @@ from tmmu_core.graph.sharding import shard
 from tmmu_core.graph.shares import Sharding, local_graph_of
 from tmmu_core.liveness.model import Timeline
 from tmmu_core.liveness.timeline import build_timeline
+from tmmu_core.once import cached_property
 from tmmu_core.plan import canonical
 from tmmu_core.plan.making.configured import settled
 from tmmu_core.plan.making.engine import Solution, solve

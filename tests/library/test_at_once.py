@@ -1,0 +1,109 @@
+"""The library in several threads, and in processes forked while one of them is at work."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import tmmu_core as tmmu
+from tmmu_core.graph import document
+from tmmu_core.once import cached_property
+
+CHAIN = Path(__file__).resolve().parents[2] / "sample_graphs" / "linear_chain.tmmu.json"
+SECONDS = 60
+
+
+@dataclass(frozen=True)
+class Slow:
+    """A value whose figure takes until ``gate`` has everybody."""
+
+    gate: threading.Barrier
+
+    @cached_property
+    def figure(self) -> object:
+        """Another one each time."""
+        self.gate.wait(SECONDS)
+        return object()
+
+
+def forked(work: object) -> int:
+    """How a process ends that is forked here and does some work; one that waits for ever is ended."""
+    child = os.fork()
+    if not child:
+        signal.alarm(SECONDS)
+        try:
+            work()  # type: ignore[operator]
+        except BaseException:
+            os._exit(1)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def test_a_figure_of_one_value_does_not_wait_for_that_of_another() -> None:
+    gate = threading.Barrier(2)
+    with ThreadPoolExecutor(2) as pool:
+        one, other = pool.map(lambda value: value.figure, (Slow(gate), Slow(gate)))
+    assert one is not other
+
+
+def test_threads_that_ask_one_value_at_once_are_given_one_answer() -> None:
+    value = Slow(threading.Barrier(2))
+    with ThreadPoolExecutor(2) as pool:
+        one, other = pool.map(lambda _: value.figure, range(2))
+    assert one is other is value.figure
+    assert isinstance(Slow.figure, cached_property)
+
+
+def test_a_process_forked_while_a_thread_works_a_figure_out_has_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tmmu_core.library import planned
+
+    plans, inside, go = [tmmu.plan(CHAIN) for _ in range(2)], threading.Event(), threading.Event()
+    totals, here = planned.totals, threading.get_ident()
+
+    def slowly(plan: tmmu.Plan) -> object:
+        if threading.get_ident() != here:
+            inside.set()
+            go.wait(SECONDS)
+        return totals(plan)
+
+    monkeypatch.setattr(planned, "totals", slowly)
+    with ThreadPoolExecutor(1) as pool:
+        working = pool.submit(lambda: plans[0].totals)
+        assert inside.wait(SECONDS)
+        assert forked(lambda: plans[1].totals) == 0
+        go.set()
+        assert working.result() == plans[1].totals
+
+
+def test_a_process_forked_while_a_thread_reads_has_its_garbage_collected() -> None:
+    inside, go = threading.Event(), threading.Event()
+
+    def read() -> None:
+        with document.many_small_values():
+            inside.set()
+            go.wait(SECONDS)
+
+    def collects() -> None:
+        assert gc.isenabled()
+
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(read)
+        assert inside.wait(SECONDS)
+        assert not gc.isenabled()
+        assert forked(collects) == 0
+        with document.many_small_values():  # who finds it resting leaves it so
+            pass
+        assert not gc.isenabled()
+        go.set()
+        reading.result()
+    assert gc.isenabled()
+    with document.many_small_values():
+        assert forked(lambda: gc.isenabled() and os._exit(2)) == 0, "who forks is still reading"
+    assert gc.isenabled()
