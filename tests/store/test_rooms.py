@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -464,11 +465,12 @@ class Connecting(Answering):
 def test_every_connection_is_settled_before_anything_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     heard: dict[str, Any] = {}
     monkeypatch.setattr(sqlite_file.event, "listen", lambda engine, name, what: heard.update({name: what}))
-    sqlite_file.set_up("engine", "here")  # type: ignore[arg-type]
+    engine = SimpleNamespace(url=SimpleNamespace(database="nowhere.db"))
+    sqlite_file.set_up(engine, "here", create=True)  # type: ignore[arg-type]
     for said, most in ((None, 1 << 29), (5, 5), (2**31 - 1, 2**31 - 1), (2**31, 2**31 - 1), (1 << 40, 2**31 - 1)):
         connection = Connecting()
         with limits.raised({} if said is None else {"unpacked-bytes": said}):
-            heard["connect"](connection, None)
+            heard["connect"](connection, SimpleNamespace(info={sqlite_file._FILE: None}))
         assert connection.limits == [(sqlite3.SQLITE_LIMIT_LENGTH, most)]
         settings = [statement for statement in connection.said if " = " in statement and "SELECT" not in statement]
         pragmas = ("busy_timeout = 120000", "trusted_schema = OFF", "foreign_keys = ON", "synchronous = FULL")
@@ -524,7 +526,7 @@ def test_what_a_driver_says_of_its_options_when_it_connects_is_said_too(
             raise ValueError("an odd option")
 
     monkeypatch.setattr(opening, "create_engine", lambda *given, **named: Unwilling())
-    monkeypatch.setattr(sqlite_file, "set_up", lambda engine, name: None)
+    monkeypatch.setattr(sqlite_file, "set_up", lambda engine, name, create: None)
     with pytest.raises(StoreFault, match="not those of its driver: an odd option"):
         opening.open_engine(f"sqlite:///{tmp_path / 's.db'}", create=True)
 

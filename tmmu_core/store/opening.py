@@ -10,13 +10,14 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from sqlalchemy import Connection, Engine, create_engine, inspect, text
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DisconnectionError, NoSuchModuleError, SQLAlchemyError
 
 from tmmu_core.errors import StoreFault
 from tmmu_core.limits import UNPACKED_BYTES
@@ -42,7 +43,7 @@ def open_engine(url: str, *, create: bool) -> tuple[Engine, str]:
         try:
             engine = create_engine(parsed, pool_pre_ping=parsed.get_backend_name() != "sqlite")
             if engine.dialect.name == "sqlite":
-                sqlite_file.set_up(engine, name)
+                sqlite_file.set_up(engine, name, create=create)
             engine.connect().close()
         except (TypeError, ValueError) as error:
             why = f"the URL's options are not those of its driver: {error}."
@@ -54,8 +55,11 @@ def open_engine(url: str, *, create: bool) -> tuple[Engine, str]:
 @contextmanager
 def writing(engine: Engine) -> Iterator[Connection]:
     """A transaction that writes: committed at its end, undone where something is raised."""
-    with engine.execution_options(tmmu_writes=True).begin() as connection:
-        yield connection
+    with engine.execution_options(tmmu_writes=True).connect() as connection:
+        with connection.begin():
+            yield connection
+        if engine.dialect.name == "sqlite":
+            sqlite_file.refuse_if_moved(connection)
 
 
 @contextmanager
@@ -102,12 +106,30 @@ def _way_out(error: SQLAlchemyError) -> str:
     inner = getattr(error, "orig", None)
     if isinstance(inner, sqlite3.OperationalError) and "locked" in str(inner):
         return f"Another process held it for {sqlite_file.PATIENCE:.0f} s; try again."
+    if isinstance(error, DisconnectionError):
+        return "What was written now is in the file that stood there before: write it again."
     if isinstance(inner, sqlite3.DataError) and "too big" in str(inner):
         return f"If that is meant, raise the limit: --max-{UNPACKED_BYTES.name} N, or {UNPACKED_BYTES.variable}=N."
     return "Check the URL, the rights and that the database runs."
 
 
 # --- versions ----------------------------------------------------------------------------------------------------
+
+
+class _OneAtATime:
+    """Who migrates in this process. In one that was just forked nobody does, whoever did where it comes from."""
+
+    def __init__(self) -> None:
+        self.anew()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self.anew)
+
+    def anew(self) -> None:
+        """Nobody does."""
+        self.lock = threading.Lock()
+
+
+_migrating = _OneAtATime()
 
 
 def _bring_up(engine: Engine, name: str, *, create: bool) -> None:
@@ -132,7 +154,10 @@ def _revision(connection: Connection) -> str | None:
 
 
 def _migrate(connection: Connection, name: str) -> None:
-    """Run what is missing, in the transaction that is open."""
+    """Run what is missing, in the transaction that is open.
+
+    One at a time: what a revision says by ``op`` goes to the connection that Alembic knows for its whole process.
+    """
     from alembic.config import Config
     from alembic.runtime.environment import EnvironmentContext
     from alembic.script import ScriptDirectory
@@ -148,6 +173,7 @@ def _migrate(connection: Connection, name: str) -> None:
             store=name,
             hint="Install the version that made it, or a later one.",
         )
-    with EnvironmentContext(config, script, fn=lambda rev, _: script._upgrade_revs("head", rev)) as environment:
+    how = EnvironmentContext(config, script, fn=lambda rev, _: script._upgrade_revs("head", rev))
+    with _migrating.lock, how as environment:
         environment.configure(connection=connection, transactional_ddl=True)
         environment.run_migrations()

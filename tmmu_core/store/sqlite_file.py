@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, Engine, event
+from sqlalchemy.exc import DisconnectionError
 
 from tmmu_core.errors import StoreFault
 from tmmu_core.limits import UNPACKED_BYTES, ceiling
@@ -27,6 +28,9 @@ LONGEST = 1 << 29
 """Bytes of the longest text or blob of a row, where no limit is set: what an upload of the explorer may have."""
 _JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
 """How a rollback journal ends that names another one (sqlite.org/fileformat.html, "The Rollback Journal")."""
+_FILE = "tmmu.file"
+"""What a connection's record calls the file that it has open."""
+_MOVED = "it was moved, deleted or replaced while it was open"
 _TABLES = ("alembic_version", *METADATA.tables)
 _STRANGE = (
     "SELECT name, type FROM sqlite_schema WHERE lower(tbl_name) IN ({tables})"
@@ -35,13 +39,21 @@ _STRANGE = (
 _COMPUTED = "SELECT name FROM pragma_table_xinfo('{table}') WHERE hidden <> 0 LIMIT 1"
 
 
-def set_up(engine: Engine, name: str) -> None:
+def set_up(engine: Engine, name: str, *, create: bool) -> None:
     """Have every connection of ``engine`` settled when it is made; what is wrong with the store is raised then.
 
-    That is ``StoreFault``, or what SQLite raises.
+    That is ``StoreFault``, or what SQLite raises. The file is made by the first connection, and where ``create`` says
+    so; one that is gone later is not made anew, and no connection goes on with a file that is in its place no more.
     """
+    path, makes = Path(str(engine.url.database)).absolute(), [create]
 
-    def settled(connection: Any, _: Any) -> None:
+    def opened(dialect: Any, record: Any, _: Any, options: dict[str, Any]) -> Any:
+        record.info[_FILE] = _file_at(path)
+        if options.get("uri") or (makes and makes.pop()):
+            return None
+        return dialect.connect(f"{path.as_uri()}?mode=rw", **options, uri=True)
+
+    def settled(connection: Any, record: Any) -> None:
         connection.isolation_level = None  # transactions begin where we say so
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, min(ceiling(UNPACKED_BYTES, LONGEST), 2**31 - 1))
         cursor = connection.cursor()
@@ -55,9 +67,31 @@ def set_up(engine: Engine, name: str) -> None:
             _log_ahead(cursor)
         finally:
             cursor.close()
+        record.info[_FILE] = record.info[_FILE] or _file_at(path)
 
+    def in_its_place(_: Any, record: Any, __: Any) -> None:
+        if record.info[_FILE] != _file_at(path):
+            raise DisconnectionError(_MOVED)  # and another connection is made
+
+    event.listen(engine, "do_connect", opened)
     event.listen(engine, "connect", settled)
+    event.listen(engine, "checkout", in_its_place)
     event.listen(engine, "begin", _begin)
+
+
+def refuse_if_moved(connection: Connection) -> None:
+    """Raise ``DisconnectionError`` where the file of a connection is in its place no more: nobody would find it."""
+    if connection.info[_FILE] != _file_at(Path(str(connection.engine.url.database))):
+        raise DisconnectionError(_MOVED)
+
+
+def _file_at(path: Path) -> tuple[int, int] | None:
+    """What tells a file from all others, wherever it is moved; ``None`` where there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _refuse_a_journal_of_several(cursor: Any, name: str) -> None:
