@@ -8,10 +8,17 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import secrets
 import stat
-import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from types import ModuleType
+
+fcntl: ModuleType | None
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
 
 
 def replace_file(path: Path, data: bytes) -> None:
@@ -33,28 +40,35 @@ def replace_file(path: Path, data: bytes) -> None:
     _sweep_up(path.parent)
     beside = _beside(path)
     try:
-        write_new(beside, (data,), None if old is None else stat.S_IMODE(old.st_mode))
-        beside.replace(path)
+        with _new(beside, (data,), None if old is None else stat.S_IMODE(old.st_mode)):
+            beside.replace(path)
     finally:
         beside.unlink(missing_ok=True)
     synced(path.parent)
 
 
-def replace_file_by_parts(path: Path, parts: Iterable[bytes]) -> None:
-    """The same for bytes that are made part by part: whoever makes them may fail, and nothing has been written then."""
+def replace_file_by_parts(path: Path, parts: Iterable[bytes]) -> int:
+    """The same for bytes that are made part by part: whoever makes them may fail, and nothing has been written then.
+
+    The bytes written.
+    """
     path = Path(os.path.realpath(path))
     beside = _beside(path)
     try:
-        write_new(beside, parts)
-        beside.replace(path)
+        with _new(beside, parts) as written:
+            beside.replace(path)
     finally:
         beside.unlink(missing_ok=True)
     synced(path.parent)
+    return written
 
 
 def _beside(path: Path) -> Path:
-    """Where this thread writes what comes in the place of ``path``: no other that lives writes there."""
-    return path.with_name(f".tmmu-{os.getpid()}-{threading.get_native_id()}.part")
+    """Where what comes in the place of ``path`` is written: nobody else writes there.
+
+    Neither the process nor its thread tells two writers apart: in two containers that share a folder both are called 1.
+    """
+    return path.with_name(f".tmmu-{os.getpid()}-{secrets.token_hex(8)}.part")
 
 
 def write_new(beside: Path, pieces: Iterable[bytes], mode: int | None = None) -> int:
@@ -62,6 +76,13 @@ def write_new(beside: Path, pieces: Iterable[bytes], mode: int | None = None) ->
 
     The bytes written. Raises ``OSError``.
     """
+    with _new(beside, pieces, mode) as written:
+        return written
+
+
+@contextlib.contextmanager
+def _new(beside: Path, pieces: Iterable[bytes], mode: int | None = None) -> Iterator[int]:
+    """The same, held until the block ends: as long as it is, no other writer takes it for what a killed one left."""
     try:
         descriptor = os.open(beside.parent, os.O_TMPFILE | os.O_WRONLY, 0o666)
         nameless = True
@@ -70,6 +91,7 @@ def write_new(beside: Path, pieces: Iterable[bytes], mode: int | None = None) ->
         descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         nameless = False
     with open(descriptor, "wb") as out:
+        _taken(descriptor)
         written = sum(map(out.write, pieces))
         out.flush()
         if mode is not None:
@@ -82,7 +104,33 @@ def write_new(beside: Path, pieces: Iterable[bytes], mode: int | None = None) ->
                 os.link(f"/proc/self/fd/{descriptor}", beside.name, dst_dir_fd=folder)
             finally:
                 os.close(folder)
-    return written
+        yield written
+
+
+@contextlib.contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Inside, nobody else is alone in the folder, where the system can lock one. Raises ``OSError`` without it."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        if fcntl is not None:
+            with contextlib.suppress(OSError):  # a file system without locks
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _taken(descriptor: int) -> bool:
+    """Take a file's lock, which goes with whoever holds it; false where somebody does."""
+    if fcntl is None:
+        return True
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks: the number of the process is all that there is
+        return True
+    return True
 
 
 def synced(folder: Path) -> None:
@@ -96,13 +144,34 @@ def synced(folder: Path) -> None:
 
 
 def _sweep_up(folder: Path) -> None:
-    """Take away what a writer left that was killed between naming its file and putting it in its place."""
+    """Take away what a writer left that was killed between naming its file and putting it in its place.
+
+    Whose process is not to be seen from here (another container's) holds what it writes all the same. What cannot be
+    taken away stays: it is in nobody's way.
+    """
     for left in folder.glob(".tmmu-*.part"):
         owner, _, _ = left.name.removeprefix(".tmmu-").removesuffix(".part").partition("-")
-        if owner.isascii() and owner.isdigit() and len(owner) < 10:  # what a process can be called
-            try:
-                os.kill(int(owner), 0)
-            except ProcessLookupError:
-                left.unlink(missing_ok=True)
-            except OSError:
-                continue  # it lives, and is another's
+        if owner.isascii() and owner.isdigit() and len(owner) < 10 and _is_gone(int(owner)):
+            with contextlib.suppress(OSError):
+                _let_go(left)
+
+
+def _is_gone(process: int) -> bool:
+    """Whether no process that is seen from here is called so."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False  # it lives, and is another's
+    return False
+
+
+def _let_go(left: Path) -> None:
+    """Take away a file that nobody holds. Raises ``OSError``."""
+    descriptor = os.open(left, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+    try:
+        if _taken(descriptor):
+            left.unlink()
+    finally:
+        os.close(descriptor)

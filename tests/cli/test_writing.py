@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 import resource
+import shutil
 import signal
 import stat
 import subprocess
@@ -19,6 +21,7 @@ from random import Random
 import pytest
 
 from app.cli.main import run
+from tmmu_core import writing
 from tmmu_core.errors import UnreadableInput
 from tmmu_core.graph import unpacking
 from tmmu_core.writing import replace_file
@@ -133,6 +136,74 @@ def test_threads_that_write_into_one_folder_do_not_meet(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"{me}.json" for me in range(8)]
 
 
+CONTAINER = ["unshare", "--user", "--map-root-user", "--pid", "--fork"]
+"""Its processes are counted from 1, as in any other."""
+
+
+@pytest.mark.skipif(
+    shutil.which(CONTAINER[0]) is None or subprocess.run([*CONTAINER, "true"], capture_output=True).returncode != 0,
+    reason="this machine lets nobody have processes that others do not see",
+)
+@pytest.mark.parametrize("how", ["nameless", "named"])
+def test_writers_of_two_containers_that_share_a_folder_do_not_meet(tmp_path: Path, how: str) -> None:
+    """Both are called 1, and neither sees the other's process."""
+    code = (
+        "import os, sys, pathlib; from tmmu_core.writing import replace_file\n"
+        "if sys.argv[3] == 'named' and hasattr(os, 'O_TMPFILE'): del os.O_TMPFILE\n"
+        "file = pathlib.Path(sys.argv[1]) / sys.argv[2]; mine = sys.argv[2].encode() * 100_000\n"
+        "assert os.getpid() == 1; print(flush=True); sys.stdin.readline()\n"
+        "for _ in range(100): replace_file(file, mine); assert file.read_bytes() == mine"
+    )
+    writers = [
+        subprocess.Popen(
+            [*CONTAINER, sys.executable, "-c", code, str(tmp_path), name, how],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for name in ("a", "b")
+    ]
+    for writer in writers:
+        assert writer.stdout is not None
+        writer.stdout.readline()
+    for writer in writers:
+        assert writer.stdin is not None
+        writer.stdin.write("begin\n")
+        writer.stdin.flush()
+    assert [(writer.wait(120), writer.communicate()[1]) for writer in writers] == [(0, "")] * 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
+
+
+def test_what_is_being_written_is_not_swept_up_though_nobody_sees_its_writer(tmp_path: Path) -> None:
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    part = tmp_path / f".tmmu-{gone.pid}-of-another-container.part"
+    with writing._new(part, [b"whole"]):
+        replace_file(tmp_path / "plan.json", b"new")
+        assert part.read_bytes() == b"whole"
+    replace_file(tmp_path / "plan.json", b"new")
+    assert [path.name for path in tmp_path.iterdir()] == ["plan.json"]
+
+
+def test_what_cannot_be_swept_up_is_in_nobodys_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a folder where everybody may write, only who left it may take it away."""
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    left = tmp_path / f".tmmu-{gone.pid}-x.part"
+    left.write_text("half")
+    unlink = Path.unlink
+
+    def denied(self: Path, *given: bool, **named: bool) -> None:
+        if self == left:
+            raise PermissionError(errno.EPERM, "Operation not permitted", str(self))
+        unlink(self, *given, **named)
+
+    monkeypatch.setattr(Path, "unlink", denied)
+    replace_file(tmp_path / "plan.json", b"new")
+    assert (tmp_path / "plan.json").read_bytes() == b"new"
+
+
 def test_no_link_that_stands_beside_is_written_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A name that a writer will take, put there before it as a link; also where files are written with a name."""
     victim = tmp_path / "victim"
@@ -140,7 +211,8 @@ def test_no_link_that_stands_beside_is_written_through(tmp_path: Path, monkeypat
         if not nameless:
             monkeypatch.delattr(os, "O_TMPFILE")
         victim.write_text("precious")
-        (tmp_path / f".tmmu-{os.getpid()}-{threading.get_native_id()}.part").symlink_to(victim)
+        monkeypatch.setattr(writing.secrets, "token_hex", lambda count: "known")
+        (tmp_path / f".tmmu-{os.getpid()}-known.part").symlink_to(victim)
         replace_file(tmp_path / "plan.json", b"new")
         assert (tmp_path / "plan.json").read_bytes() == b"new"
         assert not (tmp_path / "plan.json").is_symlink()

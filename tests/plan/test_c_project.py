@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import threading
 from itertools import permutations
 from pathlib import Path
 from typing import Any
@@ -227,6 +228,28 @@ def test_a_constant_whose_bytes_fail_leaves_nothing_half_written(tmp_path: Path)
     with pytest.raises(UnreadableInput):
         write_project(tmp_path / "out", {**files, "last": Made(fail)})
     assert [file.name for file in tmp_path.rglob("*")] == ["out", "mine.c"]
+
+
+def test_a_folder_that_two_write_into_at_once_holds_the_files_of_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ("a.c", "b.c", "c.c")
+    replace, others = (
+        Path.replace,
+        threading.Thread(target=lambda: write_project(tmp_path / "out", {name: Held(b"theirs") for name in names})),
+    )
+
+    def and_another_comes(self: Path, target: Path) -> Path:
+        found = replace(self, target)
+        if target == tmp_path / "out" / "a.c" and others.ident is None:
+            others.start()
+            others.join(1)  # who may end ends
+        return found
+
+    monkeypatch.setattr(Path, "replace", and_another_comes)
+    write_project(tmp_path / "out", {name: Held(b"ours") for name in names})
+    others.join(60)
+    assert len({(tmp_path / "out" / name).read_bytes() for name in names}) == 1
 
 
 def test_constants_among_what_is_written_are_refused_with_the_way_out() -> None:

@@ -30,7 +30,7 @@ from tmmu_core.plan.formats.c_names import RegionNames
 from tmmu_core.plan.formats.c_texts import ARENAS_C, CMAKE, SELFTEST_C
 from tmmu_core.plan.formats.render import RenderArena, RenderConstantBlob, RenderMemoryPlan, residency
 from tmmu_core.plan.formats.render_c import c_header, c_source, comment, literal
-from tmmu_core.writing import synced, write_new
+from tmmu_core.writing import alone_in, synced, write_new
 
 Blobs = Literal["auto", "inline", "sidecar"]
 INLINE_UP_TO = 1 << 20
@@ -288,7 +288,8 @@ def zipped(files: Mapping[str, Piece]) -> bytes:
 def write_project(folder: Path, files: Mapping[str, Piece]) -> int:
     """Write all files, or none; the bytes written. What else lies in the folder stays. Raises ``OSError``.
 
-    Everything is written beside first; only when the last byte stands are the files put in their places.
+    Everything is written beside first; only when the last byte stands are the files put in their places, and by one
+    writer at a time: of two that write into one folder it holds the files of one.
     """
     import tempfile
 
@@ -301,7 +302,8 @@ def write_project(folder: Path, files: Mapping[str, Piece]) -> int:
         for name, piece in files.items():
             written += write_new(Path(beside) / name, piece.chunks())
         folder.mkdir(exist_ok=True)
-        for name in files:
-            (Path(beside) / name).replace(folder / name)
+        with alone_in(folder):
+            for name in files:
+                (Path(beside) / name).replace(folder / name)
         synced(folder)
     return written
