@@ -20,6 +20,7 @@ from app.parts import address, style, tour  # noqa: E402
 from app.serving import guard  # noqa: E402
 from app.session import jobs, opening, planning, state, visitors  # noqa: E402
 from app.session.pages import FIRST, PAGES  # noqa: E402
+from tmmu_core.errors import TmmuError  # noqa: E402
 
 
 @st.cache_resource(show_spinner=False)
@@ -34,6 +35,9 @@ def brought() -> tuple[tuple[str, ...], tuple[dict[str, object], ...]]:
             cards.append(
                 {"title": f"{name} was not opened", "message": f"{error.strerror}.", "hint": "Check the name."}
             )
+            continue
+        except TmmuError as error:
+            cards.append(opening.card_of(error, f"{name} was not opened", name))
             continue
         here, refused = planning.take(files, visitors.NOBODY)
         opened += [thing.source for thing in here]

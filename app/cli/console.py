@@ -180,10 +180,10 @@ def read_input(name: str) -> bytes:
 def _sample(name: str) -> str:
     """Where the sample of this name lies, as a sentence; an empty text where there is none."""
     folder, stem = place("sample_graphs"), Path(name).name.split(".")[0]
-    catalogue = folder / "index.json"
-    if not catalogue.is_file():
+    try:
+        listed = msgspec.json.decode((folder / "index.json").read_bytes())
+    except (OSError, msgspec.DecodeError):  # no catalogue, or one that is being written: the file is what is told of
         return ""
-    listed = msgspec.json.decode(catalogue.read_bytes())
     files = [Path(entry["file"]) for kind in ("samples", "instances") for entry in listed.get(kind, ())]
     return next((f"A sample is called so: {folder / file}" for file in files if file.name.split(".")[0] == stem), "")
 

@@ -83,10 +83,10 @@ def _with_sidecar(graph: Graph, model: str, output: str, sidecar: str) -> Graph:
     if not held:
         raise UsageFault(f"{model} holds no bytes of constants.", "Leave --sidecar out.")
     try:
-        replace_file_by_parts(path, native_sidecar.written(graph, held))
+        written = replace_file_by_parts(path, native_sidecar.written(graph, held))
     except OSError as error:
         raise UsageFault(f"{sidecar} cannot be written: {(error.strerror or str(error)).lower()}.") from error
-    note(f"wrote the constants' bytes to {sidecar} ({words.short_bytes(path.stat().st_size)})")
+    note(f"wrote the constants' bytes to {sidecar} ({words.short_bytes(written)})")
     return msgspec.structs.replace(graph, sidecar=path.name)
 
 

@@ -210,11 +210,14 @@ def _beside(name: str) -> list[str]:
 
 
 def modules_in(folder: Path) -> tuple[Module, ...]:
-    """The modules of an XLA dump in a folder, the largest first."""
+    """The modules of an XLA dump in a folder, the largest first. Raises ``UnreadableInput``."""
     from tmmu_core.plan.formats import xla_folder
 
-    with os.scandir(folder) as entries:
-        return xla_folder.modules({entry.name: entry.stat().st_size for entry in entries if entry.is_file()})
+    try:
+        return xla_folder.modules(xla_folder.sizes_in(folder))
+    except OSError as error:
+        why = f"the folder cannot be opened: {(error.strerror or str(error)).lower()}."
+        raise UnreadableInput(why, source=str(folder), hint="Check the name and the rights.") from error
 
 
 def resolve(name: str, request: PlanRequest, *, plans_too: bool = True) -> Resolved:

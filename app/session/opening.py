@@ -86,14 +86,14 @@ def content_of(source: str) -> tuple[bytes, str]:
         path = next((p for p in golden() if p.name == name), None)
         if path is None:
             raise UnreadableInput(f"there is no golden trace {name!r}.", source=source, hint="Choose another baseline.")
-        return path.read_bytes(), path.name
+        return _of_ours(path, source), path.name
     if kind == "sample":
         sample = sample_named(name)
         if sample is None:
             raise UnreadableInput(
                 f"there is no sample {name!r}.", source=source, hint="Choose one from the gallery, or open a file."
             )
-        return sample.path.read_bytes(), sample.path.name
+        return _of_ours(sample.path, source), sample.path.name
     if kind == history.KIND:
         return history.content(name)
     kept = shelf().get(source)
@@ -106,6 +106,18 @@ def content_of(source: str) -> tuple[bytes, str]:
     return kept[1], kept[0]
 
 
+def _of_ours(path: Path, source: str) -> bytes:
+    """A file that came with the explorer. Raises ``UnreadableInput`` where it is gone, though it is listed."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UnreadableInput(
+            f"{path.name} cannot be opened: {(error.strerror or str(error)).lower()}.",
+            source=source,
+            hint="It came with the explorer: install that again, or open another.",
+        ) from error
+
+
 def named(arguments: Sequence[str], script: Path) -> list[str]:
     """The files that this server was started with: only where ``script`` is what runs are its arguments files."""
     runs = bool(arguments) and Path(arguments[0]).resolve() == script.resolve()
@@ -115,12 +127,12 @@ def named(arguments: Sequence[str], script: Path) -> list[str]:
 def files_at(path: Path) -> list[tuple[str, bytes]]:
     """``(name, bytes)`` of the file at ``path``, or of every module where that is a folder of an XLA dump.
 
-    Raises ``OSError``.
+    Raises ``OSError``, and ``UnreadableInput`` for one that changes while it is read.
     """
     if not os.path.isdir(path):
         return [(path.name, read_whole(path))]
-    sizes = {file.name: file.stat().st_size for file in path.iterdir() if file.is_file()}
-    return [xla_folder.of_module(module, lambda name: read_whole(path / name)) for module in xla_folder.modules(sizes)]
+    found = xla_folder.modules(xla_folder.sizes_in(path))
+    return [xla_folder.of_module(module, lambda name: read_whole(path / name)) for module in found]
 
 
 def read_bytes(data: bytes, name: str, source: str) -> Opened:
@@ -148,11 +160,11 @@ def samples() -> tuple[Sample, ...]:
 
 
 def read_catalogue(folder: Path) -> tuple[Sample, ...]:
-    """The samples that ``index.json`` in ``folder`` lists; none where there is no catalogue."""
-    path = folder / "index.json"
-    if not path.exists():
+    """The samples that ``index.json`` in ``folder`` lists; none where there is no catalogue, or it is half written."""
+    try:
+        listed = msgspec.json.decode((folder / "index.json").read_bytes())
+    except (OSError, msgspec.DecodeError):
         return ()
-    listed = msgspec.json.decode(path.read_bytes())
     return tuple(
         Sample(
             name=entry["file"].split("/")[-1].split(".")[0],

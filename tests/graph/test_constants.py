@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import tracemalloc
 import zipfile
 from pathlib import Path
@@ -283,6 +284,32 @@ def test_a_large_archive_is_not_taken_into_memory(tmp_path: Path) -> None:
     most, found = most_taken(path)
     assert most < 1 << 22
     assert dict(found) == dict(read(DATA / "torch" / "convolution.pt2"))
+
+
+def test_a_model_that_is_cut_while_its_bytes_are_read_ends_nobody(tmp_path: Path) -> None:
+    """Who looks at a map of such a file is killed for it, so it is another process that does here."""
+    typed = TensorProto(name="B", data_type=TensorProto.FLOAT, dims=LARGE.shape, float_data=LARGE.ravel())
+    path = saved(tmp_path, onnx_model(weights()[0], typed))
+    child = os.fork()
+    if not child:
+        found = read(path)
+        os.truncate(path, 100)
+        os._exit(0 if found["B"] == LARGE.tobytes() else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_a_sidecar_that_goes_when_its_head_was_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = native_with_sidecar(tmp_path)
+    head = sidecar._head
+
+    def and_gone(where: Path) -> Any:
+        found = head(where)
+        where.unlink()
+        return found
+
+    monkeypatch.setattr(sidecar, "_head", and_gone)
+    with pytest.raises(UnreadableInput, match="cannot be opened: no such file"):
+        read(path)
 
 
 def test_a_gzipped_model_is_unpacked_beside_memory_and_within_the_limit(tmp_path: Path) -> None:

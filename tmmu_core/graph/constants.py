@@ -65,11 +65,7 @@ class InFile:
                         raise cut_short(str(self.path.name), end, at + len(data))
                     yield data
         except OSError as error:
-            raise UnreadableInput(
-                f"the file with the constants' bytes cannot be opened: {(error.strerror or str(error)).lower()}.",
-                source=str(self.path),
-                hint="Put it beside the model, under the name that the model gives it.",
-            ) from error
+            raise not_opened(self.path, error) from error
 
 
 @dataclass(frozen=True)
@@ -133,6 +129,15 @@ def beside(folder: Path | None, location: str, what: str) -> Path:
             hint="Save the model with its weights beside it, under a relative path.",
         )
     return path
+
+
+def not_opened(path: Path, error: OSError) -> UnreadableInput:
+    """The refusal of a file that is not there, or must not be read."""
+    return UnreadableInput(
+        f"the file with the constants' bytes cannot be opened: {(error.strerror or str(error)).lower()}.",
+        source=str(path),
+        hint="Put it beside the model, under the name that the model gives it.",
+    )
 
 
 def cut_short(what: str, needed: int, there: int) -> UnreadableInput:

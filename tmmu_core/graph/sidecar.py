@@ -17,7 +17,7 @@ import msgspec
 from tmmu_core import limits
 from tmmu_core.errors import UnreadableInput
 from tmmu_core.graph import dtypes
-from tmmu_core.graph.constants import Constants, InFile, beside
+from tmmu_core.graph.constants import Constants, InFile, beside, not_opened
 from tmmu_core.graph.model import Graph
 
 DTYPES = {
@@ -53,7 +53,10 @@ def constants(graph: Graph, where: Path | None, name: str = "") -> Constants:
         return Constants({})
     path = beside(where.parent if where else None, graph.sidecar, "the sidecar")
     head, start = _head(path)
-    size = path.stat().st_size
+    try:
+        size = path.stat().st_size
+    except OSError as error:  # it went when its head had been read
+        raise not_opened(path, error) from error
     pieces = {}
     for tensor in graph.tensors:
         entry = head.get(tensor.id)

@@ -13,7 +13,7 @@ import os
 import stat
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -115,19 +115,41 @@ def unpacked_file(path: Path) -> Any:
 
     Raises ``UnreadableInput`` where it is damaged, or unpacks to more than the limit.
     """
-    ceiling, size = limits.ceiling(limits.UNPACKED_BYTES), 0
+    ceiling = limits.ceiling(limits.UNPACKED_BYTES)
+
+    def parts(packed: BinaryIO) -> Iterator[bytes]:
+        size = 0
+        while data := packed.read(1 << 20):
+            size += len(data)
+            if size > ceiling:
+                raise limits.past(limits.UNPACKED_BYTES, "the gzipped file", path.name)
+            yield data
+
     try:
-        with gzip.open(path) as packed, tempfile.TemporaryFile() as plain:
-            while data := packed.read(1 << 20):
-                size += plain.write(data)
-                if size > ceiling:
-                    raise limits.past(limits.UNPACKED_BYTES, "the gzipped file", path.name)
-            plain.flush()
-            return mmap.mmap(plain.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
+        with gzip.open(path) as packed:
+            return _on_disk(parts(packed))  # type: ignore[arg-type]
     except (OSError, EOFError, zlib.error) as error:
         raise UnreadableInput(
             f"the gzip stream is cut off or damaged: {error}.", source=str(path), hint="Copy the file again."
         ) from error
+
+
+def copied_file(path: Path) -> Any:
+    """The bytes of a file, of one moment, on disk and not in memory, for as long as anybody holds them.
+
+    A copy: who looks at a map of a file that another process cuts short is killed for it. Raises as
+    :func:`of_one_moment`.
+    """
+    with of_one_moment(path) as (file, _):
+        return _on_disk(iter(lambda: file.read(1 << 20), b""))
+
+
+def _on_disk(parts: Iterable[bytes]) -> Any:
+    """Bytes in a file without a name, as a map of it."""
+    with tempfile.TemporaryFile() as plain:
+        size = sum(map(plain.write, parts))
+        plain.flush()
+        return mmap.mmap(plain.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
 
 
 def pack(data: bytes) -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -38,7 +37,9 @@ def _none(data: Any, graph: Graph, where: Path | None, name: str) -> Constants:
     return Constants({})
 
 
-GZIPPED = b"\x1f\x8b"
+GZIPPED, ARCHIVED = b"\x1f\x8b", b"PK\x03\x04"
+BEGINNING = 64
+"""Bytes that tell a document from a model."""
 
 
 def constants_of(path: Path, graph: Graph) -> Constants:
@@ -48,19 +49,18 @@ def constants_of(path: Path, graph: Graph) -> Constants:
     """
     try:
         with path.open("rb") as file:
-            size = file.seek(0, 2)
-            data: Any = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
+            begins = file.read(BEGINNING)
+        if graph.sidecar:
+            return sidecar.constants(graph, path, path.name)
+        if begins.startswith(ARCHIVED):  # read through its table, wherever that lies
+            return _torch(b"", graph, path, path.name)
+        gzipped = begins.startswith(GZIPPED)
+        data = unpacking.unpacked_file(path) if gzipped else unpacking.copied_file(path)
+        return _finder(data)(data, graph, None if gzipped else path, path.name)
     except OSError as error:
         raise UnreadableInput(
             f"the file cannot be opened: {(error.strerror or str(error)).lower()}.", source=str(path)
         ) from error
-    if graph.sidecar:
-        return sidecar.constants(graph, path, path.name)
-    if data[:2] == GZIPPED:
-        data, where = unpacking.unpacked_file(path), None
-    else:
-        where = path
-    return _finder(data)(data, graph, where, path.name)
 
 
 def constants_in(data: bytes, graph: Graph, name: str = "") -> Constants:
@@ -73,8 +73,8 @@ def constants_in(data: bytes, graph: Graph, name: str = "") -> Constants:
 
 def _finder(data: Any) -> Finder:
     """By the first bytes; a format that is not here holds no bytes."""
-    if data[:4] == b"PK\x03\x04":
+    if data[:4] == ARCHIVED:
         return _torch
     if not sniff.not_tflite(data[:8]):
         return _tflite
-    return _none if document.kind(data[:64]) or sniff.not_onnx(data) else _onnx
+    return _none if document.kind(data[:BEGINNING]) or sniff.not_onnx(data) else _onnx

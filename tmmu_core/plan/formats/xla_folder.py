@@ -7,9 +7,11 @@ beside its live ranges; the program's text, if it lies there too, says where buf
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import PurePath
+from pathlib import Path, PurePath
 
 from tmmu_core.errors import UnreadableInput
 from tmmu_core.graph.importers import xla, xla_program
@@ -43,6 +45,17 @@ def modules(files: Mapping[str, int]) -> tuple[Module, ...]:
         if ranges in files
     ]
     return tuple(sorted(found, key=lambda module: (-module.size, module.name)))
+
+
+def sizes_in(folder: Path) -> dict[str, int]:
+    """The files of a folder, ``name → bytes``; one that goes while one looks is none of them. Raises ``OSError``."""
+    sizes = {}
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            with suppress(FileNotFoundError):
+                if entry.is_file():
+                    sizes[entry.name] = entry.stat().st_size
+    return sizes
 
 
 def _program(stem: str, files: Mapping[str, int]) -> str:

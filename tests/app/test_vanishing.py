@@ -1,0 +1,96 @@
+"""Files that go, or are half written, between being listed and being read: named, or passed over."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from app.cli import console, options
+from app.cli.main import run
+from app.session import opening
+from tmmu_core.errors import UnreadableInput
+from tmmu_core.graph.importers import xla
+from tmmu_core.plan.formats import xla_folder
+
+MODULE = "module_0001.jit_step"
+NAMES = (MODULE + xla.ASSIGNMENT_ENDING, MODULE + xla.RANGES_ENDING, "other.txt")
+
+
+@pytest.fixture
+def dump(tmp_path: Path) -> Path:
+    for name in NAMES:
+        (tmp_path / name).write_text(name)
+    return tmp_path
+
+
+def test_a_file_that_goes_while_a_folder_is_looked_through_is_not_in_it(
+    dump: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scan = os.scandir
+
+    @contextmanager
+    def and_one_goes(folder: Path) -> Iterator[Iterator[os.DirEntry[str]]]:
+        with scan(folder) as entries:
+            listed = list(entries)
+        (dump / "other.txt").unlink(missing_ok=True)
+        yield iter(listed)
+
+    monkeypatch.setattr(os, "scandir", and_one_goes)
+    assert xla_folder.sizes_in(dump) == {name: len(name) for name in NAMES[:2]}
+    assert [module.name for module in options.modules_in(dump)] == [MODULE]
+    assert [name for name, _ in opening.files_at(dump)] == [f"{MODULE}.txt"]
+
+
+@pytest.mark.parametrize("command", [["plan"], ["explore", "--no-browser"]])
+def test_a_folder_that_goes_when_it_was_looked_at_is_named(
+    command: list[str], dump: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    is_folder = os.path.isdir
+
+    def and_gone(path: str) -> bool:
+        found = is_folder(path)
+        if Path(path) == dump:
+            for name in NAMES:
+                (dump / name).unlink()
+            dump.rmdir()
+        return found
+
+    monkeypatch.setattr(os.path, "isdir", and_gone)
+    assert run([*command, str(dump)]) == 2
+    said = capsys.readouterr().err
+    assert str(dump) in said
+    assert "the folder cannot be opened: no such file or directory." in said
+
+
+@pytest.mark.parametrize(("source", "list_of"), [("sample:gone", "samples"), ("golden:gone.json", "golden")])
+def test_a_file_of_ours_that_is_gone_though_it_is_listed_is_named(
+    source: str, list_of: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "gone.json"
+    listed = [path] if list_of == "golden" else [opening.Sample("gone", "Gone", path, "", "samples")]
+    monkeypatch.setattr(opening, list_of, lambda: listed)
+    with pytest.raises(UnreadableInput, match="cannot be opened: no such file") as caught:
+        opening.content_of(source)
+    assert caught.value.source == source
+
+
+@pytest.mark.parametrize("left", [None, "", '{"samples": [{"fi'])
+def test_without_a_whole_catalogue_there_are_no_samples_and_a_missing_file_is_told_of_all_the_same(
+    left: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalogue = tmp_path / "index.json"
+    catalogue.write_text(json.dumps({"samples": [{"file": "chain.json"}]}))
+    monkeypatch.setattr(console, "place", lambda _: tmp_path)
+    assert [sample.name for sample in opening.read_catalogue(tmp_path)] == ["chain"]
+    assert console._sample("chain.onnx").endswith("chain.json")
+    if left is None:
+        catalogue.unlink()
+    else:
+        catalogue.write_text(left)
+    assert opening.read_catalogue(tmp_path) == ()
+    assert console._sample("chain.onnx") == ""
