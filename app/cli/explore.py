@@ -73,8 +73,10 @@ def command(
 
 
 def free_port(address: str, first: int = FIRST_PORT) -> int:
-    """The first port from ``first`` on that nobody listens on at ``address``."""
+    """The first port from ``first`` on that nobody listens on at ``address``, and that no other of us is about to."""
     for port in range(first, 65536):
+        if not _called_for(port):
+            continue
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
@@ -87,6 +89,21 @@ def free_port(address: str, first: int = FIRST_PORT) -> int:
                 continue
             return port
     raise UsageFault("every port is taken.", "Name one with --port.")
+
+
+def _called_for(port: int) -> bool:
+    """Say, for as long as this process lives, that it will serve on a port; false where another said so.
+
+    From here to where the server listens it is seconds, in which the next explorer would find the same port free.
+    """
+    with socket.socket(getattr(socket, "AF_UNIX", socket.AF_INET)) as mark:
+        try:
+            mark.bind(f"\0tmmu-explore-{port}")  # a name without a file, seen where the port is; Linux has such
+        except (OSError, TypeError, ValueError) as error:
+            return getattr(error, "errno", None) != errno.EADDRINUSE
+        mark.set_inheritable(True)  # this process is replaced by the server
+        mark.detach()
+    return True
 
 
 def arguments(names: list[str], no_browser: bool, port: int, address: str) -> list[str]:

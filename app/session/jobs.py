@@ -164,12 +164,13 @@ class Desk:
             job = self.known(key)
             fresh = job is None
             if job is None:
-                job = self._jobs[key] = Job(what, work)
+                job = Job(what, work)
             job.waiters[parent if parent is not None else one] = self._pages.get(one, 0)
             job.left_at = None
             self.kept.owned(("job", key), job.visitors())
             if fresh:
-                job.start()
+                job.start()  # known only when it runs: where no thread can be begun nobody waits for one
+                self._jobs[key] = job
                 if self._watching is None or not self._watching.is_alive():
                     self._watching = threading.Thread(target=self._watch, name="the desk's watch", daemon=True)
                     self._watching.start()
@@ -305,7 +306,9 @@ class _Places:
             if number is None:
                 if not progress("waiting for a place", 0, 0):
                     raise NotDone("the work was stopped before it began.", "Start it again.")
-                if self._of(one) >= ceiling(SESSION_WORKERS):
+                with self._lock:
+                    crowded = self._of(one) >= ceiling(SESSION_WORKERS)
+                if crowded:
                     crowding(one)
                 else:
                     self._share()

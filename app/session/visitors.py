@@ -34,4 +34,10 @@ def forget(one: str) -> None:
     """Let go of a tab that left a while ago: what streamlit keeps of it, its uploads among them."""
     if loop is not None and Runtime.exists():
         with suppress(RuntimeError):  # the server is ending
-            loop.call_soon_threadsafe(Runtime.instance().close_session, one)
+            loop.call_soon_threadsafe(_close, one)
+
+
+def _close(one: str) -> None:
+    """Close a session, where tabs come and go: one that came back meanwhile is left alone."""
+    if not there(one):
+        Runtime.instance().close_session(one)

@@ -50,6 +50,8 @@ TICK = 0.05
 """Seconds between two looks at the other end."""
 UNHEARD = 20.0
 """Seconds that work asked to stop has to say what it found, before it is killed."""
+LAST_WORDS = 10.0
+"""Seconds that the starter has to end by itself when the server does."""
 _START, _KILL = b"start", b"kill"
 _RECORD = 32
 _LENGTH = struct.Struct("<Q")
@@ -149,8 +151,11 @@ class Workers:
         number = next(self._orders)
         ours, theirs = socket.socketpair()
         with ours:
-            with theirs:
-                self._start(number, theirs)
+            try:
+                with theirs:
+                    self._start(number, theirs)
+            except OSError as error:
+                raise NotDone(f"no process can be begun for the work: {error}.", "Try again in a moment.") from error
             try:
                 kind, sent = _conversation(_Line(ours), question, progress, heard)
             except (EOFError, OSError) as error:
@@ -173,7 +178,12 @@ class Workers:
             if self._control is not None:
                 self._control.close()
             if self._starter is not None:
-                self._starter.wait(10)
+                try:
+                    self._starter.wait(LAST_WORDS)
+                except subprocess.TimeoutExpired:  # on a busy machine a young one does not listen yet
+                    with suppress(OSError):
+                        os.killpg(self._starter.pid, signal.SIGKILL)
+                    self._starter.wait()
             self._control = self._starter = None
 
 
@@ -187,7 +197,8 @@ def _conversation(
     while True:
         if not progress(*last) and until is None:
             until = time.monotonic() + UNHEARD
-            line.say(b"stop")
+            with suppress(OSError):  # it has ended in this very moment: its answer lies on the line
+                line.say(b"stop")
         if until is not None and time.monotonic() > until:
             raise NotDone("the work was stopped before it had found anything.", "Start it again.")
         if not select.select([line.line], [], [], TICK)[0]:
@@ -316,7 +327,11 @@ def start(control: socket.socket) -> None:
             if number in living:  # not waited for yet: its number cannot be another process's
                 os.kill(living[number], signal.SIGKILL)
             continue
-        process = os.fork()
+        try:
+            process = os.fork()
+        except OSError:  # no room for another: the asker hears the line end, and who works goes on
+            os.close(handed[0])
+            continue
         if not process:
             _as_worker(control, handed[0])
         living[number], young[number] = process, time.monotonic()

@@ -1,19 +1,23 @@
 from __future__ import annotations
 
 import os
+import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TypeVar
 
 import pytest
 
-from app.session import jobs, opening, planning, tasks, visitors
+from app.session import jobs, opening, planning, tasks, visitors, workers
 from app.session.jobs import WORKERS, Desk, Job
 from app.session.kept import Kept, weight_of
 from app.session.question import NotDone, Question
@@ -321,3 +325,120 @@ def test_a_server_that_goes_between_two_looks_takes_nobody_for_gone(monkeypatch:
 
     monkeypatch.setattr(visitors, "Runtime", Leaving)
     assert visitors.there("a tab")
+
+
+# --- between two moments -------------------------------------------------------------------------------------------
+
+
+def test_a_tab_that_came_back_before_it_is_let_go_of_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is asked for anew where tabs come and go: what the watch saw may be over."""
+    there, closed, waiting = {"bob"}, [], []
+
+    class Server:
+        @staticmethod
+        def exists() -> bool:
+            return True
+
+        @classmethod
+        def instance(cls) -> type[Server]:
+            return cls
+
+        is_active_session = there.__contains__
+        close_session = closed.append
+
+    monkeypatch.setattr(visitors, "Runtime", Server)
+    monkeypatch.setattr(
+        visitors, "loop", SimpleNamespace(call_soon_threadsafe=lambda what, *of: waiting.append((what, of)))
+    )
+    for one in ("ann", "carl"):
+        visitors.forget(one)
+    there.add("ann")
+    for what, of in waiting:
+        what(*of)
+    assert closed == ["carl"]
+
+
+def test_work_for_which_there_is_no_thread_is_asked_for_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    desk, start = Desk(), threading.Thread.start
+
+    def none_left(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", none_left)
+    with pytest.raises(RuntimeError, match="new thread"):
+        desk.job("a", "work", lambda _: 1)
+    monkeypatch.setattr(threading.Thread, "start", start)
+    job = desk.job("a", "work", lambda _: 2)
+    assert job.wait(5)
+    assert job.answer() == 2
+
+
+def test_who_has_a_place_is_counted_while_nobody_comes_or_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    places, alone = jobs._Places(), []
+
+    class Watched(dict[int, tuple[str, float, None]]):
+        def values(self):  # type: ignore[no-untyped-def]
+            alone.append(pool.submit(places._lock.acquire, False).result())
+            if alone[-1]:
+                pool.submit(places._lock.release).result()
+            return super().values()
+
+    places._taken = Watched({1: ("", 0.0, None)})
+    looks = iter([True, True, False])
+    monkeypatch.setenv(SESSION_WORKERS.variable, "1")
+    with ThreadPoolExecutor(1) as pool, pytest.raises(NotDone):
+        places.one(None, lambda *_: next(looks), lambda _: None).__enter__()
+    assert alone
+    assert not any(alone)
+
+
+def test_an_answer_given_in_the_moment_of_the_stop_is_heard() -> None:
+    """The worker has answered and ended; who asks it to stop finds the line closed, and the answer on it."""
+    ours, theirs = socket.socketpair()
+    line = workers._Line(theirs)
+
+    def answers(*_: object) -> bool:
+        if theirs.fileno() >= 0:
+            line.listen()
+            line.say(b"A" + workers.dumped(42, {}))
+            theirs.close()
+        return False
+
+    with ours:
+        kind, sent = workers._conversation(workers._Line(ours), Question(count, ()), answers, lambda _: None)
+    assert (kind, workers.loaded(sent, {})) == ("answer", 42)
+
+
+def test_where_no_process_can_be_begun_the_work_can_be_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none_left(*_: object, **__: object) -> None:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(subprocess, "Popen", none_left)
+    with pytest.raises(NotDone, match="no process can be begun"):
+        workers.Workers().run(Question(count, ()), lambda *_: True)
+
+
+def test_a_starter_that_cannot_fork_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    server, starter = socket.socketpair()
+    ours, theirs = socket.socketpair()
+
+    def none_left() -> int:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(os, "fork", none_left)
+    monkeypatch.setattr(os, "killpg", lambda *_: None)
+    with server, starter, ours:
+        with theirs:
+            socket.send_fds(server, [workers._order(workers._START, 0)], [theirs.fileno()])
+        server.shutdown(socket.SHUT_WR)
+        workers.start(starter)
+        assert ours.recv(1) == b"", "who asked hears the line end"
+
+
+def test_a_starter_that_does_not_listen_yet_does_not_keep_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "LAST_WORDS", 0.01)
+    own = workers.Workers()
+    own._starter = starter = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    own.end()
+    assert starter.returncode == -signal.SIGKILL
+    assert own.starter is None

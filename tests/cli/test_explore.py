@@ -44,6 +44,24 @@ def test_a_port_that_is_taken_is_passed_over() -> None:
         assert next_free_port("localhost", taken) > taken
 
 
+def test_explorers_that_begin_at_once_serve_on_a_port_each() -> None:
+    """From the look at a port to where the server listens it is seconds."""
+    code = (
+        "import os, sys; from app.cli.explore import free_port\n"
+        "port = free_port('localhost', 20000)\n"
+        "os.execv(sys.executable, [sys.executable, '-c', f'print({port}, flush=True); input()'])"
+    )
+    asked = [
+        subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for _ in range(3)
+    ]
+    ports = [one.stdout.readline() for one in asked if one.stdout is not None]
+    for one in asked:
+        one.communicate("\n", timeout=60)
+    assert len(set(ports)) == 3
+    assert f"{next_free_port('localhost', int(min(ports)))}\n" == min(ports), "who ended holds none"
+
+
 def test_streamlits_own_greeting_is_kept_off_the_page() -> None:
     asked = arguments([], False, 9000, "localhost")
     assert asked[asked.index("--logger.hideWelcomeMessage") + 1] == "true"
