@@ -184,3 +184,23 @@ def test_the_last_few_sources_stay_read_and_what_cannot_be_read_is_kept_too(monk
     for source in (nothing, nothing, graphs[0], graphs[1]):
         work(source, Point(0, 0, PlanRequest()))
     assert read[KEPT_OPEN:] == ["x.txt", "1.tmmu.json"], "who was asked for longest ago went, not the first"
+
+
+def test_a_source_that_another_thread_lets_go_of_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker of Dask has several threads, and so many sources are kept, whoever asks for them."""
+    source, asked = sample("linear_chain"), []
+
+    class Busy(Source):
+        """Whenever it is looked for another thread has just let everything go."""
+
+        @property
+        def digest(self) -> str:  # type: ignore[override]
+            working._read.clear()
+            asked.append(1)
+            return source.digest
+
+    busy = Busy(source.name, source.data)
+    working._read.clear()
+    for _ in range(3):
+        assert work(busy, Point(0, 0, PlanRequest())).failed is False
+    assert len(asked) > 3

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import traceback
-from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any
 
@@ -114,22 +113,25 @@ def figures(plan: Plan) -> dict[str, Any]:
 
 # --- sources that were read --------------------------------------------------------------------------------------
 
-_read: OrderedDict[str, Opened | TmmuError] = OrderedDict()
+_read: dict[str, Opened | TmmuError] = {}
+"""The least recently asked for first. A worker of Dask has several threads: each step here is one of the interpreter's,
+and none takes for there what the step before found there."""
 
 
 def _opened(source: Source) -> Opened:
     """What a source holds, read once while it is asked for. Raises ``TmmuError``."""
-    if source.digest not in _read:
+    found = _read.get(source.digest)
+    if found is None:
         try:
-            _read[source.digest] = read_any(source.data, source.name)
+            found = read_any(source.data, source.name)
         except TmmuError as error:
-            _read[source.digest] = error
-        while len(_read) > KEPT_OPEN:
-            _read.popitem(last=False)
-    _read.move_to_end(source.digest)
-    found = _read[source.digest]
+            found = error
+    _read.pop(source.digest, None)
+    _read[source.digest] = found
+    for oldest in list(_read)[:-KEPT_OPEN]:
+        _read.pop(oldest, None)
     if isinstance(found, TmmuError):
-        raise found
+        raise found.with_traceback(None)
     if isinstance(found, PlainInstance | Graph | Plan | Trace):
         return found
     raise AssertionError(f"read a {type(found).__name__}")
