@@ -44,6 +44,7 @@ from tmmu_core.plan.model import PLAN_SCHEMA, ArenaSummary, Plan
 TRACE_SCHEMA = "tmmu_trace/1"
 METRIC_SCHEMA = "tmmu_metrics/1"
 TOKEN_PREFIX_BYTES = 8
+ANEW = 'Write it anew with "tmmu trace".'
 Record = dict[str, Any]
 
 
@@ -134,7 +135,7 @@ def _arena(arena: ArenaSummary) -> Record:
 
 
 def _tensor_records(plan: Plan) -> Iterator[Record]:
-    backing = storages_of(plan).backing[plan.storage].tolist() if len(plan) else []
+    backing = storages_of(plan).backing[plan.storage].tolist()
     names = [arena.name for arena in plan.arenas]
     for i, (arena, slot, offset, size, birth, death) in enumerate(
         zip(
@@ -279,7 +280,7 @@ def read_trace(data: bytes, source: str = "") -> Trace:
                         f'"{tensor.tensor_id}" lies in {tensor.arena}, and its address in {tensor.logical_address[0]}.',
                         source=source,
                         place=place,
-                        hint='Write it anew with "tmmu trace".',
+                        hint=ANEW,
                     )
                 rows.append(tensor.row())
                 backings[tensor.tensor_id] = tensor.bytes
@@ -293,13 +294,10 @@ def read_trace(data: bytes, source: str = "") -> Trace:
                 raise UnreadableInput(f"there is no record {kind!r}.", source=source, place=place)
         except msgspec.ValidationError as error:
             raise UnreadableInput(f"{kind}: {error}.", source=source, place=place) from error
-    if header is None or summary is None:
-        raise UnreadableInput(
-            "the trace is cut off: it has no summary." if header else "the trace is empty.",
-            source=source,
-            place=place,
-            hint='Write it anew with "tmmu trace".',
-        )
+    if header is None:
+        raise UnreadableInput("the trace is empty.", source=source, hint=ANEW)
+    if summary is None:
+        raise UnreadableInput("the trace is cut off: it has no summary.", source=source, place=place, hint=ANEW)
     complete = header.rows != "digest"
     if complete and header.tensor_count != len(rows):
         raise UnreadableInput(
@@ -331,7 +329,7 @@ def _changed_hashes(written: str, digests: Held) -> str:
 
 def _astray(plan: Plan, sizes: Mapping[str, int | None]) -> str:
     """Of which slot the backing that the tensors' records tell is not the rows', in words; an empty text for none."""
-    backing = storages_of(plan).backing[plan.storage].tolist() if len(plan) else []
+    backing = storages_of(plan).backing[plan.storage].tolist()
     for tensor, counted in zip(plan.tensor_ids, backing, strict=True):
         if sizes[tensor] not in (None, counted):
             return f'the slot of "{tensor}" is said to have {sizes[tensor]} bytes, the rows make {counted}'
