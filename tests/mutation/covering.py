@@ -2,7 +2,8 @@
 
 ``python -m tests.mutation.covering [--loops] [ROOM …]`` writes ``.mutation/map.json``. A test is known by its id; what
 it enters is seen by the interpreter's own trace of calls. A test of more than ``DEAR`` seconds of the processor,
-or that does not pass, is left out.
+or that does not pass, is left out; so is one that needs more memory than there is where mutants run, which would fail
+there with any of them.
 
 Compiled loops are seen by nobody, and compiled anew for each mutant they would cost a minute each. They run as plain
 Python too, to the same bytes: ``--loops`` makes a map of its own for them, ``.mutation/loops.json``, of tests of the
@@ -11,8 +12,10 @@ rooms ``WITH_LOOPS`` run without numba.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import resource
 import signal
 import sys
 from collections.abc import Iterator
@@ -41,6 +44,8 @@ WITH_LOOPS = (
 """What asks the compiled loops, small enough to be run without the compiler."""
 DEAR = 10.0
 DEAR_AS_LOOP = 3.0
+MEMORY = 8 << 30
+"""Bytes of addresses that the tests of a mutant have: one that asks for ever more ends by itself."""
 
 
 @dataclass
@@ -112,7 +117,8 @@ class Watch:
         begun = sum(os.times()[:4])
         sys.settrace(trace)  # type: ignore[arg-type]  # asked for calls alone, never for lines
         try:
-            return (yield)
+            with _as_with_a_mutant():
+                return (yield)
         finally:
             sys.settrace(None)
             signal.setitimer(signal.ITIMER_PROF, 0)
@@ -130,6 +136,19 @@ class Watch:
             file = Path(code.co_filename).relative_to(ROOT).as_posix() if inside else ""
             self.known[code] = f"{file}:{code.co_qualname}" if inside else ""
         return self.known[code]
+
+
+@contextlib.contextmanager
+def _as_with_a_mutant() -> Iterator[None]:
+    """No more memory than a mutant's tests have; what this process holds already is not counted."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    held = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    limits = [held + MEMORY, *(limit for limit in (soft, hard) if limit != resource.RLIM_INFINITY)]
+    resource.setrlimit(resource.RLIMIT_AS, (min(limits), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
 def load(file: Path = MAP) -> Covering:

@@ -38,7 +38,7 @@ from typing import Any
 import pytest
 from hypothesis import Phase, settings
 
-from tests.mutation.covering import LOOPS, MAP, ROOMS, ROOT, WITH_LOOPS, Covering, find_out, load, without_numba
+from tests.mutation.covering import LOOPS, MAP, MEMORY, ROOMS, ROOT, WITH_LOOPS, Covering, find_out, load, without_numba
 from tests.mutation.equivalents import reason_of
 from tests.mutation.patching import Running, patch, running
 from tests.mutation.sites import ELSEWHERE, Site, drawn_from, sites_in
@@ -51,7 +51,6 @@ BUDGET = 30.0
 SPARE = 10
 ALONE = 10
 """Seconds of the processor that a process of its own needs before its first test."""
-MEMORY = 8 << 30
 OPTIONS = ("-q", "-s", "-p", "no:cacheprovider", "-p", "no:xdist", "--hypothesis-seed=0", "--tb=no")
 
 

@@ -133,3 +133,20 @@ def test_the_tests_of_the_room_come_before_quicker_ones_of_others() -> None:
     covering = Covering({own: 2.0, other: 1.0, beside: 0.5}, {"tmmu_core/fit/it.py:f": [other, own]})
     assert covering.tests_for("tmmu_core/fit/it.py", "f") == [own, other, beside]
     assert covering.tests_for("tmmu_core/cli.py", "f") == []
+
+
+def test_what_needs_more_memory_than_a_mutant_has_is_left_out_of_the_map(tmp_path: Path) -> None:
+    """A program under the address sanitizer, for one: it would fail with any mutant, and count for none."""
+    file = tmp_path / "test_it.py"
+    file.write_text(
+        "import mmap\n"
+        "def test_much():\n    mmap.mmap(-1, 1 << 40, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000).close()\n"
+        "def test_little():\n    mmap.mmap(-1, 1 << 20).close()\n"
+    )
+    code = (
+        "import pytest; from tests.mutation.covering import Covering, Watch; known = Covering(); "
+        f"pytest.main(['-q', '-p', 'no:cacheprovider', '--rootdir={tmp_path}', {str(file)!r}], [Watch(known, 9)]); "
+        "print(sorted(known.seconds), known.dear)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert ran.stdout.splitlines()[-1] == "['test_it.py::test_little'] ['test_it.py::test_much']"
