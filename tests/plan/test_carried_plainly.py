@@ -92,7 +92,7 @@ def test_figures_of_all_arenas_together_are_of_64_bits() -> None:
 
 
 REGION = {"memory": "A", "role": "scratch", "source_memory": "A"}
-TOLD = {**REGION, "said_by": {"order": ["x"]}, "spills": [{"storage": "x", "reason": "full"}], "alignment": 1}
+SPILLED = {**REGION, "said_by": {"order": ["x"]}, "spills": [{"storage": "x", "reason": "full"}], "alignment": 1}
 NO_TEXT, NO_MAP = "this note is no text.", "what is noted of an arena is no map."
 
 
@@ -123,8 +123,8 @@ NO_TEXT, NO_MAP = "this note is no text.", "what is noted of an arena is no map.
         ({"a": {**REGION, "origin": -1}}, ("a",), "a", "not as planners"),
         ({"a": {"memory": "A"}}, ("a",), "a", "not as planners"),
         ({"a": {"role": 3}}, ("a",), "", ""),
-        ({"a": TOLD}, ("a",), "", ""),
-        ({"a": {**TOLD, "alignment": 0}}, ("a",), "a", "not as planners"),
+        ({"a": SPILLED}, ("a",), "", ""),
+        ({"a": {**SPILLED, "alignment": 0}}, ("a",), "a", "not as planners"),
         ({"a": {"said_by": {}}}, ("a",), "a", "not as planners"),
     ],
 )
@@ -392,8 +392,8 @@ def test_what_was_changed_in_a_trace_is_noted(written: list[Document], note: str
     assert (UNHELD in found.plan.notes) is not held
     assert (found.digests is not None) is held
     both = [{**written[0], "preset": "other"}, *written[1:]]
-    said = note or (BESIDE if held else "")
-    assert read(both).plan.notes.get(CHANGED, "") == (BESIDE if "the slot" in said else said)
+    beside = note or (BESIDE if held else "")
+    assert read(both).plan.notes.get(CHANGED, "") == (BESIDE if "the slot" in beside else beside)
 
 
 def test_a_slot_that_is_told_otherwise_is_noted_where_nothing_is_held() -> None:
