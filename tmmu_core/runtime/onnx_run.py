@@ -123,7 +123,7 @@ def plain_run(data: bytes, name: str = "") -> Oracle:
         )
     model = onnx.ModelProto.FromString(data)
     if model.functions:
-        model = inliner.inline_local_functions(model, convert_version=False)
+        model = inliner.inline_local_functions(model)
     shapes = {t.id: (tuple(d for d in t.shape if isinstance(d, int)), t.dtype) for t in graph.tensors}
     feeds = {tensor: _varied(tensor, *shapes[tensor]) for tensor in graph.inputs}
     values = {w.name: numpy_helper.to_array(w) for w in model.graph.initializer if w.name in shapes}

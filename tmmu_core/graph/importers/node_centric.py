@@ -163,7 +163,7 @@ def _tensors(node: PortNode, k: int) -> list[Tensor]:
     views = each("view", node.view if node.view_descriptor is None else node.view_descriptor)
     rows = zip(
         shapes,
-        each("dtype", node.dtype or ()) if shapes else (),
+        each("dtype", cast("str | tuple[str, ...]", node.dtype)) if shapes else (),
         each("role", node.role),
         each("alias_group_id", node.alias_group_id),
         views,

@@ -45,7 +45,7 @@ from tmmu_core.graph.importers.onnx_operators import (
     say_defaults,
 )
 from tmmu_core.graph.importers.onnx_scope_shapes import check_scopes, say_trips, without_dead_branches
-from tmmu_core.graph.importers.onnx_scopes import Flat, flatten, graphs
+from tmmu_core.graph.importers.onnx_scopes import SCOPE, Flat, flatten, graphs
 from tmmu_core.graph.importers.onnx_shapes import (
     BATCH_ENVELOPE,
     LENGTH_ENVELOPE,
@@ -57,7 +57,7 @@ from tmmu_core.graph.importers.onnx_shapes import (
     named_dims,
     refuse_type,
 )
-from tmmu_core.graph.importers.onnx_values import KEPT_ELEMENTS
+from tmmu_core.graph.importers.onnx_values import HIDDEN, KEPT_ELEMENTS
 from tmmu_core.graph.model import Dim, Graph
 
 __all__ = ["BATCH_ENVELOPE", "LENGTH_ENVELOPE", "read"]
@@ -242,7 +242,7 @@ def _inline(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
         return model
     check_calls(model, name)
     try:
-        return inliner.inline_local_functions(model, convert_version=False)
+        return inliner.inline_local_functions(model)
     except Exception as error:  # the inliner raises bare RuntimeErrors of its own
         function = model.functions[0]
         raise UnreadableInput(
@@ -262,6 +262,15 @@ def _refuse_by_name(model: onnx.ModelProto, name: str) -> None:
                 place=f"{place}.sparse_initializer[0]",
                 hint="Export the model with dense weights.",
             )
+        for k, node in enumerate(graph.node):
+            if node.domain in (SCOPE, HIDDEN):
+                raise UnreadableInput(
+                    f'the operator {node.op_type} is of the set "{node.domain}", which is kept for what stands in the '
+                    "place of bodies and ranges here.",
+                    source=name,
+                    place=f"{place}.node[{k}]",
+                    hint="Give the operator set another name.",
+                )
         for value_info in (*graph.input, *graph.value_info, *graph.output):
             refuse_type(value_info, name)
     if not model.graph.output:

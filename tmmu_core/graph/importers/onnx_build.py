@@ -37,7 +37,7 @@ class Builder:
         model = flat.model
         self.flat, self.proto, self.facts, self.open, self.source = flat, model.graph, facts, sizes, source
         dims = sizes.dims
-        self.versions = {entry.domain or "": entry.version for entry in model.opset_import}
+        self.versions = {entry.domain: entry.version for entry in model.opset_import}
         self.weights = {weight.name for weight in self.proto.initializer}
         self.inputs = [value.name for value in self.proto.input if value.name not in self.weights]
         self.constant = set(self.weights)
@@ -85,8 +85,7 @@ class Builder:
         said: dict[str, ShapeFrom] = {}
         for value in chain(self.proto.input, self.proto.value_info, self.proto.output):
             tensor = value.type.tensor_type
-            dims = tensor.shape.dim if tensor.HasField("shape") else ()
-            if tensor.HasField("shape") and all(dim.HasField("dim_value") or dim.dim_param for dim in dims):
+            if tensor.HasField("shape") and all(dim.HasField("dim_value") or dim.dim_param for dim in tensor.shape.dim):
                 said[value.name] = "declared"
         said.update((weight.name, "declared") for weight in self.proto.initializer)
         said.update(self.facts.origin)
@@ -101,9 +100,8 @@ class Builder:
         """The nodes that depend on a graph input (or on chance), each with its position in the file."""
         kept: list[tuple[int, onnx.NodeProto]] = []
         for k, node in enumerate(self.proto.node):
-            operands = [name for name in node.input if name]
-            fixed = all(name in self.constant for name in operands) or (
-                _operator(node) in MEASURES and self._fixed_shape(operands[0])
+            fixed = all(name in self.constant for name in node.input if name) or (
+                _operator(node) in MEASURES and self._fixed_shape(node.input[0])
             )
             if is_scope(node):
                 fixed = fixed and is_scope(node, "If.close")  # what is carried has another value at every iteration
@@ -126,7 +124,8 @@ class Builder:
         view = self._view_of(node)
         written = [name for i, name in enumerate(node.output) if name and not self._droppable(node, i)]
         for name in written:
-            self._add(name, role="output" if name in outputs else "activation", node_id=node_id, view=view)
+            role: Role = "output" if name in outputs else "activation"
+            self._add(name, role=role, node_id=node_id, view=view if name == node.output[0] else "")
         pairs = self._pairs(node, operands, written)
         demanded = in_place(node) if is_scope(node) else ()
         scope = self.flat.origins[k].scope
@@ -149,18 +148,18 @@ class Builder:
         """Whether output ``i`` is optional and nobody's."""
         if self.readers[node.output[i]]:
             return False
-        if not defs.has(node.op_type, self.versions.get(node.domain, 1), node.domain):
+        version = self.versions.get(node.domain)
+        if version is None or not defs.has(node.op_type, version, node.domain):
             return False
-        formal = defs.get_schema(node.op_type, self.versions.get(node.domain, 1), node.domain).outputs
+        formal = defs.get_schema(node.op_type, version, node.domain).outputs
         return i < len(formal) and formal[i].option == defs.OpSchema.FormalParameterOption.Optional
 
     def _view_of(self, node: onnx.NodeProto) -> str:
         """The tensor whose bytes the first output is, or ``""``."""
-        operator = _operator(node)
-        if operator not in VIEWS or not node.input[0] or node.input[0] in self.constant:
+        if _operator(node) not in VIEWS or not node.input[0] or node.input[0] in self.constant:
             return ""
-        if operator == "Dropout" and len(node.input) > 2 and node.input[2]:
-            return ""  # the third input switches training on
+        if any(node.input[2:]):
+            return ""  # a Dropout's third input switches training on
         if node.output[0] in self.results and self._root(node.input[0]) in self.carried:
             return ""  # the place of what is carried is written over before this result is carried on
         return node.input[0]

@@ -106,7 +106,7 @@ def measure(data: bytes, flat: Flat, points: list[dict[str, int]]) -> Run:
     if any(tensor.data_location == TensorProto.EXTERNAL for tensor in tensors_of(model.graph)):
         return Run(failed="its weights lie beside the file")
     if model.functions:
-        model = inliner.inline_local_functions(model, convert_version=False)
+        model = inliner.inline_local_functions(model)
     names = dict(_name_nodes(model.graph, flat))
     weights = {weight.name for weight in flat.model.graph.initializer}
     inputs = []

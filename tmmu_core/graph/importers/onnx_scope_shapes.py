@@ -128,7 +128,7 @@ def trips_of(node: onnx.NodeProto, values: Values) -> int:
     count = values.get(node.input[0]) if node.input[0] else None
     if count is None and _number(node, AT_MOST):
         return _number(node, AT_MOST)
-    return int(count.reshape(-1)[0]) if count is not None and count.size == 1 else UNBOUNDED
+    return int(count.item()) if count is not None and count.size == 1 else UNBOUNDED
 
 
 def _loop_close(node: onnx.NodeProto, find: Any, values: Values) -> Shapes:
@@ -157,12 +157,10 @@ def _closed(
     results = first + states + rooms + skipped + states
     for j in range(rooms):
         whole, piece = node.output[states + j], find(node.input[results + j])
-        if whole and piece is not None:
-            at = _axis(axes[j], len(piece[1]) + 1)
-            if at is not None:
-                yield whole, (piece[0], [*piece[1][:at], length, *piece[1][at:]])
-        if whole:
-            yield node.input[first + states + j], find(whole)
+        at = None if piece is None else _axis(axes[j], len(piece[1]) + 1)
+        if at is not None:
+            yield whole, (piece[0], [*piece[1][:at], length, *piece[1][at:]])
+        yield node.input[first + states + j], find(whole)
 
 
 def _axis(axis: int, rank: int) -> int | None:

@@ -115,7 +115,7 @@ class _Flattening:
 
     def __init__(self, model: onnx.ModelProto, source: str) -> None:
         self.source = source
-        self.version = next((entry.version for entry in model.opset_import if not entry.domain), 1)
+        self.has_scan = any(entry.version >= _SCAN_FROM for entry in model.opset_import if not entry.domain)
         graph = model.graph
         self.taken = {value.name for value in (*graph.input, *graph.output, *graph.initializer)}
         self.taken.update(name for node in graph.node for name in node.output)
@@ -166,7 +166,7 @@ class _Flattening:
         count, condition, *initial = [*reads, "", ""][: max(2, len(reads))]
         states = len(initial)
         if len(_inputs(body)) != 2 + states or len(body.output) != 1 + len(node.output) or len(node.output) < states:
-            self._miscounted(node, at)
+            self._miscounted(node, at.scope)
         inner = names.new_child()
         carried = [self.define(value.name, at.scope, inner) for value in _inputs(body)]
         rooms = [self.fresh(f"{at.scope}/{name}.room") if name else "" for name in node.output[states:]]
@@ -185,7 +185,7 @@ class _Flattening:
 
     def _scan(self, node: onnx.NodeProto, reads: list[str], names: Names, at: Origin) -> _Closing:
         body = _attribute(node, "body")
-        if self.version < _SCAN_FROM:
+        if not self.has_scan:
             _refuse(
                 node, at.scope, self.source, "is of operator set 8", "Convert the model to operator set 9 or later."
             )
@@ -193,9 +193,9 @@ class _Flattening:
         states = len(reads) - sliced
         gathered = len(node.output) - states
         if not sliced or min(states, gathered) < 0 or len(_inputs(body)) != len(reads):
-            self._miscounted(node, at)
+            self._miscounted(node, at.scope)
         if len(body.output) != len(node.output):
-            self._miscounted(node, at)
+            self._miscounted(node, at.scope)
         inner = names.new_child()
         carried = [self.define(value.name, at.scope, inner) for value in _inputs(body)[:states]]
         slices = [self.define(value.name, at.scope, inner) for value in _inputs(body)[states:]]
@@ -206,7 +206,7 @@ class _Flattening:
         start = len(self.nodes)
         axes = list(_attribute(node, "scan_input_axes") or [0] * sliced)
         if len(axes) != sliced:
-            self._miscounted(node, at)
+            self._miscounted(node, at.scope)
         self._emit(
             _scope_node("Scan.next", at, reads[states:], slices, axes=axes, directions=_directions(node, "in", sliced)),
             at.scope,
@@ -217,7 +217,7 @@ class _Flattening:
         captures = self._captures(start, carried)
         axes_out = list(_attribute(node, "scan_output_axes") or [0] * gathered)
         if len(axes_out) != gathered:
-            self._miscounted(node, at)
+            self._miscounted(node, at.scope)
         counts = {"states": states, "rooms": gathered, "measured": reads[states], "axis": axes[0], "axes": axes_out}
         counts["directions"] = _directions(node, "out", gathered)
         return _Closing(at, [*carried, *rooms, *results], captures, counts, carried + rooms)
@@ -313,11 +313,11 @@ class _Flattening:
             _refuse(node, place, self.source, "has no body", "Export the model again.")
         for _, body in bodies:
             if operator == "If" and (_inputs(body) or len(body.output) != len(node.output) or not node.input):
-                self._miscounted(node, Origin(place, 0))
+                self._miscounted(node, place)
 
-    def _miscounted(self, node: onnx.NodeProto, at: Origin) -> NoReturn:
+    def _miscounted(self, node: onnx.NodeProto, place: str) -> NoReturn:
         what = "and its body do not agree in how many values they take and give"
-        _refuse(node, at.scope, self.source, what, "Check the model with onnx.checker.check_model(model).")
+        _refuse(node, place, self.source, what, "Check the model with onnx.checker.check_model(model).")
 
 
 @dataclass(frozen=True)
@@ -353,7 +353,7 @@ def is_scope(node: onnx.NodeProto, *operators: str) -> bool:
 
 def carried_of(node: onnx.NodeProto) -> Iterator[tuple[str, str, str]]:
     """Of a loop's closing node: (carried state, the body's result for it, what comes out of it) for each state."""
-    states, rooms = (int(_attribute(node, name) or 0) for name in ("states", "rooms"))
+    states, rooms = (_attribute(node, name) for name in ("states", "rooms"))
     for i in range(states):
         yield node.input[3 + i], node.input[3 + states + rooms + 1 + i], node.output[i]
 

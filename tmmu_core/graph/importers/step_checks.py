@@ -35,12 +35,13 @@ def peak_bytes(graph: Graph) -> int:
     root = _roots(graph)
     size = {tensor.id: _bytes(tensor.shape, tensor.dtype) for tensor in graph.tensors}
     persistent = {root[tensor.id] for tensor in graph.tensors if tensor.persistent}
-    birth: dict[str, int] = {root[name]: 0 for name in graph.inputs}
-    death: dict[str, int] = {root[name]: 1 for name in graph.inputs}
-    for step, node in enumerate(graph.nodes, 1):
-        for name in node.outputs:
+    birth: dict[str, int] = {}
+    death: dict[str, int] = {}
+    written_and_read = ((graph.inputs, ()), *((node.outputs, node.inputs) for node in graph.nodes))
+    for step, (written, read) in enumerate(written_and_read):
+        for name in written:
             birth.setdefault(root[name], step)
-        for name in (*node.inputs, *node.outputs):
+        for name in (*written, *read):
             death[root[name]] = step + 1
     kept = {root[name] for name in graph.outputs}
     change: Counter[int] = Counter()
