@@ -265,51 +265,51 @@ def test_a_captured_operand_of_a_loop_is_read_again_and_a_weight_is_not() -> Non
 def refused(proto: onnx.ModelProto, shapes: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     with pytest.raises(InvalidIrShapes) as caught:
         built(proto, shapes)
-    told = caught.value.diagnostics
-    assert told["source"] == "nets/m.onnx"
-    return str(caught.value), {key: told.get(key) for key in ("reason", "tensor", "node_id")}
+    where = caught.value.diagnostics
+    assert where["source"] == "nets/m.onnx"
+    return str(caught.value), {key: where.get(key) for key in ("reason", "tensor", "node_id")}
 
 
 def test_what_nobody_writes_is_told_with_who_reads_it() -> None:
     relu = op("Relu", "q", "y", name="r")
-    says, told = refused(model([relu], [], [value("y", None)]), {"q": (2,), "y": (2,)})
+    says, where = refused(model([relu], [], [value("y", None)]), {"q": (2,), "y": (2,)})
     assert 'the node "r" reads "q", which no earlier node writes' in says
-    assert told == {"reason": "unknown_tensor", "tensor": "q", "node_id": "r"}
-    says, told = refused(
+    assert where == {"reason": "unknown_tensor", "tensor": "q", "node_id": "r"}
+    says, where = refused(
         model([op("Relu", "x", "y")], [value("x", [2])], [value("q", None)]), dict.fromkeys("xyq", (2,))
     )
     assert 'the graph gives out "q", which no' in says
-    assert told == {"reason": "unknown_tensor", "tensor": "q", "node_id": "none"}
+    assert where == {"reason": "unknown_tensor", "tensor": "q", "node_id": "none"}
 
 
 def test_what_is_written_twice_is_told_with_who_writes_it_again() -> None:
     twice = [op("Relu", "x", "y", name="r"), op("Neg", "x", "y", name="n")]
-    says, told = refused(model(twice, [value("x", [2])], []), dict.fromkeys("xy", (2,)))
+    says, where = refused(model(twice, [value("x", [2])], []), dict.fromkeys("xy", (2,)))
     assert 'the node "n" writes "y", which is there already' in says
-    assert told == {"reason": "two_producers", "tensor": "y", "node_id": "n"}
-    _, told = refused(model(twice[:1], [value("x", [2]), value("x", [2])], []), dict.fromkeys("xy", (2,)))
-    assert told == {"reason": "two_producers", "tensor": "x", "node_id": "none"}
+    assert where == {"reason": "two_producers", "tensor": "y", "node_id": "n"}
+    _, where = refused(model(twice[:1], [value("x", [2]), value("x", [2])], []), dict.fromkeys("xy", (2,)))
+    assert where == {"reason": "two_producers", "tensor": "x", "node_id": "none"}
 
 
 def test_what_has_no_shape_is_told_with_who_makes_it() -> None:
     relu = op("Relu", "x", "y", name="r")
-    says, told = refused(model([relu], [value("x", None)], []), {})
+    says, where = refused(model([relu], [value("x", None)], []), {})
     assert 'the graph reads "x", whose shape cannot be inferred' in says
-    assert told == {"reason": "unknown_shape", "tensor": "x", "node_id": "none"}
-    says, told = refused(model([relu], [value("x", [2])], []), {"x": (2,)})
+    assert where == {"reason": "unknown_shape", "tensor": "x", "node_id": "none"}
+    says, where = refused(model([relu], [value("x", [2])], []), {"x": (2,)})
     assert 'the operator Relu (node "r") writes "y", whose shape' in says
-    assert told == {"reason": "unknown_shape", "tensor": "y", "node_id": "r"}
+    assert where == {"reason": "unknown_shape", "tensor": "y", "node_id": "r"}
     own = op("Own", "x", "y", name="o", in_place_0="y")
     says, _ = refused(model([own], [value("x", [2])], []), {"x": (2,)})
     assert 'the operator Own (node "o") writes "y", whose shape' in says, "whatever its attributes are called"
     folded = model([op("Own", "w", "h", name="f"), relu], [value("x", [2])], [value("h", None)], {"w": np.ones(2)})
-    says, told = refused(folded, dict.fromkeys("xyw", (2,)))
+    says, where = refused(folded, dict.fromkeys("xyw", (2,)))
     assert 'the operator Own (node "f") writes "h", whose shape' in says
-    assert told == {"reason": "unknown_shape", "tensor": "h", "node_id": "none"}
+    assert where == {"reason": "unknown_shape", "tensor": "h", "node_id": "none"}
     proto = model([relu], [value("x", [2])], [value("y", ["K", 2])])
-    says, told = refused(proto, {"x": (2,)})
+    says, where = refused(proto, {"x": (2,)})
     assert '"y" has the size "K", which depends on data' in says
-    assert told == {"reason": "unknown_shape", "tensor": "y", "node_id": "r"}
+    assert where == {"reason": "unknown_shape", "tensor": "y", "node_id": "r"}
     proto.graph.node[0].input[0] = "w"
     proto.graph.initializer.append(helper.make_tensor("w", FLOAT, [1], [1.0]))
     assert refused(proto, dict.fromkeys("xw", (2,)))[1] == {"reason": "unknown_shape", "tensor": "y", "node_id": "none"}
@@ -344,5 +344,5 @@ def test_what_is_gathered_without_a_bound_is_told_with_the_count_to_say(reads: s
         read(proto)
     assert 'the operator Loop (node "loop") gathers "ps" over its iterations' in str(caught.value)
     assert f"tmmu convert MODEL --dims {count}=64 -o GRAPH.json" in caught.value.hint
-    told = caught.value.diagnostics
-    assert (told["reason"], told["tensor"], told["node_id"]) == ("unknown_shape", "ps", "loop/open")
+    where = caught.value.diagnostics
+    assert (where["reason"], where["tensor"], where["node_id"]) == ("unknown_shape", "ps", "loop/open")

@@ -148,8 +148,8 @@ def test_what_is_told_is_taken_where_nothing_was_known_and_scopes_follow() -> No
     flat = Flat(model(nodes, [], []), ())
     facts = Facts({"whole": (2,), "shaped": (3,), "x": ("N", 1)}, {"whole": "float32", "typed": "int8", "x": "float32"})
     assert missing(flat, facts) == ["shaped", "typed", "new", "odd", "unknown", "e", "y", "z"]
-    told: Any = {name: (7, [4, 5]) for name in ("whole", "shaped", "typed", "new", "e", "nobodys")}
-    complete(flat, facts, {**told, "odd": (8, [4])}, MEASURED)
+    run: Any = {name: (7, [4, 5]) for name in ("whole", "shaped", "typed", "new", "e", "nobodys")}
+    complete(flat, facts, {**run, "odd": (8, [4])}, MEASURED)
     taken = dict.fromkeys(("shaped", "typed", "new", "e", "y", "z"), (4, 5))
     assert facts.shape == {"whole": (2,), "x": ("N", 1), **taken}
     kinds = {"whole": "float32", "x": "float32", "typed": "int8"}

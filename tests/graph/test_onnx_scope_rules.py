@@ -16,6 +16,7 @@ from tmmu_core.graph.importers.onnx_scope_shapes import (
     _axis,
     check_scopes,
     scope_shapes,
+    trips_of,
     without_dead_branches,
 )
 from tmmu_core.graph.importers.onnx_scopes import SCOPE, Flat, Origin, branch
@@ -53,8 +54,8 @@ def test_what_follows_follows_from_what_followed_and_from_weights() -> None:
 )
 def test_news_is_what_leaves_less_open(before: list[Any], after: list[Any], news: bool) -> None:
     """A name leaves half as much open as nothing at all."""
-    told = found(scope("Loop.open", "n c a", "i g s", states=1), a=(F, after), s=(F, before), i=(N64, []), g=(B, []))
-    assert told == ({"s": (F, after)} if news else {})
+    shapes = found(scope("Loop.open", "n c a", "i g s", states=1), a=(F, after), s=(F, before), i=(N64, []), g=(B, []))
+    assert shapes == ({"s": (F, after)} if news else {})
 
 
 def test_a_result_of_branches_is_that_of_both_or_of_the_one_that_is_taken() -> None:
@@ -79,8 +80,8 @@ def test_what_is_carried_begins_as_it_is_given() -> None:
     ("axis", "piece"), [(0, [3, 4]), (1, [2, 4]), (2, [2, 3]), (-1, [2, 3]), (-3, [3, 4]), (3, None), (-4, None)]
 )
 def test_a_slice_is_its_input_without_the_axis(axis: int, piece: list[int] | None) -> None:
-    told = found(scope("Scan.next", "q x", "p s", axes=[0, axis]), x=(F, [2, 3, 4]))
-    assert told == ({} if piece is None else {"s": (F, piece)})
+    shapes = found(scope("Scan.next", "q x", "p s", axes=[0, axis]), x=(F, [2, 3, 4]))
+    assert shapes == ({} if piece is None else {"s": (F, piece)})
 
 
 def test_an_axis_is_counted_from_either_end() -> None:
@@ -98,9 +99,9 @@ CLOSED = "i g s u r q on t v p o"
 def test_what_a_loop_gathers_is_as_long_as_its_trip_count(trips: int, length: int | None) -> None:
     closing = scope("Loop.close", f"n {CLOSED}", "y z a b", states=2, rooms=2)
     known: Any = {"s": (F, [2]), "u": (N64, [3]), "p": (F, [4, 5]), "o": (B, []), "t": (F, [7]), "v": (F, [8])}
-    told = found(closing, values={"n": trips}, **known)
+    shapes = found(closing, values={"n": trips}, **known)
     whole: Any = {"a": (F, [length, 4, 5]), "b": (B, [length])}
-    assert told == {"y": (F, [2]), "z": (N64, [3]), **whole, "r": whole["a"], "q": whole["b"]}
+    assert shapes == {"y": (F, [2]), "z": (N64, [3]), **whole, "r": whole["a"], "q": whole["b"]}
 
 
 def test_what_is_not_wanted_or_not_known_is_not_told() -> None:
@@ -124,10 +125,10 @@ def test_what_a_scan_gathers_is_as_long_as_what_it_slices(
 ) -> None:
     closing = scope("Scan.close", "s u r q t v p o x", "y z a b", states=2, rooms=2, measured="x", axis=axis, axes=axes)
     known: Any = {"s": (F, [2]), "u": (N64, [3]), "p": (F, [4, 5]), "o": (B, [3, 7])}
-    told = found(closing, **known, **({} if measured is None else {"x": (F, measured)}))
+    shapes = found(closing, **known, **({} if measured is None else {"x": (F, measured)}))
     first, second = ((kind, dims) for kind, dims in zip((F, B), whole, strict=True))
     rooms = {"a": first, "r": first, "b": second, "q": second}
-    assert told == {
+    assert shapes == {
         "y": (F, [2]),
         "z": (N64, [3]),
         **{name: room for name, room in rooms.items() if room[1] is not None},
@@ -206,3 +207,11 @@ def test_a_state_is_of_one_shape_from_one_iteration_to_the_next(node: onnx.NodeP
         check_scopes(flat, alike, kinds, {"T": 3}, "m.onnx")
     with_type_alone = dict.fromkeys(alike, "float32")
     assert check_scopes(flat, {"s": (9,)}, with_type_alone, {"T": 3}, "m.onnx")
+
+
+def test_a_trip_count_of_the_model_goes_before_what_is_said_of_it() -> None:
+    node = scope("Loop.close", "n", "y", at_most=7)
+    assert [trips_of(node, {"n": np.array(n)}) for n in (3, [4], [[9]])] == [3, 4, 9]
+    assert trips_of(node, {"n": np.array([1, 2])}) == UNBOUNDED
+    assert trips_of(node, {}) == 7
+    assert trips_of(scope("Loop.close", "_", "y"), {"": np.array(3)}) == UNBOUNDED

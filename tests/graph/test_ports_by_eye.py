@@ -107,9 +107,9 @@ def test_a_field_is_one_for_all_outputs_or_a_list_with_one_each(field: str) -> N
     assert given(first) == [one, one]
     assert given([first, second]) == [one, two]
     assert given([second, first]) == [two, one]
-    told = "view" if field == "view_descriptor" else field
+    called = "view" if field == "view_descriptor" else field
     for amiss in ([], [first], [first] * 3):
-        assert refused(X, {**TWO, field: amiss}) == ("wrong_length", f"$.nodes[1].{told}", "s", None)
+        assert refused(X, {**TWO, field: amiss}) == ("wrong_length", f"$.nodes[1].{called}", "s", None)
 
 
 def test_a_view_under_the_seeds_name_goes_before() -> None:

@@ -68,10 +68,10 @@ def test_a_parameter_whose_bytes_another_one_holds_is_told_in_place_by_none() ->
     writes = "g0 g1 g2 g3"
     step = graph(tensors, [node("b", "w u t z", writes, phase="backward")], "", writes)
     made = add_adamw(step, {"u": "g1", "z": "g3", "w": "g0", "t": "g2"})
-    told = {each.node_id: each.in_place_write for each in made.nodes[1:]}
+    in_place = {each.node_id: each.in_place_write for each in made.nodes[1:]}
     states = ((2, 1), (3, 2))
-    assert list(told) == ["adamw:u", "adamw:z", "adamw:w", "adamw:t"]
-    assert told == {"adamw:u": states, "adamw:z": ((1, 0), *states), "adamw:w": states, "adamw:t": states}
+    assert list(in_place) == ["adamw:u", "adamw:z", "adamw:w", "adamw:t"]
+    assert in_place == {"adamw:u": states, "adamw:z": ((1, 0), *states), "adamw:w": states, "adamw:t": states}
     two = add_adamw(step, {"t": "g2", "w": "g0"})
     assert [each.in_place_write for each in two.nodes[1:]] == [states, states]
     alone = add_adamw(step, {"t": "g2"})
