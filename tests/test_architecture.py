@@ -41,7 +41,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "fit": {"once", "errors", "compiled", "graph", "liveness", "planners", "plan", "library.callable"},
     "sweep": {"once", "errors", "extras", "graph", "plan", "planners.problem", "fit", "judge.finished"},
     # What is kept are plans and figures; who made them, and how, it need not know.
-    "store": {"errors", "limits", "names", "extras", "plan.figures", "plan.model", "plan.formats"},
+    "store": {"once", "errors", "limits", "names", "extras", "plan.figures", "plan.model", "plan.formats"},
     "library": {"once", "errors", "names", "extras", "writing", "door"}
     | {"graph", "planners.problem", "plan", "judge.finding", "judge.finished", "judge.verifier", "fit"},
 }
@@ -352,3 +352,45 @@ def test_one_module_opens_files_for_writing() -> None:
         str(p.relative_to(ROOT)): calls for p in modules("tmmu_core") + modules("app") if (calls := writing_calls(p))
     }
     assert found == WRITES
+
+
+def test_what_msgspec_reads_is_learned_by_the_module_that_defines_it() -> None:
+    """Two threads that have it learn one type at once end the process; a module is run by one."""
+    defined = {
+        path: [item for item in parsed(path).body if isinstance(item, ast.ClassDef)] for path in modules("tmmu_core")
+    }
+    structs = {"msgspec.Struct"}
+    of = {path: list[str]() for path in defined}
+    while found := [
+        (path, item.name)
+        for path, classes in defined.items()
+        for item in classes
+        if item.name not in of[path] and structs & {ast.unparse(base) for base in item.bases}
+    ]:
+        for path, name in found:
+            of[path].append(name)
+            structs.add(name)
+    assert sum(map(len, of.values())) > 40
+    assert {path: sorted(names) for path, names in of.items() if names} == {
+        path: sorted(names) for path in of if of[path] and (names := learned_in(path))
+    }
+
+
+def test_rows_of_a_store_and_moves_of_a_recipe_are_learned_too() -> None:
+    from tmmu_core.fit.moves import Move
+    from tmmu_core.fit.recipe import moves_of
+    from tmmu_core.store import rows
+
+    assert moves_of
+    kinds = [kind for name, kind in vars(rows).items() if name.endswith("Row") and isinstance(kind, type)]
+    assert len(kinds) == 7
+    for kind in (*kinds, rows.Asked, rows.Refused, rows.Planned, Move):
+        assert "__msgspec_cache__" in vars(kind)
+
+
+def learned_in(path: Path) -> list[str]:
+    """What a module has msgspec learn, by the names that it calls it."""
+    calls = [
+        item.value for item in parsed(path).body if isinstance(item, ast.Expr) and isinstance(item.value, ast.Call)
+    ]
+    return [ast.unparse(each) for call in calls if ast.unparse(call.func) == "learned" for each in call.args]

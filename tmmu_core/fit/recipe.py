@@ -8,8 +8,11 @@ import msgspec
 
 from tmmu_core.errors import UnreadableInput
 from tmmu_core.fit.moves import Move
+from tmmu_core.once import learned
 
 SCHEMA = "tmmu_recipe/1"
+
+learned(Move)
 
 
 def recipe(moves: tuple[Move, ...], ir_hash: bytes) -> dict[str, Any]:

@@ -11,6 +11,8 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
+from tmmu_core.once import learned
+
 Phase = Literal["forward", "backward", "optimizer"]
 Mode = Literal["forward", "backward", "inference"]
 Preset = Literal["train_full", "inference", "remat_enabled"]
@@ -167,6 +169,9 @@ class Arena(msgspec.Struct, frozen=True, omit_defaults=True):
     capacity_bytes: int = 2**64 - 1
     alignment_bytes: int = 128
     page_size: int = 0
+
+
+learned(View, Shard, Tensor, Node, Dim, Origin, Made, Graph, Arena)
 
 
 ArenaConfig = dict[str, Arena]

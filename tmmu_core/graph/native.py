@@ -18,6 +18,7 @@ import msgspec
 from tmmu_core.errors import InvalidIrShapes, UnreadableInput
 from tmmu_core.graph import document, dtypes, unpacking
 from tmmu_core.graph.model import GRAPH_SCHEMA, Graph, Tensor
+from tmmu_core.once import learned
 
 WRITTEN_ORDER = (
     *("ir_schema", "name", "dims", "assumed", "replan_policy", "safepoints"),
@@ -38,6 +39,9 @@ class _Said(msgspec.Struct):
 
 class _SaidOfAll(msgspec.Struct):
     tensors: tuple[_Said, ...] = ()
+
+
+learned(_Said, _SaidOfAll)
 
 
 def decode(data: bytes, name: str = "") -> Graph:

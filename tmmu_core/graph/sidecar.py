@@ -19,6 +19,7 @@ from tmmu_core.errors import UnreadableInput
 from tmmu_core.graph import dtypes
 from tmmu_core.graph.constants import Constants, InFile, beside, not_opened
 from tmmu_core.graph.model import Graph
+from tmmu_core.once import learned
 
 DTYPES = {
     "bool": "BOOL",
@@ -42,6 +43,9 @@ DTYPES = {
 
 class _Entry(msgspec.Struct, frozen=True):
     data_offsets: tuple[int, int]
+
+
+learned(_Entry)
 
 
 def constants(graph: Graph, where: Path | None, name: str = "") -> Constants:

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from tmmu_core.errors import U64_MAX, InvalidIrShapes, spelled_out
+from tmmu_core.once import learned
 
 ROLES = ("scratch", "persistent", "constant")
 READ_ONLY_ROLES = frozenset({"parameter", "constant"})
@@ -61,6 +62,9 @@ class Platform(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rules: tuple[Rule, ...] = ()
     min_alignment: int = 16
     """Bytes: the platform's floor for every slot."""
+
+
+learned(Memory, Rule, Platform)
 
 
 def read_platform(options: Mapping[str, Any]) -> Platform:

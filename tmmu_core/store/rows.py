@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from tmmu_core.errors import StoreFault
+from tmmu_core.once import learned
 from tmmu_core.store.run import LONGEST, ArenaFigures
 
 T = TypeVar("T")
@@ -144,6 +145,9 @@ class Planned(_Head):
     slots: Count
     layout_hash: str
     arenas: dict[str, Count]
+
+
+learned(RunRow, SeriesRow, FactsRow, SweepRow, PlanRow, PointRow, FileRow, Asked, Refused, Planned)
 
 
 _ARENAS = msgspec.json.Decoder(tuple[ArenaFigures, ...])

@@ -21,6 +21,7 @@ import msgspec
 from tmmu_core.errors import InvalidIrShapes
 from tmmu_core.graph import checks, document, native
 from tmmu_core.graph.model import GRAPH_SCHEMA, Dim, Graph, Inplace, Node, Phase, Role, Shard, Tensor, View
+from tmmu_core.once import learned
 
 T = TypeVar("T")
 
@@ -74,6 +75,9 @@ class PortGraph(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     replan_policy: Literal["ABORT", "REPLAN_AT_SAFEPOINT"] = "ABORT"
     safepoints: tuple[str, ...] = ()
     execution_order: tuple[str, ...] | None = None
+
+
+learned(Port, PortNode, PortGraph)
 
 
 def decode(data: bytes, name: str = "") -> Graph:

@@ -28,6 +28,7 @@ from tmmu_core.graph.importers.pt2_sizes import (
     number,
     symbol_in,
 )
+from tmmu_core.once import learned
 
 WEIGHTS = "weights/model_weights_config.json"
 LIFTED = "constants/model_constants_config.json"
@@ -193,6 +194,10 @@ class Program(msgspec.Struct, frozen=True):
             raise UnreadableInput(
                 f'a size of "{what}" is not known: {error}.', source=self.source, hint=hint
             ) from error
+
+
+learned(Named, Argument, Operation, Meta, Body, Given, Left, Signature)
+learned(CallSignature, Call, Module, Document, Weight, _Weights, Program)
 
 
 def refuses(data: bytes) -> str:

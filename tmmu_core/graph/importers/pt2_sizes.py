@@ -15,6 +15,8 @@ from typing import Any
 
 import msgspec
 
+from tmmu_core.once import learned
+
 LONGEST_FORMULA = 2_000
 DEEPEST_FORMULA = 40
 LARGEST = 2**63 - 1
@@ -42,6 +44,9 @@ class Size(msgspec.Struct, frozen=True):
 
     as_int: int | None = None
     as_expr: Formula | None = None
+
+
+learned(Hint, Formula, Size)
 
 
 def number(size: Size, symbols: Mapping[str, int], elsewhere: bool = False) -> int:

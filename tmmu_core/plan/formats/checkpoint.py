@@ -21,6 +21,7 @@ from tmmu_core.errors import UnreadableInput
 from tmmu_core.graph import document, unpacking
 from tmmu_core.judge.finished import refuse_invalid
 from tmmu_core.liveness.model import Liveness
+from tmmu_core.once import learned
 from tmmu_core.plan.canonical import execution_order_hash, logical_address_table, plan_digests
 from tmmu_core.plan.figures.metrics import written_metrics
 from tmmu_core.plan.formats.building import from_head
@@ -190,6 +191,9 @@ class _Hashes(msgspec.Struct):
     execution_order_hash: bytes
     tmmu_plan_hash: bytes
     layout_hash: bytes
+
+
+learned(_Row, _Body, _Hashes)
 
 
 def _build(given: Any, source: str) -> Plan:

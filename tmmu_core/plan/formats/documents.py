@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from tmmu_core.once import learned
 from tmmu_core.plan.figures.metrics import written_metrics
 from tmmu_core.plan.formats.held import APART, Held, held_by, sealed
 from tmmu_core.plan.model import PLAN_SCHEMA, UNHELD, UNSAID, ArenaSummary, Plan
@@ -98,6 +99,9 @@ class PlanDocument(HeadDocument):
     """The whole document."""
 
     tensors: tuple[RowDocument, ...] = ()
+
+
+learned(ArenaDocument, RowDocument, HandoffDocument, HeadDocument, PlanDocument)
 
 
 def head_document(plan: Plan) -> HeadDocument:

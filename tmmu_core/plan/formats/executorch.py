@@ -31,6 +31,7 @@ import msgspec
 
 from tmmu_core import limits
 from tmmu_core.errors import UnreadableInput
+from tmmu_core.once import learned
 from tmmu_core.plan.formats.flatbuffer import Damaged, Flat, Table
 from tmmu_core.plan.formats.given import LAST_BYTE, Life, instance_of, peak_of, stem_of
 from tmmu_core.plan.formats.sniff import MEMORY_EVENTS
@@ -297,6 +298,9 @@ class _Event(msgspec.Struct, gc=False):
 
 class _Trace(msgspec.Struct):
     events: list[_Event] = msgspec.field(name="traceEvents")
+
+
+learned(_Event, _Trace)
 
 
 TRACE_HINT = "Write it with generate_memory_trace(…, enable_memory_offsets=True)."

@@ -26,6 +26,7 @@ import msgspec
 import numpy as np
 
 from tmmu_core.cbor import H, NotCanonical
+from tmmu_core.once import learned
 from tmmu_core.plan.model import Plan
 
 PARTS = ("ranges", "slots", "offsets", "described")
@@ -49,6 +50,9 @@ class Held(msgspec.Struct, frozen=True, omit_defaults=True):
     handoffs: str
     head: str = ""
     """Empty in a file of an older version, which does not hold what is claimed."""
+
+
+learned(Held)
 
 
 def held_by(plan: Plan) -> Held:

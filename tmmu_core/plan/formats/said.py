@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from tmmu_core.errors import U64_MAX, UnreadableInput
+from tmmu_core.once import learned
 from tmmu_core.plan.model import CHANGED, UNHELD, UNSAID, ArenaSummary
 
 I64_MAX = 2**63 - 1
@@ -84,6 +85,9 @@ class _OverMemories(_Region, kw_only=True):
 class _Addressing(msgspec.Struct):
     kind: str = ""
     bits: int = 0
+
+
+learned(_Spill, _Searched, _Region, _OverMemories, _Addressing)
 
 
 def figures(metrics: dict[str, Any], source: str) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from tmmu_core.errors import UnreadableInput
+from tmmu_core.once import learned
 from tmmu_core.plan.formats import pickled
 
 ALLOC, FREE, MAP = 0, 1, 2
@@ -147,6 +148,9 @@ def of_pickle(file: BinaryIO, size: int, refused: Callable[[str], UnreadableInpu
 class _Segments(msgspec.Struct, gc=False):
     segments: list[Segment] = []
     device_traces: list[Any] | None = None
+
+
+learned(Frame, Block, Segment, Snapshot, _Segments)
 
 
 def _listed(value: Any) -> list[Any]:

@@ -18,6 +18,7 @@ from typing import Any, BinaryIO
 
 import msgspec
 
+from tmmu_core.once import learned
 from tmmu_core.plan.formats.torch_events import Block, Events, Frame, Segment, Snapshot, Stack, Stacks
 
 
@@ -44,6 +45,9 @@ class _TextSnapshot(msgspec.Struct, gc=False):
 class _WholeSnapshot(msgspec.Struct, gc=False):
     segments: list[_TextSegment] = msgspec.field(default_factory=list)
     device_traces: list[list[_TextEvent]] | None = None
+
+
+learned(_TextEvent, _TextBlock, _TextSegment, _TextSnapshot, _WholeSnapshot)
 
 
 class _Otherwise(Exception):

@@ -28,6 +28,7 @@ import msgspec
 
 from tmmu_core.errors import UnreadableInput
 from tmmu_core.graph import document, unpacking
+from tmmu_core.once import learned
 from tmmu_core.plan.figures.metrics import written_metrics
 from tmmu_core.plan.figures.storages import storages_of
 from tmmu_core.plan.formats.building import build, noted, unvouched
@@ -231,6 +232,9 @@ class _TensorRecord(msgspec.Struct):
 class _SummaryRecord(msgspec.Struct):
     metrics: dict[str, Any] = {}
     notes: dict[str, Any] = {}
+
+
+learned(_HeaderRecord, _TensorRecord, _SummaryRecord)
 
 
 def is_trace(data: bytes, source: str = "") -> bool:
