@@ -36,7 +36,18 @@ from tmmu_core.plan.analysis import gate, placing, tenants, uplift, waste, write
 from tmmu_core.plan.analysis.course import course
 from tmmu_core.plan.analysis.ledger import resource_ledger
 from tmmu_core.plan.figures import live, metrics, storages
-from tmmu_core.plan.formats import c_project, checkpoint, compare, documents, files, held, render, render_c, trace
+from tmmu_core.plan.formats import (
+    c_project,
+    checkpoint,
+    compare,
+    documents,
+    files,
+    held,
+    parquet,
+    render,
+    render_c,
+    trace,
+)
 from tmmu_core.plan.formats.reading import read_any
 from tmmu_core.plan.making import instance, over, sequence
 from tmmu_core.plan.making.engine import plan_graph
@@ -284,7 +295,7 @@ def _documents(subject: Subject) -> Any:
 
 def _read_back(subject: Subject) -> Any:
     plan = subject.plan
-    wrote = [files.to_json(plan), files.to_cbor(plan), files.to_parquet(plan), trace.to_json_lines(plan)]
+    wrote = [files.to_json(plan), files.to_cbor(plan), parquet.to_parquet(plan), trace.to_json_lines(plan)]
     wrote += [trace.to_cbor_sequence(plan), trace.to_json_lines(plan, digest=True)]
     wrote += [files.to_instance(plan, arena.name) for arena in plan.arenas]
     return [answered(lambda data=data: read_any(data, "odd")) for data in wrote]

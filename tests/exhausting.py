@@ -28,7 +28,7 @@ from tests.fuzz.flat_program import Scalar, There
 from tests.importers.test_xla import ASSIGNMENT, LIVE_RANGE
 from tests.plan.examples import chain_plan
 from tmmu_core.graph import native
-from tmmu_core.plan.formats import files
+from tmmu_core.plan.formats import parquet
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ def small_values_in_cbor(size: int) -> bytes:
 def parquet_of(rows: int) -> bytes:
     """A plan's columns, one row said so many times."""
     plan = chain_plan(2)
-    table = pq.read_table(pa.BufferReader(files.to_parquet(plan)))
+    table = pq.read_table(pa.BufferReader(parquet.to_parquet(plan)))
     sink = io.BytesIO()
     writer = pq.ParquetWriter(sink, table.schema, compression="zstd")
     piece = table.slice(0, 1).take(pa.array([0] * min(rows, 1 << 20)))

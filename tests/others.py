@@ -36,6 +36,7 @@ from tmmu_core.plan.formats import (
     checkpoint,
     executorch,
     files,
+    parquet,
     pickled,
     table,
     tflm,
@@ -316,7 +317,7 @@ def _sniffed() -> Iterator[bytes]:
     for write in (files.to_json, files.to_cbor, files.to_csv, trace.to_json_lines, trace.to_cbor_sequence):
         yield from beginnings(write(plan))
     yield from beginnings(checkpoint.checkpoint(plan, solution.liveness))
-    yield from beginnings(files.to_parquet(plan)[:100])
+    yield from beginnings(parquet.to_parquet(plan)[:100])
     yield from beginnings(programs()["calls"])
     yield from beginnings(mutation.as_json(SNAPSHOT))
     yield from beginnings(pickle.dumps(SNAPSHOT, 4))

@@ -20,6 +20,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "manifest": set(),
     "limits": {"errors"},
+    "child": set(),
     "names": set(),
     "once": set(),
     "loops": {"writing"},
@@ -29,11 +30,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "extras": {"errors"},
     "door": set(),
     "schemas": set(),
-    "graph": {"once", "errors", "limits", "extras"},
+    "graph": {"once", "errors", "limits", "extras", "child"},
     "liveness": {"once", "errors", "graph"},
     "planners": {"once", "errors", "compiled", "loops", "graph.model"},
     # Whoever takes a finished plan asks the judge first; of plans the judge knows the nouns alone.
-    "plan": {"once", "errors", "limits", "manifest", "cbor", "names", "compiled", "extras", "writing"}
+    "plan": {"once", "errors", "limits", "manifest", "cbor", "names", "child", "compiled", "extras", "writing"}
     | {"graph", "liveness", "planners", "judge.finished", "library.callable"},
     "runtime": {"once", "errors", "cbor", "compiled", "extras", "graph", "liveness", "plan", "judge"},
     # The judge sees graphs, and of liveness and plans their nouns alone: it computes everything again.

@@ -17,12 +17,12 @@ from tmmu_core.errors import TmmuError
 from tmmu_core.graph import unpacking
 from tmmu_core.graph.importers import xla
 from tmmu_core.graph.index import index_graph
-from tmmu_core.plan.formats import files
+from tmmu_core.plan.formats import parquet
 from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.plan.making.ranks import plan_ranks
 from tmmu_core.plan.making.request import PlanRequest
 
-PARQUET = files.to_parquet(plan_graph(chain(9)).plan)
+PARQUET = parquet.to_parquet(plan_graph(chain(9)).plan)
 META = pq.ParquetFile(io.BytesIO(PARQUET)).metadata
 GROUP = META.row_group(0)
 COLUMNS = [GROUP.column(k) for k in range(GROUP.num_columns)]
@@ -55,12 +55,12 @@ BORDERS = {
         limits.UNPACKED_BYTES, 1000, lambda: unpacking.read_stream(io.BytesIO(b"x" * 1000), "pipe")
     ),
     "a parquet plan's values": Border(
-        limits.VALUES, sum(column.num_values for column in COLUMNS), lambda: files.from_parquet(PARQUET)
+        limits.VALUES, sum(column.num_values for column in COLUMNS), lambda: parquet.from_parquet(PARQUET)
     ),
     "a parquet plan's bytes": Border(
         limits.UNPACKED_BYTES,
         sum(column.total_uncompressed_size for column in COLUMNS),
-        lambda: files.from_parquet(PARQUET),
+        lambda: parquet.from_parquet(PARQUET),
     ),
 }
 

@@ -16,7 +16,14 @@ DECODERS = {
     *("cbor2.loads", "cbor2.load", "pickle.loads", "pickle.load", "pickle.Unpickler", "marshal.loads", "yaml.load"),
     *("zlib.decompress", "zlib.decompressobj", "zipfile.ZipFile", "tarfile.open", "csv.reader", "csv.DictReader"),
     *("eval", "exec", "onnx.load", "onnx.load_model", "onnx.load_from_string", "onnx.load_model_from_string"),
-    *("pq.read_table", "tflite.Model.GetRootAs", "torch.load", "torch.export.load", "ModelProto.FromString"),
+    *(
+        "pq.read_table",
+        "pq.ParquetFile",
+        "tflite.Model.GetRootAs",
+        "torch.load",
+        "torch.export.load",
+        "ModelProto.FromString",
+    ),
 }
 
 

@@ -49,6 +49,10 @@ RANKS = Limit("ranks", 1 << 20, "ranks in a mesh")
 SHARES = Limit("shares", 1 << 12, "shares of one tensor to try its views on")
 TRACE_SECONDS = Limit("trace-seconds", 120, "seconds for tracing a program with PyTorch", _LONGEST)
 TRACE_BYTES = Limit("trace-bytes", 1 << 33, "bytes of address space for tracing a program with PyTorch")
+READ_SECONDS = Limit(
+    "read-seconds", 60, "seconds of processor time for reading a Parquet file in a process of its own", _LONGEST
+)
+READ_BYTES = Limit("read-bytes", 1 << 30, "bytes of address space for reading a Parquet file")
 RUN_SECONDS = Limit(
     "run-seconds", 60, "seconds of processor time for asking onnxruntime (0: it is never asked)", _LONGEST
 )
@@ -72,6 +76,8 @@ LIMITS: tuple[Limit, ...] = (
         SHARES,
         TRACE_SECONDS,
         TRACE_BYTES,
+        READ_SECONDS,
+        READ_BYTES,
         RUN_SECONDS,
         RUN_BYTES,
     ),

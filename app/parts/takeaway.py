@@ -24,7 +24,7 @@ from tmmu_core.errors import TmmuError
 from tmmu_core.graph import native
 from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.plan.analysis.waste import waste_ledger
-from tmmu_core.plan.formats import checkpoint, files, trace
+from tmmu_core.plan.formats import checkpoint, files, parquet, trace
 from tmmu_core.plan.formats.c_project import c_project, zipped
 from tmmu_core.plan.formats.constants import constants_in
 from tmmu_core.plan.formats.render import RenderIncomplete, RenderMemoryPlan, build_render_plan, residency
@@ -76,7 +76,7 @@ def entries(shown: Shown, stem: str) -> dict[tuple[str, str], list[Entry]]:
             ("JSON", f"{stem}.plan.json", json_, "the whole plan, readable", _of(files.to_json, plan)),
             ("CBOR", f"{stem}.plan.cbor", "application/cbor", "the whole plan, small", _of(files.to_cbor, plan)),
             ("CSV", f"{stem}.plan.csv", "text/csv", "its rows, for spreadsheets", _of(files.to_csv, plan)),
-            ("Parquet", f"{stem}.plan.parquet", stream, "its rows, for notebooks", _of(files.to_parquet, plan)),
+            ("Parquet", f"{stem}.plan.parquet", stream, "its rows, for notebooks", _of(parquet.to_parquet, plan)),
         ],
         ("In words", "for a pull request"): [
             ("Summary", f"{stem}.md", "text/markdown", "the figures as Markdown", lambda: _summary(shown))

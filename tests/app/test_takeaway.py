@@ -23,7 +23,7 @@ from app.session.choice import Choice, from_query, to_query
 from tests.app.test_pages import html, opened, plan_bytes
 from tmmu_core.graph import native
 from tmmu_core.graph.model import Graph, Node, Tensor
-from tmmu_core.plan.formats import checkpoint, files
+from tmmu_core.plan.formats import checkpoint, files, parquet
 from tmmu_core.plan.making.engine import plan_graph
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -104,7 +104,8 @@ def test_nothing_is_made_before_it_is_asked_for(monkeypatch: pytest.MonkeyPatch)
     def never(*_: object) -> bytes:
         raise AssertionError
 
-    for module, names in ((files, ("to_json", "to_parquet", "to_instance")), (takeaway, ("c_header", "c_source"))):
+    writers = ((files, ("to_json", "to_instance")), (parquet, ("to_parquet",)), (takeaway, ("c_header", "c_source")))
+    for module, names in writers:
         for name in names:
             monkeypatch.setattr(module, name, never)
     assert "Take resnet50 away" in html(opened("report"))

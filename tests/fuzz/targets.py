@@ -27,7 +27,7 @@ from tests.plan.examples import chain_plan, views_graph
 from tmmu_core.errors import TmmuError
 from tmmu_core.graph import native
 from tmmu_core.graph.model import Graph
-from tmmu_core.plan.formats import checkpoint, files, trace
+from tmmu_core.plan.formats import checkpoint, files, parquet, trace
 from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.plan.making.ranks import plan_rank, plan_ranks
 from tmmu_core.plan.making.request import PlanRequest
@@ -267,7 +267,7 @@ def targets() -> dict[str, Target]:
         Target("plan", _documents(*(json.loads(files.to_json(each)) for each in plans))),
         Target("trace", _trace(*map(trace.to_json_lines, plans))),
         Target("checkpoint", _checkpoint(cbor2.loads(kept))),
-        Target("parquet", _bytes(files.to_parquet(solution.plan))),
+        Target("parquet", _bytes(parquet.to_parquet(solution.plan))),
         Target("cbor", _cbor),
         Target("gzip", _gzip),
         Target("instance", _csv),

@@ -10,8 +10,8 @@ from tests.fuzz.links import parameters
 from tests.fuzz.targets import outcome, targets
 from tmmu_core.plan.formats.reading import READERS
 
-INPUTS = {"native": 15, "node-centric": 15, "torch": 8, "tflite": 8}
-"""Graphs are planned eight times each."""
+INPUTS = {"native": 15, "node-centric": 15, "parquet": 20, "torch": 8, "tflite": 8}
+"""Graphs are planned eight times each, a Parquet plan is read in a process of its own."""
 OF_A_LINK = 12
 
 

@@ -18,13 +18,13 @@ import pytest
 import tmmu_core as tmmu
 from tests.build import chain, graph, node, tensor
 from tmmu_core import __main__ as program
-from tmmu_core import limits, names, version_line, writing
+from tmmu_core import names, version_line, writing
 from tmmu_core.cbor import H
 from tmmu_core.errors import ArenaTooSmall, ContractError, MissingExtra, StoreFault, TmmuError, UnreadableInput
 from tmmu_core.library import fitted, packed, planned, requests
 from tmmu_core.library.planned import Plan
 from tmmu_core.plan.analysis.gate import ALL, Limit
-from tmmu_core.plan.formats import files
+from tmmu_core.plan.formats import files, parquet, parquet_child
 from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.plan.model import INVALID
 
@@ -264,18 +264,15 @@ def test_a_packed_table_is_read_up_to_the_limits() -> None:
         made = [SimpleNamespace(num_columns=len(each), column=each.__getitem__) for each in columns]
         return SimpleNamespace(num_row_groups=len(made), row_group=made.__getitem__)
 
-    with limits.raised({"values": 10, "unpacked-bytes": 20}):
-        files._check_size(metadata(((4, 5), (1, 5)), ((5, 10),)), 1, "it")
-        for groups, named in (
-            ((((4, 5), (1, 5)), ((6, 10),)), "values"),
-            ((((4, 5), (1, 6)), ((5, 10),)), "unpacked-bytes"),
-        ):
-            said = refusal(lambda: files._check_size(metadata(*groups), 1, "it"))  # noqa: B023
-            assert f"--max-{named} N" in said.hint
-            assert said.message.startswith("the columns: more than ")
+    for groups, named in (
+        ((((4, 5), (1, 5)), ((5, 10),)), ""),
+        ((((4, 5), (1, 5)), ((6, 10),)), "values"),
+        ((((4, 5), (1, 6)), ((5, 10),)), "unpacked"),
+    ):
+        assert parquet_child.past(metadata(*groups), 10, 20) == named
     sink = pa.BufferOutputStream()
     pa.parquet.write_table(pa.table({"a": [1]}), sink)
-    assert "it has no head" in str(refusal(lambda: files.from_parquet(sink.getvalue().to_pybytes())))
+    assert "it has no head" in str(refusal(lambda: parquet.from_parquet(sink.getvalue().to_pybytes())))
 
 
 # --- names, errors and files -------------------------------------------------------------------------------------

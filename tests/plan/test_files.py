@@ -18,7 +18,7 @@ from tests.plan.examples import chain_plan, ledger_plan, solved, views_graph
 from tests.strategies import Case, plannable_cases
 from tmmu_core.errors import UnreadableInput
 from tmmu_core.graph.model import Graph, Tensor
-from tmmu_core.plan.formats import files, said
+from tmmu_core.plan.formats import files, parquet, said
 from tmmu_core.plan.formats.compare import same_plan
 from tmmu_core.plan.formats.documents import ArenaDocument, RowDocument
 from tmmu_core.plan.formats.trace import read_trace, to_json_lines
@@ -31,7 +31,7 @@ from tmmu_core.planners.problem import Packing, PlainInstance
 ROUND_TRIPS: dict[str, tuple[Callable[[Plan], bytes], Callable[[bytes], Plan]]] = {
     "json": (files.to_json, files.from_document),
     "cbor": (files.to_cbor, files.from_document),
-    "parquet": (files.to_parquet, files.from_parquet),
+    "parquet": (parquet.to_parquet, parquet.from_parquet),
 }
 
 KEYS_OF_THE_CONTRACT = [
@@ -174,7 +174,7 @@ def test_a_foreign_parquet_file_is_refused() -> None:
     sink = io.BytesIO()
     pq.write_table(pa.table({"a": [1]}), sink)
     with pytest.raises(UnreadableInput, match="has no head"):
-        files.from_parquet(sink.getvalue())
+        parquet.from_parquet(sink.getvalue())
 
 
 def test_csv_has_a_line_for_each_row() -> None:
@@ -207,17 +207,17 @@ def test_an_instance_of_a_plan_without_steps_can_be_read() -> None:
 
 
 def test_a_parquet_file_whose_head_is_not_text_is_refused() -> None:
-    data = files.to_parquet(plan_graph(views_graph()).plan)
+    data = parquet.to_parquet(plan_graph(views_graph()).plan)
     table = pq.read_table(io.BytesIO(data))
     sink = io.BytesIO()
     pq.write_table(table.replace_schema_metadata({b"tmmu_plan": b'{"schema": "\xff"}'}), sink)
     with pytest.raises(UnreadableInput, match="not a plan"):
-        files.from_parquet(sink.getvalue())
+        parquet.from_parquet(sink.getvalue())
 
 
 def test_a_process_that_read_parquet_ends_well() -> None:
     code = (
-        "from tests.plan.examples import chain_plan; from tmmu_core.plan.formats.files import *; "
+        "from tests.plan.examples import chain_plan; from tmmu_core.plan.formats.parquet import *; "
         "from_parquet(to_parquet(chain_plan()))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

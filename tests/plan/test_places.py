@@ -13,7 +13,7 @@ from tests.judge.faults import changed, refigured, rehashed
 from tests.plan.examples import chain_plan, problem_of, views_graph
 from tmmu_core.errors import UnreadableInput
 from tmmu_core.judge.verifier import verify_plan
-from tmmu_core.plan.formats import files, trace
+from tmmu_core.plan.formats import files, parquet, trace
 from tmmu_core.plan.formats.checkpoint import checkpoint, restore
 from tmmu_core.plan.formats.places import Addresses, derived
 from tmmu_core.plan.making.engine import plan_graph
@@ -39,7 +39,7 @@ def test_every_file_says_what_its_planner_placed(planner: str, places: str) -> N
     for read in (
         files.from_document(files.to_json(plan)),
         files.from_document(files.to_cbor(plan)),
-        files.from_parquet(files.to_parquet(plan)),
+        parquet.from_parquet(parquet.to_parquet(plan)),
         trace.read_trace(trace.to_json_lines(plan)).plan,
         restore(checkpoint(plan, solution.liveness)),
         without_the_key(plan),

@@ -11,7 +11,7 @@ from tests.plan.examples import chain_plan
 from tmmu_core.errors import TmmuError, UnreadableInput
 from tmmu_core.graph import native, unpacking
 from tmmu_core.graph.model import Graph
-from tmmu_core.plan.formats import files, sniff, trace
+from tmmu_core.plan.formats import files, parquet, sniff, trace
 from tmmu_core.plan.formats.checkpoint import checkpoint
 from tmmu_core.plan.formats.reading import READERS, endings, read_any
 from tmmu_core.plan.formats.trace import Trace
@@ -28,7 +28,7 @@ def _checkpoint() -> bytes:
 KINDS: dict[str, tuple[Callable[[], bytes], type]] = {
     "plan as JSON": (lambda: files.to_json(chain_plan()), Plan),
     "plan as CBOR": (lambda: files.to_cbor(chain_plan()), Plan),
-    "plan as parquet": (lambda: files.to_parquet(chain_plan()), Plan),
+    "plan as parquet": (lambda: parquet.to_parquet(chain_plan()), Plan),
     "plan gzipped": (lambda: unpacking.pack(files.to_json(chain_plan())), Plan),
     "checkpoint": (_checkpoint, Plan),
     "trace as lines": (lambda: trace.to_json_lines(chain_plan()), Trace),

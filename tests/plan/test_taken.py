@@ -20,7 +20,7 @@ from tmmu_core.plan.analysis.waste import ACCOUNTS, waste_ledger
 from tmmu_core.plan.figures import metrics
 from tmmu_core.plan.figures.live import peak_and_count
 from tmmu_core.plan.figures.storages import alive_at, live_bytes, moments, storages_of
-from tmmu_core.plan.formats import files
+from tmmu_core.plan.formats import files, parquet
 from tmmu_core.plan.formats.checkpoint import checkpoint, restore
 from tmmu_core.plan.formats.compare import same_plan
 from tmmu_core.plan.formats.trace import read_trace, to_json_lines
@@ -131,7 +131,7 @@ def test_plan_file_trace_and_checkpoint_tell_what_is_taken(solution: Solution) -
         files.from_document(files.to_cbor(plan)),
         read_trace(to_json_lines(plan)).plan,
         restore(checkpoint(plan, solution.liveness)),
-        files.from_parquet(files.to_parquet(plan)),
+        parquet.from_parquet(parquet.to_parquet(plan)),
     ]
     assert [other.taken for other in others] == [(False,)] * 4
     assert [same_plan(plan, other) for other in others] == [()] * 4

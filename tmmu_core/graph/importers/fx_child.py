@@ -5,20 +5,17 @@ The parent hands over the archive's bytes and takes back a native graph; neither
 
 from __future__ import annotations
 
-import contextlib
 import json
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
-from pathlib import Path
 
 from tmmu_core import limits
+from tmmu_core.child import answer_of, bound
 from tmmu_core.graph import native
 from tmmu_core.graph.model import Graph
 
-ROOT = Path(__file__).resolve().parents[3]
-START = "import sys; sys.path.insert(0, sys.argv[1]); from tmmu_core.graph.importers.fx_child import main; main()"
 FINE = b"graph\n"
 
 
@@ -36,10 +33,9 @@ def traced(data: bytes, name: str, point: Mapping[str, int]) -> Graph | str:
     ``point`` says open sizes, by symbol, that are to stand elsewhere than in the example.
     """
     seconds, memory = limits.ceiling(limits.TRACE_SECONDS), limits.ceiling(limits.TRACE_BYTES)
-    command = [sys.executable, "-P", "-c", START, str(ROOT), str(seconds), str(memory), name or "program"]
-    command.append(json.dumps(dict(point)))
+    arguments = [str(seconds), str(memory), name or "program", json.dumps(dict(point))]
     try:
-        child = subprocess.run(command, input=data, capture_output=True, timeout=seconds + 10, check=False)
+        child = answer_of("tmmu_core.graph.importers.fx_child", arguments, data, seconds + 10)
     except subprocess.TimeoutExpired:
         return f"tracing took more than {seconds} seconds (--max-{limits.TRACE_SECONDS.name})"
     except OSError as error:
@@ -51,12 +47,12 @@ def traced(data: bytes, name: str, point: Mapping[str, int]) -> Graph | str:
     return f"the tracing process ended with {child.returncode}"
 
 
-def main() -> None:
+def main(arguments: Sequence[str]) -> None:
     """The child: bytes on standard input; on standard output a mark and a native graph, or a reason."""
-    _root, seconds, memory, name, point = sys.argv[1:]
+    seconds, memory, name, point = arguments
     out = sys.stdout.buffer
     sys.stdout = sys.stderr  # whatever prints is not heard
-    _bound(int(seconds), int(memory))
+    bound(int(seconds), int(memory))
     from tmmu_core.graph.importers.fx_trace import import_rebuilt
     from tmmu_core.graph.importers.pt2_program import read_program
 
@@ -69,13 +65,3 @@ def main() -> None:
         out.write(f"{type(error).__name__}: {line}"[:500].encode())
         return
     out.write(FINE + native.encode_cbor(graph))
-
-
-def _bound(seconds: int, memory: int) -> None:
-    try:
-        import resource
-    except ImportError:  # a system without: the parent's clock stands
-        return
-    for what, ceiling in ((resource.RLIMIT_CPU, seconds), (resource.RLIMIT_AS, memory), (resource.RLIMIT_CORE, 0)):
-        with contextlib.suppress(ValueError, OSError):  # a lower one stands already
-            resource.setrlimit(what, (ceiling, ceiling))

@@ -22,21 +22,17 @@ import cbor2
 import msgspec
 import numpy as np
 
-from tmmu_core import limits
 from tmmu_core.errors import U64_MAX, InvalidIrShapes, UnreadableInput
-from tmmu_core.extras import need
 from tmmu_core.graph import document, unpacking
 from tmmu_core.names import for_cell
 from tmmu_core.plan.analysis.uplift import cells, uplifts
 from tmmu_core.plan.figures.storages import arena_number, storages_of
 from tmmu_core.plan.formats.building import from_head
-from tmmu_core.plan.formats.documents import HeadDocument, PlanDocument, RowDocument, head_document, row_documents
+from tmmu_core.plan.formats.documents import PlanDocument, RowDocument, head_document, row_documents
+from tmmu_core.plan.formats.parquet import to_parquet
 from tmmu_core.plan.model import Plan
 from tmmu_core.planners.instances import write_csv
 from tmmu_core.planners.problem import Problem
-
-HEAD_KEY = b"tmmu_plan"
-"""Where a parquet file keeps everything but the rows."""
 
 
 def to_json(plan: Plan) -> bytes:
@@ -80,34 +76,6 @@ def to_csv(plan: Plan) -> bytes:
         written = ["" if values[field] is None else values[field] for field in fields]
         writer.writerow([for_cell(cell) if isinstance(cell, str) else cell for cell in written])
     return out.getvalue().encode()
-
-
-def to_parquet(plan: Plan) -> bytes:
-    """The rows as parquet; the head of the plan file, as JSON, under the metadata key ``tmmu_plan``."""
-    pa, pq = need("pyarrow", "a Parquet file"), need("pyarrow.parquet", "a Parquet file")
-    names = pa.array([arena.name for arena in plan.arenas], pa.string())
-    table = pa.table(
-        {
-            "tensor_id": pa.array(plan.tensor_ids, pa.string()),
-            "arena": pa.DictionaryArray.from_arrays(pa.array(plan.arena), names),
-            "logical_slot": plan.logical_slot,
-            "offset_bytes": plan.offset,
-            "size_bytes": plan.size,
-            "alignment": plan.alignment,
-            "birth": plan.birth,
-            "death": plan.death,
-            "generation": plan.generation,
-            "role": pa.array(plan.roles, pa.string()),
-            "dtype": pa.array(plan.dtypes, pa.string()),
-            "shape": pa.array([list(shape) for shape in plan.shapes], pa.list_(pa.uint64())),
-            "alias_group_id": pa.array(plan.alias_group_ids, pa.string()),
-            "base_tensor_uid": pa.array(plan.base_tensor_uids, pa.string()),
-        }
-    )
-    head = msgspec.json.encode(head_document(plan))
-    sink = io.BytesIO()
-    pq.write_table(table.replace_schema_metadata({HEAD_KEY: head}), sink, compression="zstd")
-    return sink.getvalue()
 
 
 def to_instance(plan: Plan, arena: str | None = None) -> bytes:
@@ -172,44 +140,3 @@ def from_document(data: bytes, source: str = "") -> Plan:
             hint='Write plans with "tmmu plan … -o plan.json".',
         ) from error
     return from_head(whole, whole.tensors, source)
-
-
-def from_parquet(data: bytes, source: str = "") -> Plan:
-    """Read a parquet file that :func:`to_parquet` wrote. Raises ``UnreadableInput`` for any other."""
-    pa, pq = need("pyarrow", "a Parquet file", source), need("pyarrow.parquet", "a Parquet file", source)
-    try:
-        # Neither threads nor the dataset layer: their pool may still be running when the process ends.
-        file = pq.ParquetFile(pa.BufferReader(data), pre_buffer=False)
-        _check_size(file.metadata, len(data), source)
-        table = file.read(use_threads=False)
-        table.validate(full=True)  # texts are UTF-8, offsets inside
-        listed = table.to_pylist()
-    except (pa.ArrowException, OSError, MemoryError, UnicodeDecodeError, OverflowError, ValueError) as error:
-        raise UnreadableInput(f"this parquet file cannot be read: {error}", source=source) from error
-    head = (table.schema.metadata or {}).get(HEAD_KEY)
-    if head is None:
-        raise UnreadableInput(
-            "this parquet file is not a plan: it has no head.",
-            source=source,
-            place=f"metadata key {HEAD_KEY.decode()!r}",
-            hint='Write plans with "tmmu plan … -o plan.parquet".',
-        )
-    try:
-        document.refuse_long_numbers(head, source)
-        rows = msgspec.convert(listed, list[RowDocument])
-        found = msgspec.json.decode(head, type=HeadDocument)
-        document.refuse_repeated_keys(head, source)
-        return from_head(found, rows, source)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise UnreadableInput(f"this parquet file is not a plan: {error}.", source=source) from error
-
-
-def _check_size(metadata: Any, stored: int, source: str) -> None:
-    """Raise ``UnreadableInput`` for more values or bytes than the limits: a row said a million times is small."""
-    groups = [metadata.row_group(k) for k in range(metadata.num_row_groups)]
-    columns = [group.column(k) for group in groups for k in range(group.num_columns)]
-    allowed = limits.values_of(stored, packed=True)
-    if sum(column.num_values for column in columns) > allowed:
-        raise limits.past(limits.VALUES, "the columns", source, allowed)
-    if sum(column.total_uncompressed_size for column in columns) > limits.ceiling(limits.UNPACKED_BYTES):
-        raise limits.past(limits.UNPACKED_BYTES, "the columns", source)

@@ -21,7 +21,7 @@ from tmmu_core.errors import InvalidIrShapes, UnreadableInput
 from tmmu_core.graph import document, native, unpacking
 from tmmu_core.graph.importers import node_centric, sniff
 from tmmu_core.graph.model import Dim, Graph
-from tmmu_core.plan.formats import checkpoint, files, trace
+from tmmu_core.plan.formats import checkpoint, files, parquet, trace
 from tmmu_core.plan.formats import sniff as sniff_plans
 from tmmu_core.plan.formats.trace import Trace
 from tmmu_core.plan.model import Plan
@@ -131,7 +131,7 @@ READERS: tuple[Reader, ...] = (
     ),
     Reader("plan", "plan file", "plan", _GRAPH, sniff_plans.not_plan, files.from_document),
     Reader("checkpoint", "checkpoint", "plan", (".cbor", ".gz"), sniff_plans.not_checkpoint, checkpoint.restore),
-    Reader("parquet", "plan as parquet", "plan", (".parquet",), sniff_plans.not_parquet, files.from_parquet),
+    Reader("parquet", "plan as parquet", "plan", (".parquet",), sniff_plans.not_parquet, parquet.from_parquet),
     Reader("native", "TMMU graph", "graph", _GRAPH, sniff.not_native, native.decode),
     Reader("node-centric", "UML_Model_IR, node-centric", "graph", _GRAPH, sniff.not_ports, node_centric.decode),
     Reader("torch", "PyTorch exported program", "graph", (".pt2",), *_both(_TORCH), _later(_TORCH, "read")),
