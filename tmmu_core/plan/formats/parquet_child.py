@@ -14,6 +14,7 @@ from typing import Any, Literal
 import msgspec
 
 from tmmu_core.child import address_space, bound
+from tmmu_core.once import learned
 from tmmu_core.plan.formats.documents import RowDocument
 
 HEAD_KEY = b"tmmu_plan"
@@ -33,6 +34,9 @@ class Answer(msgspec.Struct, frozen=True, array_like=True):
     head: bytes | None = None
     rows: list[RowDocument] = []
     """None where there is no head."""
+
+
+learned(Answer)
 
 
 def main(arguments: Sequence[str]) -> None:
