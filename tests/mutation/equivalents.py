@@ -47,6 +47,7 @@ _ANY_LOOP = "which of the loops lays them, all of which lay them alike: tests/pl
 _SAID_TWICE = "a node more, beside or below one that says the same: what is taken twice is taken"
 
 SAME: tuple[Same, ...] = (
+    Same("tmmu_core/fit/order/exact.py", "ways: list[tuple[int, tuple[int, ...]]] = [(-1, ())]", "1", "(2)", _NONE_YET),
     Same("tmmu_core/planners/columns.py", "delta = np.zeros(k + 1, dtype=np.int64)", "1", "(2)", _ROOM),
     Same("tmmu_core/planners/columns.py", "change = [0] * (k + 1)", "1", "(2)", _ROOM),
     Same("tmmu_core/planners/columns.py", "empty = np.zeros(0, dtype=np.int64)", "0", "(1)", _ROOM),
@@ -63,10 +64,6 @@ SAME: tuple[Same, ...] = (
         )
     ),
     Same("tmmu_core/runtime/apply.py", "np.arange(plan.steps + 2)", "2", "(3)", _ROOM),
-    Same(
-        *("tmmu_core/sweep/working.py", "while len(_read) > KEPT_OPEN:"),
-        *("len(_read) > KEPT_OPEN", "(len(_read) >= KEPT_OPEN)", "what is not kept is read anew, to the same"),
-    ),
     *(
         Same("tmmu_core/planners/bounds.py", line, old, new, _TWO_WAYS)
         for line, old, new in (

@@ -244,3 +244,15 @@ def test_gcc_alone_compiles_for_its_own_machine(
     monkeypatch.setattr(build, "platform", SimpleNamespace(machine=lambda: here_))
     monkeypatch.setattr(build, "shutil", SimpleNamespace(which=lambda name: name if name in installed else None))
     assert build.compiler_of(machine) == compiler
+
+
+def test_a_compiler_that_fails_ends_the_making(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of what is asked of it; else a manifest would tell of bytes that were not made."""
+    program = tmp_path / "cc"
+    for failing in ("-print-prog-name=ld", "--version", "-o"):
+        program.write_text(f'#!/bin/sh\ncase "$*" in *{failing}*) exit 3;; *) echo true;; esac\n')
+        program.chmod(0o755)
+        with pytest.raises(subprocess.CalledProcessError) as failed:
+            build.compile_for(str(program), tmp_path / "made.so")
+            build.version_of(str(program))
+        assert failed.value.returncode == 3
