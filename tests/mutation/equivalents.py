@@ -261,7 +261,7 @@ SAME: tuple[Same, ...] = (
     ),
     Same("tmmu_core/graph/unpacking.py", "CHUNK = 1 << 16", "16", "(17)", "how many bytes are unpacked at a time"),
     Same(
-        *("tmmu_core/plan/formats/files.py", "pre_buffer=False", "False", "(True)"),
+        *("tmmu_core/plan/formats/parquet_child.py", "pre_buffer=False", "False", "(True)"),
         "how a file is fetched that lies in memory already",
     ),
     Same(

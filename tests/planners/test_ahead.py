@@ -249,10 +249,14 @@ def test_gcc_alone_compiles_for_its_own_machine(
 def test_a_compiler_that_fails_ends_the_making(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of what is asked of it; else a manifest would tell of bytes that were not made."""
     program = tmp_path / "cc"
-    for failing in ("-print-prog-name=ld", "--version", "-o"):
+    asked = {
+        "-o": lambda: build.compile_for(str(program), tmp_path / "made.so"),
+        "-print-prog-name=ld": lambda: build.version_of(str(program)),
+        "--version": lambda: build.version_of(str(program)),
+    }
+    for failing, ask in asked.items():
         program.write_text(f'#!/bin/sh\ncase "$*" in *{failing}*) exit 3;; *) echo true;; esac\n')
         program.chmod(0o755)
         with pytest.raises(subprocess.CalledProcessError) as failed:
-            build.compile_for(str(program), tmp_path / "made.so")
-            build.version_of(str(program))
+            ask()
         assert failed.value.returncode == 3
