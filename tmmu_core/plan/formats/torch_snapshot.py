@@ -127,7 +127,8 @@ def _check(snapshot: Snapshot, name: str) -> None:
     for events in snapshot.traces:
         addr, size = (np.frombuffer(column, np.int64) for column in (events.addr, events.size))
         wrong = np.flatnonzero((addr < 0) | (size < 0) | (addr >= LAST_ADDRESS) | (size >= LAST_ADDRESS))
-        numbers += [(int(addr[k]), int(size[k])) for k in wrong[:1]]
+        if len(wrong):
+            numbers.append((int(addr[wrong[0]]), int(size[wrong[0]])))
     strange = next((pair for pair in numbers if min(pair) < 0 or max(pair) >= LAST_ADDRESS), None)
     if strange is not None:
         raise UnreadableInput(
