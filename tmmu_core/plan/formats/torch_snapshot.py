@@ -123,7 +123,7 @@ def _check(snapshot: Snapshot, name: str) -> None:
     numbers = [(segment.address, segment.total_size) for segment in snapshot.segments]
     blocks = [block for segment in snapshot.segments for block in segment.blocks]
     numbers += [(block.address or 0, block.size) for block in blocks]
-    numbers += [(0, block.requested_size or 0) for block in blocks]
+    numbers += [(0, block.requested_size) for block in blocks if block.requested_size is not None]
     for events in snapshot.traces:
         addr, size = (np.frombuffer(column, np.int64) for column in (events.addr, events.size))
         wrong = np.flatnonzero((addr < 0) | (size < 0) | (addr >= LAST_ADDRESS) | (size >= LAST_ADDRESS))
@@ -188,7 +188,7 @@ def _lives(snapshot: Snapshot, device: int, segments: Sequence[Segment]) -> _Dev
             rows.add(0, max(steps, 1), address, size, block.frames)
             before += bool(events.count)
     columns = rows.apart()
-    birth, death, address, size, stack = columns[:, np.lexsort((columns[1], columns[2], columns[0]))]
+    birth, death, address, size, stack = columns[:, np.lexsort((columns[2], columns[0]))]  # they come by death
     mapped = np.frombuffer(events.action, np.uint8) == MAP
     regions = [np.array([getattr(each, field) for each in segments], np.int64) for field in ("address", "total_size")]
     maps = [np.frombuffer(column, np.int64)[mapped] for column in (events.addr, events.size)]
@@ -235,7 +235,7 @@ def _traced(events: Events) -> tuple[_Rows, set[int], int, int]:
             continue
         opened = open_.pop(addr, None)
         if opened is not None:  # given back, or taken again: its end was not recorded
-            rows.add(opened[0], max(step, opened[0] + 1), addr, opened[1], opened[2])
+            rows.add(opened[0], step, addr, opened[1], opened[2])
         elif action == FREE and size:
             rows.add(0, max(step, 1), addr, size, stack)
             before += 1
@@ -243,7 +243,7 @@ def _traced(events: Events) -> tuple[_Rows, set[int], int, int]:
             open_[addr] = step, size, stack
         step += 1
     for addr, (birth, size, stack) in open_.items():
-        rows.add(birth, max(step, birth + 1), addr, size, stack)
+        rows.add(birth, step, addr, size, stack)
     return rows, set(open_), step, before
 
 
