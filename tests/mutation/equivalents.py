@@ -48,6 +48,12 @@ _SAID_TWICE = "a node more, beside or below one that says the same: what is take
 
 SAME: tuple[Same, ...] = (
     Same("tmmu_core/fit/order/exact.py", "ways: list[tuple[int, tuple[int, ...]]] = [(-1, ())]", "1", "(2)", _NONE_YET),
+    Same("tmmu_core/planners/greedy.py", "offset = [0] * len(cols)", "0", "(1)", "each storage is given its own"),
+    Same("tmmu_core/planners/greedy.py", "if at > top:", "at > top", "(at >= top)", "an empty block takes no storage"),
+    Same(
+        *("tmmu_core/planners/helia.py", "if offset + size > self.end:"),
+        *("offset + size > self.end", "(offset + size >= self.end)", "no byte more is joined to the last free block"),
+    ),
     Same("tmmu_core/planners/columns.py", "delta = np.zeros(k + 1, dtype=np.int64)", "1", "(2)", _ROOM),
     Same("tmmu_core/planners/columns.py", "change = [0] * (k + 1)", "1", "(2)", _ROOM),
     Same("tmmu_core/planners/columns.py", "empty = np.zeros(0, dtype=np.int64)", "0", "(1)", _ROOM),

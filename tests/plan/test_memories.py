@@ -70,6 +70,19 @@ def test_a_staged_constant_without_room_for_its_copy_is_read_where_it_is_stored(
     assert "TCM has 128 B for constant, 160 B would be needed" in spill["reason"]
 
 
+def test_a_constant_that_got_no_copy_asks_for_no_source_of_others() -> None:
+    """``c0`` has no room in TCM and is read where it is stored, unasked; ``c1`` would be copied there."""
+    memories = [{**TCM, "max_size": 16}, SRAM, {"name": "FAR"}]
+    rules = [
+        {"name": "c0", "memory": "SRAM", "role": "constant", "constant_destination_memory": "TCM"},
+        {"name": "c1", "memory": "FAR", "role": "constant", "constant_destination_memory": "SRAM"},
+    ]
+    plan = planned(model(40, 8), memories=memories, rules=rules)
+    assert (home(plan, "c0"), home(plan, "c1")) == (("SRAM", "SRAM"), ("FAR", "FAR"))
+    (spill,) = plan.notes["constant@FAR"]["spills"]
+    assert spill["reason"] == "the constants of SRAM come from SRAM"
+
+
 def test_the_source_of_a_staged_arena_takes_room_where_it_is_stored() -> None:
     memories = [TCM, SRAM, {**MRAM, "max_size": 100}]
     with pytest.raises(ArenaTooSmall, match="MRAM has 100 B for the source of constant@TCM, 656 B would be needed"):

@@ -11,7 +11,7 @@ from packings import live_steps, problem, problem_with
 from tests.small_problems import mixed, plain
 from tmmu_core.planners import PLANNERS, ArenaPlannerEntry
 from tmmu_core.planners.columns import HANDOFF, Columns, columns
-from tmmu_core.planners.greedy import ORDERS, _place, _sorted_by, _times, place, widest
+from tmmu_core.planners.greedy import ORDERS, _place, _sorted_by, _times, greedy, place, widest
 from tmmu_core.planners.problem import Problem, without_empty
 
 SMALL = [*(mixed(seed) for seed in range(60)), *(plain(seed, n) for seed, n in product(range(4), (1, 2, 5, 24)))]
@@ -149,3 +149,15 @@ def test_who_has_no_bytes_lies_at_the_start_or_where_it_is_given(planner: str) -
         given = problem_with(p, fixed=np.array([at.get(name, -1) for name in p.ids]))
         lies = dict(zip(p.ids, entry.pack(given, {}).offset.tolist(), strict=True))
         assert lies == {"t0": 0, "t1": 0, "t2": 64, "t3": 0, "t4": 32}
+
+
+@pytest.mark.parametrize(
+    ("options", "order", "fit"),
+    [
+        *(({}, "size", "lowest"), ({"order": "area"}, "area", "lowest"), ({"fit": "tightest"}, "size", "tightest")),
+        *(({"fit": "free_list"}, "birth", "free_list"), ({"fit": "free_list", "order": "area"}, "birth", "free_list")),
+    ],
+)
+def test_greedy_says_in_which_order_it_went(options: dict[str, str], order: str, fit: str) -> None:
+    packing = greedy(plain(0, 5), options)
+    assert (packing.notes, packing.stopped) == ({"order": order, "fit": fit}, False)

@@ -52,13 +52,13 @@ def greedy(problem: Problem, options: Mapping[str, Any], progress: Progress | No
     when an end passes 2^64 − 1.
     """
     fit = option(options, "fit", "lowest", FITS)
-    order = option(options, "order", "birth" if fit == "free_list" else "size", tuple(ORDERS))
+    order = option(options, "order", "size", tuple(ORDERS))
     if fit == "free_list":
         order = "birth"
     cols = columns(problem)
     offset = place(cols, ORDERS[order](cols), fit)
     notes = {"order": order, "fit": fit}
-    return Packing(finished(cols, offset), notes=notes, stopped=False)
+    return Packing(finished(cols, offset), notes=notes)
 
 
 # ---------------------------------------------------------------------------------------------------------- orders
@@ -262,12 +262,9 @@ class _Tree:
         while left < right:
             if left & 1:
                 inside.append(left)
-                left += 1
             if right & 1:
-                right -= 1
-                inside.append(right)
-            left >>= 1
-            right >>= 1
+                inside.append(right - 1)
+            left, right = (left + 1) >> 1, right >> 1
         above: list[int] = []
         one, two = lo + self.leaves, hi - 1 + self.leaves
         width = 1
@@ -315,14 +312,12 @@ def _tightest(blocked: Sequence[Ranges], size: int, align: int) -> int:
                 i = bisect_right(ends, edge)
                 if i < len(starts) and starts[i] <= edge:
                     edge, moved = ends[i], True
-        wall = -1
-        for starts, _ in blocked:
-            i = bisect_right(starts, edge)
-            if i < len(starts) and (wall < 0 or starts[i] < wall):
-                wall = starts[i]
         at = align_up(edge, align)
-        if wall < 0:
+        beyond = ((starts, bisect_right(starts, edge)) for starts, _ in blocked)
+        walls = [starts[i] for starts, i in beyond if i < len(starts)]
+        if not walls:
             return best if best >= 0 else at
+        wall = min(walls)
         if at + size <= wall and (smallest < 0 or wall - edge < smallest):
             best, smallest = at, wall - edge
         edge = wall

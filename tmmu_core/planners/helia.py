@@ -122,7 +122,7 @@ class _Placing:
         self.memory = {memory.name: memory for memory in platform.memories}
         self.regions: dict[tuple[str, str], Region] = {}
         self.blocks: dict[str, _FreeBlocks] = {}
-        self.offset = [0] * len(problem)
+        self.offset: dict[int, int] = {}
         self.said_by = [BY_PREFERENCE] * len(problem)
         self.spills: list[Spill] = []
         pairs = problem.must_not_alias
@@ -136,11 +136,9 @@ class _Placing:
                 if self.facts[i].role == role:
                     self._place(i, role)
         ordered = sorted(self.regions.values(), key=_by_region)
-        region_of = [0] * len(self.problem)
-        for number, region in enumerate(ordered):
-            for i in region.members:
-                region_of[i] = number
-        return Residency(tuple(ordered), tuple(region_of), tuple(self.offset), tuple(self.spills), tuple(self.said_by))
+        number_of = {i: number for number, region in enumerate(ordered) for i in region.members}
+        region_of, offset = ([column[i] for i in range(len(self.problem))] for column in (number_of, self.offset))
+        return Residency(tuple(ordered), tuple(region_of), tuple(offset), tuple(self.spills), tuple(self.said_by))
 
     def _place(self, i: int, role: str) -> None:
         tries = self._tries(i, role)
@@ -198,7 +196,7 @@ class _Placing:
     def _try(self, i: int, role: str, where: _Try) -> str | None:
         """Place storage ``i`` there, or say why not."""
         memory, region = self.memory[where.memory], self.regions.get((role, where.memory))
-        if not memory.writable and (role != "constant" or where.source != where.memory):
+        if not memory.writable and role != "constant":  # nothing is copied there: see :mod:`.platform`
             return f"{memory.name} is read-only"
         if region is not None and region.source_memory != where.source:
             if where.asked_for and region.asked_for:
@@ -216,7 +214,7 @@ class _Placing:
             self.platform.min_alignment, floor, int(self.problem.alignment[i]), self.facts[i].dtype_alignment
         )
         offset, end = self._next(i, role, where.memory, alignment)
-        base = max(BASE_ALIGNMENT, floor, alignment, region.alignment if region else 1)
+        base = max(BASE_ALIGNMENT, alignment, region.alignment if region else BASE_ALIGNMENT)
         candidate = Region(role, where.memory, where.source, base, end)
         for name in dict.fromkeys((where.memory, where.source)):
             reason = self._no_room(candidate, name)
@@ -308,7 +306,7 @@ class _FreeBlocks:
             self._release(self.end, offset + size - self.end)
             self.end = offset + size
         for k, (start, length) in enumerate(self.free):
-            if start <= offset and offset + size <= start + length:
+            if offset + size <= start + length:
                 rest = [(start, offset - start), (offset + size, start + length - offset - size)]
                 self.free[k : k + 1] = [block for block in rest if block[1]]
                 break

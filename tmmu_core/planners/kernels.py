@@ -123,13 +123,10 @@ def _nodes(lo: int, hi: int, leaves: int, inside: I64, above: I64) -> tuple[int,
         if left & 1:
             inside[n] = left
             n += 1
-            left += 1
         if right & 1:
-            right -= 1
-            inside[n] = right
+            inside[n] = right - 1
             n += 1
-        left >>= 1
-        right >>= 1
+        left, right = (left + 1) >> 1, right >> 1
     m = 0
     one, two = lo + leaves, hi - 1 + leaves
     width = 1
