@@ -266,7 +266,6 @@ SAME: tuple[Same, ...] = (
         "where none is missing none is added, and there are no more than bytes read",
     ),
     Same("tmmu_core/graph/unpacking.py", "CHUNK = 1 << 16", "16", "(17)", "how many bytes are unpacked at a time"),
-    Same("tmmu_core/plan/formats/files.py", "file.read(use_threads=False)", "False", "(True)", _THREADS),
     Same(
         *("tmmu_core/plan/formats/parquet_child.py", "pre_buffer=False", "False", "(True)"),
         "how a file is fetched that lies in memory already",
@@ -399,8 +398,6 @@ SAME: tuple[Same, ...] = (
     ),
     Same("tmmu_core/planners/greedy.py", "offset = [-1] * len(cols)", "1", "(2)", _NONE_YET),
     Same("tmmu_core/planners/greedy.py", "edge, best, smallest = 0, -1, -1", "1", "(2)", _NONE_YET),
-    Same("tmmu_core/planners/greedy.py", "wall = -1", "1", "(2)", _NONE_YET),
-    Same("tmmu_core/planners/greedy.py", "wall < 0", "wall < 0", "(wall <= 0)", _A_WALL),
     Same("tmmu_core/planners/greedy.py", "smallest < 0", "smallest < 0", "(smallest <= 0)", _A_GAP),
     Same("tmmu_core/planners/near.py", "best = smallest = -1", "1", "(2)", _NONE_YET),
     Same("tmmu_core/planners/near.py", "nowhere = (-1, -1)", "1", "(2)", "what ends below 0 is in nobody's way"),
@@ -429,12 +426,7 @@ SAME: tuple[Same, ...] = (
     Same("tmmu_core/planners/near_kernel.py", "smallest < 0", "0", "(1)", _A_GAP),
     Same("tmmu_core/planners/near.py", "smallest < 0", "0", "(1)", _A_GAP),
     Same("tmmu_core/planners/greedy.py", "smallest < 0", "0", "(1)", _A_GAP),
-    Same("tmmu_core/planners/greedy.py", "wall < 0", "0", "(1)", _A_WALL),
     Same("tmmu_core/plan/analysis/waste.py", "first, last = np.full(2 * leaves, -1", "1", "(2)", _NONE_YET),
-    Same(
-        *("tmmu_core/planners/helia.py", "break", "break", "continue"),
-        "free blocks share no byte: only one of them holds what is taken",
-    ),
     Same(
         *("tmmu_core/planners/exact/apart.py", "group = list(range(n + k + 1))", "1", "(2)"),
         "a group more, that nobody is in",
