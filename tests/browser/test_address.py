@@ -38,7 +38,7 @@ def test_back_undoes_the_last_step_and_forward_does_it_again(visit: Visit) -> No
 def follows(page: Page) -> None:
     """Wait until the page watches its address: its script comes a moment after what it shows."""
     rest(page)
-    page.wait_for_function("window.history.tmmuSteps")
+    page.wait_for_function("() => window.history.tmmuSteps")  # a mere expression may not be run in a page of ours
 
 
 def test_back_leads_to_the_page_before_with_what_was_chosen_there(visit: Visit) -> None:
