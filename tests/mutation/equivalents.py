@@ -266,6 +266,7 @@ SAME: tuple[Same, ...] = (
         "where none is missing none is added, and there are no more than bytes read",
     ),
     Same("tmmu_core/graph/unpacking.py", "CHUNK = 1 << 16", "16", "(17)", "how many bytes are unpacked at a time"),
+    Same("tmmu_core/plan/formats/parquet_child.py", "file.read(use_threads=False)", "False", "(True)", _THREADS),
     Same(
         *("tmmu_core/plan/formats/parquet_child.py", "pre_buffer=False", "False", "(True)"),
         "how a file is fetched that lies in memory already",

@@ -215,19 +215,6 @@ def test_a_parquet_file_whose_head_is_not_text_is_refused() -> None:
         parquet.from_parquet(sink.getvalue())
 
 
-def test_the_texts_of_a_parquet_file_are_validated_before_they_are_taken_out() -> None:
-    import pyarrow as pa
-
-    table = pq.read_table(io.BytesIO(files.to_parquet(chain_plan(1))))
-    texts = pa.array(["t0", "t1"], pa.string())
-    broken = pa.StringArray.from_buffers(2, texts.buffers()[1], pa.py_buffer(b"t\xfft1"))
-    sink = io.BytesIO()
-    pq.write_table(table.set_column(0, "tensor_id", broken), sink)
-    with pytest.raises(UnreadableInput, match="cannot be read") as refused:
-        files.from_parquet(sink.getvalue())
-    assert isinstance(refused.value.__cause__, pa.ArrowException)
-
-
 def test_a_process_that_read_parquet_ends_well() -> None:
     code = (
         "from tests.plan.examples import chain_plan; from tmmu_core.plan.formats.parquet import *; "

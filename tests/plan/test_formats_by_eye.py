@@ -5,19 +5,28 @@ from __future__ import annotations
 import io
 import pickle
 from array import array
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import cbor2
 import msgspec
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from tests.plan.examples import chain_plan, ledger_plan, problem_of, views_graph
 from tmmu_core import limits
-from tmmu_core.errors import UnreadableInput
-from tmmu_core.plan.formats import files, pickled, torch_snapshot
+from tmmu_core.errors import InvalidIrShapes, UnreadableInput
+from tmmu_core.graph import document, unpacking
+from tmmu_core.graph.importers import xla
+from tmmu_core.graph.model import Dim, Graph
+from tmmu_core.plan.formats import files, parquet, parquet_child, pickled, reading, torch_snapshot, xla_report
+from tmmu_core.plan.formats.given import LAST_BYTE
+from tmmu_core.plan.formats.reading import Reader
 from tmmu_core.plan.formats.torch_events import ALLOC, FREE, MAP, NO_STACK, Block, Events, Segment, Snapshot, Stacks
 from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.plan.making.instance import plan_problem
@@ -190,35 +199,269 @@ def test_an_instance_stands_by_birth_and_bytes_and_ends_behind_its_beginning() -
     }
 
 
-def parquet(change: Any) -> bytes:
-    table = pq.read_table(io.BytesIO(files.to_parquet(chain_plan(1))))
+def changed(change: Any) -> bytes:
+    table = pq.read_table(io.BytesIO(parquet.to_parquet(chain_plan(1))))
+    head = change(table.schema.metadata[parquet_child.HEAD_KEY])
     sink = io.BytesIO()
-    pq.write_table(table.replace_schema_metadata({files.HEAD_KEY: change(table.schema.metadata[files.HEAD_KEY])}), sink)
+    pq.write_table(table.replace_schema_metadata({parquet_child.HEAD_KEY: head}), sink)
     return sink.getvalue()
 
 
-def test_the_head_of_a_parquet_file_is_held_to_what_a_document_is() -> None:
-    assert len(files.from_parquet(parquet(lambda head: head))) == 2
-    long = refusal(
-        lambda: files.from_parquet(parquet(lambda head: head[:-1] + b', "odd": ' + b"9" * 30 + b"}"), "from")
-    )
+def test_the_head_of_a_parquet_file_is_held_to_what_a_document_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet, "_answer", lambda data, source: parquet_child.answer(data, 1 << 20, 1 << 20))
+
+    def read(more: bytes) -> Any:
+        return lambda: parquet.from_parquet(changed(lambda head: head[:-1] + more + b"}"), "from")
+
+    assert len(read(b"")()) == 2
+    long = refusal(read(b', "odd": ' + b"9" * 30))
     assert long.message == f"{'9' * 30} takes more than 64 bits."
-    twice = refusal(lambda: files.from_parquet(parquet(lambda head: head[:-1] + b', "mode": "forward"}'), "from"))
+    twice = refusal(read(b', "mode": "forward"'))
     assert (twice.message, twice.source) == ("an object says this key twice.", "from")
+
+
+def test_the_texts_of_a_parquet_file_are_validated_before_they_are_taken_out() -> None:
+    table = pq.read_table(io.BytesIO(parquet.to_parquet(chain_plan(1))))
+    texts = pa.array(["t0", "t1"], pa.string())
+    broken = pa.StringArray.from_buffers(2, texts.buffers()[1], pa.py_buffer(b"t\xfft1"))
+    sink = io.BytesIO()
+    pq.write_table(table.set_column(0, "tensor_id", broken), sink)
+    found = parquet_child.answer(sink.getvalue(), 1 << 20, 1 << 20)
+    assert found.word == "unreadable"
+    assert "codec" not in found.why, "Python came to decode it"
 
 
 def test_a_parquet_file_is_as_large_as_the_limits_say() -> None:
     """Two groups of rows, of a column of 3 values and 10 bytes and one of 4 and 20."""
-    columns = [SimpleNamespace(num_values=3, total_uncompressed_size=10), SimpleNamespace(num_values=4)]
-    columns[1].total_uncompressed_size = 20
+    columns = [SimpleNamespace(num_values=n, total_uncompressed_size=size) for n, size in ((3, 10), (4, 20))]
     group = SimpleNamespace(num_columns=2, column=columns.__getitem__)
     metadata = SimpleNamespace(num_row_groups=2, row_group=[group, group].__getitem__)
-    with limits.raised({"values": 14, "unpacked-bytes": 60}):
-        files._check_size(metadata, 1, "")
-    for name, what in (("values", "values in a document"), ("unpacked-bytes", "bytes that a compressed file")):
-        with limits.raised({"values": 14, "unpacked-bytes": 60} | {name: 13 if name == "values" else 59}):
-            assert what in refusal(lambda: files._check_size(metadata, 1, "from")).message
-    columns[0].num_values = limits.VALUES.default
-    files._check_size(metadata, limits.VALUES.default + 4, "")
-    refused = refusal(lambda: files._check_size(metadata, limits.VALUES.default + 3, "from"))
-    assert f"more than {2 * limits.VALUES.default + 6} values" in refused.message
+    for values, unpacked, word in ((14, 60, ""), (13, 60, "values"), (14, 59, "unpacked"), (13, 59, "values")):
+        assert parquet_child.past(metadata, values, unpacked) == word
+
+
+# --- any file ----------------------------------------------------------------------------------------------------
+
+
+def reader(begins: bytes, **rest: Any) -> Reader:
+    """Takes what begins so, and gives it back with its name."""
+    held = {"read": lambda data, name: (begins, data, name), **rest}
+    return Reader(
+        *(begins.decode(), f"the format {begins.decode()}", "graph", (".x", f".{begins.decode()}")),
+        refuses=lambda data: "" if data.startswith(begins) else f"it is no {begins.decode()}",
+        **held,
+    )
+
+
+def test_values_are_counted_unless_a_snapshot_is_read_without_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[bytes, str, int]] = []
+    monkeypatch.setattr(document, "refuse_many_values", lambda *given: asked.append(given))
+    takes = (reader(b""),)
+    packed = unpacking.pack(b"text")
+    snapshot = pickle.dumps({"segments": []})
+    strange = pickle.dumps({"segments": ["allocation_header"]})
+    for data, plain in ((b"text", b"text"), (packed, b"text"), (snapshot, snapshot), (strange, strange)):
+        found: Any = reading.read_any(data, "its name", takes)
+        assert found == (b"", plain, "its name")
+    assert asked == [(b"text", "its name", 0), (b"text", "its name", len(packed)), (strange, "its name", 0)]
+
+
+def test_the_first_reader_that_takes_a_file_reads_it_or_says_what_all_others_said() -> None:
+    def fails(data: bytes, name: str) -> Any:
+        raise UnreadableInput("damaged.", source="its own" if data == b"bb" else "")
+
+    every = (reader(b"a"), reader(b"b", read=fails), reader(b"c"), reader(b""))
+    found: Any = reading.read_any(b"ab", "n", every)
+    assert found == (b"a", b"ab", "n")
+    refused = refusal(lambda: reading.read_any(b"bc", "n", every))
+    others = (("a", "it is no a"), ("b", "damaged."), ("c", "it is no c"), ("", "another reader took it"))
+    assert (refused.source, refused.tried) == ("n", others)
+    assert refusal(lambda: reading.read_any(b"bb", "n", every)).source == "its own"
+    unknown = refusal(lambda: reading.read_any(b"x", "n", every[:3]))
+    assert (unknown.message, unknown.source) == ("no reader knows this content.", "n")
+    assert unknown.tried == (("a", "it is no a"), ("b", "it is no b"), ("c", "it is no c"))
+    assert unknown.hint == "Give one of: the format a, the format b, the format c."
+    assert refusal(lambda: reading.read_any(b"", "n", every[:3])).message == "the file is empty."
+    deep = b"[" * 300 + b"]" * 300
+    assert refusal(lambda: reading.read_any(deep, "n", every[:1])).tried == (("a", "it is nested too deeply"),)
+
+
+def test_a_file_is_read_as_it_comes_where_its_reader_can(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    streams = reader(b"a", stream=lambda file, size, name: (file.read(), size, name))
+    monkeypatch.setattr(reading, "_STREAMED", (reader(b"b"), streams, reader(b"")))
+    paths = {name: tmp_path / name for name in ("abc", "bc", "c", "gone")}
+    for name in ("abc", "bc", "c"):
+        paths[name].write_text(name)
+    assert {name: reading.read_streamed(path, "n") for name, path in paths.items()} == {
+        "abc": (b"abc", 3, "n"),
+        "bc": None,
+        "c": None,
+        "gone": None,
+    }
+    assert reading.read_streamed(tmp_path, "n") is None
+    monkeypatch.setattr(reading, "_STREAMED", (streams,))
+    assert reading.read_streamed(paths["c"], "n") is None
+
+    @contextmanager
+    def without_size(path: Path) -> Iterator[tuple[Any, None]]:
+        with path.open("rb") as file:
+            yield file, None
+
+    monkeypatch.setattr(unpacking, "of_one_moment", without_size)
+    assert reading.read_streamed(paths["abc"], "n") is None
+
+
+DIMS = {"A": Dim(1, 4), "B": Dim(2, 8)}
+
+
+def test_a_graph_is_read_within_other_envelopes_of_its_own_dimensions(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+
+    def within(data: bytes, name: str, envelopes: Any) -> Graph:
+        asked.append((data, name, envelopes))
+        return Graph(dims=DIMS, assumed={"A": 2, "B": 2})
+
+    read = lambda data, name: Graph(dims=DIMS, assumed={"A": 2}, name=name)  # noqa: E731
+    monkeypatch.setattr(
+        reading, "GRAPH_READERS", (reader(b"a", read=read), reader(b"b", within=within), reader(b"c", read=read))
+    )
+    wider = {"A": Dim(1, 99)}
+    foreign = reading.read_within(unpacking.pack(b"b"), wider, "n")
+    assert asked == [(b"b", "n", wider)]
+    assert (foreign.dims, foreign.assumed) == (DIMS | wider, {"B": 2})
+    own = reading.read_within(b"c", wider, "n")
+    assert (own.dims, own.assumed, own.name, len(asked)) == (DIMS | wider, {}, "n", 1)
+    with pytest.raises(InvalidIrShapes, match='names no dimension "Q"') as caught:
+        reading.read_within(b"c", {"A": Dim(1, 2), "Q": Dim(1, 2)}, "n")
+    assert (caught.value.hint, caught.value.diagnostics["path"]) == ("It names A, B.", "$.dims.Q")
+    monkeypatch.setattr(reading, "GRAPH_READERS", (reader(b"a", read=lambda data, name: Graph()),))
+    with pytest.raises(InvalidIrShapes) as caught:
+        reading.read_within(b"a", {"Q": Dim(1, 2)}, "n")
+    assert caught.value.hint == "All its shapes are fixed."
+    assert refusal(lambda: reading.read_within(b"x", {}, "n")).message == "no reader knows this content."
+
+
+def test_a_graph_is_read_once_more_only_where_a_point_leaves_what_was_assumed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(reading, "read_within", lambda *given: asked.append(given) or "again")
+    graph = Graph(dims=DIMS | {"C": Dim(1, 1), "Z": Dim(1, 1)}, assumed={"A": 2, "B": 2, "Z": 1})
+    for point in ({}, {"A": 1, "B": 8}, {"A": 4, "B": 2}, {"C": 99}, {"A": -1}):
+        assert reading.read_at(graph, point, b"x", "n") is graph
+    cases = {
+        (("A", 5),): {"A": Dim(5, 5)},
+        (("A", 0),): {"A": Dim(0, 0)},
+        (("B", 1), ("A", 4), ("C", 99)): {"B": Dim(1, 1), "A": Dim(4, 4)},
+    }
+    for given, envelopes in cases.items():
+        asked.clear()
+        assert reading.read_at(graph, dict(given), b"x", "n") == "again"  # type: ignore[comparison-overlap]
+        assert asked == [(b"x", envelopes, "n")]
+
+
+def test_a_graph_that_is_not_there_is_refused_with_the_way_out(tmp_path: Path) -> None:
+    refused = refusal(lambda: reading.read_graph_file(tmp_path / "gone.json"))
+    assert refused.message == "the file cannot be opened: no such file or directory."
+    assert (refused.source, refused.hint) == (str(tmp_path / "gone.json"), "Check the name and the rights.")
+
+
+def test_what_takes_over_nothing_in_a_dump_is_nobodys(monkeypatch: pytest.MonkeyPatch) -> None:
+    def buffer(name: str, takes_over: str) -> SimpleNamespace:
+        return SimpleNamespace(id=name, takes_over=takes_over, birth=0, death=1, size=4, offset=0, role="activation")
+
+    dump = SimpleNamespace(buffers=[buffer("a", ""), buffer("b", "a")], notes=("n",), made=None)
+    monkeypatch.setattr(xla, "read", lambda data, name: dump)
+    found = reading._read_xla(b"", "C:\\x\\it.txt.gz")
+    assert found.problem.handoff_from.tolist() == [-1, 0]
+    assert (found.name, found.notes) == ("it", ("n",))
+
+
+# --- XLA's report ------------------------------------------------------------------------------------------------
+
+COLUMNS = "  cumulative_size;       size;       offset; used_by_n_values; shapes_list"
+
+
+def place(size: str, offset: int, shapes: str) -> str:
+    return f"     8.0KiB( 80%);     {size};    {offset};    2; {shapes}"
+
+
+def report(*lines: str) -> bytes:
+    return "\n".join(["Memory Space: default (color=0)", *lines]).encode()
+
+
+HINT = "dump" + xla_report.HINT[4:]
+NO_LIVES = f"the report says no lives: all places are taken to be there at once; {HINT}"
+
+
+def test_a_report_is_read_allocation_by_allocation() -> None:
+    data = report(
+        "Total bytes: 2000 (2.0KiB)",
+        COLUMNS,
+        "  ------",
+        place("1.0KiB", 0, "f32[256]"),
+        place("10.0B", 1024, " u8[10] "),
+        place("1.0KiB", 512, "pred[3], " + "x" * 130),
+        "",
+        "Total bytes: 48 (48.0B)",
+        COLUMNS,
+        place("0.0B", 7, "u8[0]"),
+        place("2.0B", 8, "u8[2]"),
+    )
+    found = xla_report.read(data, "a/it-memory-usage-report.txt")
+    assert found.packing is not None
+    assert list(zip(found.problem.ids, found.problem.size.tolist(), found.packing.offset.tolist(), strict=True)) == [
+        ("allocation 1: f32[256]", 1024, 0),
+        (f"allocation 1: pred[3], {'x' * 111}", 1024, 512),
+        ("allocation 1: u8[10]", 10, 1024),
+        ("allocation 2: u8[2]", 2, 1544),
+    ]
+    total = "the report's total is 2,048 bytes, its places end at 1,546"
+    assert list(found.notes) == [NO_LIVES, total, "1 sizes are as the report rounds them"]
+    exact = xla_report.read(report(COLUMNS, place("2.0B", 0, "u8[2]")))
+    assert (exact.name, len(exact.notes)) == ("xla", 2)
+    assert found.name == "it"
+    assert [life[1:] for life in zip(found.problem.birth.tolist(), found.problem.death.tolist(), strict=True)] == [
+        (1,)
+    ] * 4
+
+
+def test_a_line_of_a_report_is_a_place_of_an_allocation() -> None:
+    fine = place("2.0B", 0, "u8[2]")
+    for lines, number, line in (
+        ([fine], 2, fine),
+        ([COLUMNS, fine, " odd;" + "x" * 90], 4, " odd;" + "x" * 90),
+        ([COLUMNS, place("4.0B", LAST_BYTE - 3, "u8[4]")], 3, place("4.0B", LAST_BYTE - 3, "u8[4]")),
+    ):
+        refused = refusal(lambda: xla_report.read(report(*lines), "from"))  # noqa: B023
+        assert refused.message == f"this is no line of a memory usage report: {line.strip()[:80]!r}."
+        assert (refused.place, refused.source, refused.hint) == (f"line {number}", "from", xla_report.HINT)
+    xla_report.read(report(COLUMNS, place("4.0B", LAST_BYTE - 4, "u8[4]")))
+    empty = refusal(lambda: xla_report.read(report(COLUMNS, place("0.0B", 0, "u8[0]")), "from"))
+    assert empty.message == "the report holds no place."
+    assert xla_report.refuses(b"") == "the file is empty"
+    assert xla_report.refuses(b"\n  Memory Space: x") == ""
+    assert xla_report.refuses(b"x Memory Space:") == "it does not begin with Memory Space:"
+
+
+@pytest.mark.parametrize(
+    ("digits", "unit", "shapes", "size"),
+    [
+        ("1.0", "KiB", "", (1024, False)),
+        ("1.", "KiB", "", (1024, False)),
+        ("1.0.0", "KiB", "f32[256]", (0, False)),
+        ("10.5", "B", "u8[1]", (10, True)),
+        ("1.0", "KiB", "u8[1000], u8[1024], u8[1076]", (1024, True)),
+        ("1.0", "KiB", "c64[64]", (1024, True)),
+        ("1.0", "KiB", "s4[2047]", (1024, True)),
+        ("1.0", "KiB", "s4[2048]", (1024, True)),
+        ("1.0", "KiB", "pred[1024]", (1024, True)),
+        ("1.0", "KiB", "token[]", (1024, False)),
+        ("1.0", "KiB", "bf16[2,256]{1,0}", (1024, True)),
+        ("1.0", "KiB", "f8e4m3fn[8,,128]", (1024, True)),
+    ],
+)
+def test_a_size_of_a_report_is_that_of_a_shape_where_one_rounds_to_it(
+    digits: str, unit: str, shapes: str, size: tuple[int, bool]
+) -> None:
+    assert xla_report._size(digits, unit, shapes) == size
