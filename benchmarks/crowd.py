@@ -35,7 +35,7 @@ def chain(length: int, name: str) -> Graph:
 
 def first_pictures(server: Served, searches: int) -> list[float]:
     """Seconds from opening a link in a new tab to its painted plan, while so many searches run."""
-    tabs = [Tab(server, graph="sample:D", seed=str(k), **HEAVY) for k in range(searches)]
+    tabs = [Tab(server, None, graph="sample:D", seed=str(k), **HEAVY) for k in range(searches)]
     assert until(lambda: len(descendants(server.process.pid)) == 1 + searches)
     found = []
     with chromium() as browser:

@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from tmmu_core.planners import PLANNERS
+from tmmu_core.planners import PLANNERS, ArenaPlannerEntry
 from tmmu_core.planners.bounds import lower_bound
 from tmmu_core.planners.instances import read_csv
-from tmmu_core.planners.problem import Packing, Problem
+from tmmu_core.planners.problem import ArenaPlanner, Packing, Problem
 from tmmu_core.planners.r10 import AllocationPlan, MemoryRegion, TensorLifetime
 
 DATA = Path(__file__).parent.parent / "sample_graphs" / "instances"
@@ -64,9 +64,16 @@ def generated_rows(sizes: tuple[int, ...] = GENERATED) -> Iterator[dict[str, Any
             yield json.loads(done.stdout)
 
 
+def packer(planner: str) -> ArenaPlanner:
+    """What a planner of arenas packs one with."""
+    entry = PLANNERS[planner]
+    assert isinstance(entry, ArenaPlannerEntry)
+    return entry.pack
+
+
 def measure(name: str, problem: Problem, planner: str) -> dict[str, Any]:
     """One planner with its default options on one problem; seconds are CPU seconds."""
-    pack = PLANNERS[planner].pack
+    pack = packer(planner)
     begun = time.process_time()
     packing = pack(problem, {}, None)
     seconds = time.process_time() - begun
@@ -124,7 +131,7 @@ def generated(count: int, seed: int = 0) -> Problem:
 def _warm_up() -> None:
     problem = read_csv((DATA / "B.1048576.csv").read_bytes()).problem
     for planner in ("exact", "search"):
-        PLANNERS[planner].pack(problem, {}, None)
+        packer(planner)(problem, {}, None)
 
 
 def _one(size: int, planner: str) -> dict[str, Any]:

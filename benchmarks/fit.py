@@ -19,9 +19,8 @@ import numpy as np
 
 from benchmarks.wired import randwire, searched
 from tmmu_core.fit.applying import applied
-from tmmu_core.fit.asking import Question, ask, question_of
+from tmmu_core.fit.asking import Question, ask, extents, question_of
 from tmmu_core.fit.bounds import grids_of
-from tmmu_core.fit.capacity import extents
 from tmmu_core.fit.order.baselines import baselines
 from tmmu_core.fit.order.kernels import measure
 from tmmu_core.fit.order.model import order_model
@@ -33,10 +32,11 @@ from tmmu_core.fit.recompute.moves import Bytes
 from tmmu_core.fit.recompute.search import choice_of
 from tmmu_core.fit.recompute.simulate import Choice, run
 from tmmu_core.fit.recompute.write import written
-from tmmu_core.fit.settling import settled
+from tmmu_core.fit.settling import written_out
 from tmmu_core.fit.whatif import what_if
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.verifier import verify_plan
+from tmmu_core.liveness.timeline import build_timeline, default_mode, default_preset
 from tmmu_core.plan.formats.reading import read_graph_file
 from tmmu_core.plan.making.request import PlanRequest
 from tmmu_core.runtime.shadow import shadow_replay
@@ -129,9 +129,15 @@ def ordered_graphs(folder: Path) -> Iterator[tuple[str, Graph]]:
         yield file.name.split(".tmmu")[0], read_graph_file(file)
 
 
+def as_run(graph: Graph) -> Graph:
+    """The graph written out as its own mode and preset run it."""
+    mode = default_mode(graph)
+    return written_out(build_timeline(graph, mode, default_preset(mode)))
+
+
 def order_lines(graphs: Iterable[tuple[str, Graph]]) -> Iterator[str]:
     for name, as_given in graphs:
-        graph = settled(as_given)
+        graph = as_run(as_given)
         question = Question(graph)
         model = order_model(ask(question).liveness, grids_of(question))
         assert model is not None

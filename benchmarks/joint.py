@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
@@ -63,18 +64,15 @@ def main(out: Path, names: list[str]) -> None:
     out.mkdir(parents=True, exist_ok=True)
     for name in names or MODELS:
         joint: list[Any] = []
-        read = fx_joint.read_joint
+        read: Any = fx_joint.read_joint
 
         def kept(graph_module: Any, *rest: Any, joint: list[Any] = joint, read: Any = read) -> Any:
             joint.append(copy.deepcopy(graph_module))
             joint.append(read(graph_module, *rest))
             return joint[-1]
 
-        fx_joint.read_joint = kept
-        try:
+        with mock.patch.object(fx_joint, "read_joint", kept):
             graph = MODELS[name]()
-        finally:
-            fx_joint.read_joint = read
         file = out / f"{name}.tmmu.cbor.gz"
         file.write_bytes(native.encode(graph, file.name))
         stepped = add_adamw(graph, joint[1].gradients)

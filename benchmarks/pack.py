@@ -106,9 +106,13 @@ def _print_warm() -> None:
 def _print_cold() -> None:
     print(f"\n| {COLD} buffers, cold | wall s | processor s |\n|---|---:|---:|")
     with tempfile.TemporaryDirectory() as empty:
-        ways = [("library", "library", COLD_RUNS, {}), ("Python", "Python", COLD_RUNS, {})]
-        ways.append(("numba, nothing compiled yet", "numba", 1, {"NUMBA_CACHE_DIR": empty}))
-        ways.append(("numba, compiled before", "numba", COLD_RUNS, {"NUMBA_CACHE_DIR": empty}))
+        cache = {"NUMBA_CACHE_DIR": empty}
+        ways: list[tuple[str, str, int, dict[str, str]]] = [
+            ("library", "library", COLD_RUNS, {}),
+            ("Python", "Python", COLD_RUNS, {}),
+            ("numba, nothing compiled yet", "numba", 1, cache),
+            ("numba, compiled before", "numba", COLD_RUNS, cache),
+        ]
         for name, way, runs, more in ways:
             found = [_asked("cold", COLD, way, **more) for _ in range(runs)]
             wall, spent = (min(row[key] for row in found) for key in ("wall", "processor"))

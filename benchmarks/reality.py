@@ -11,7 +11,7 @@ import argparse
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import onnx
@@ -182,7 +182,7 @@ def _eager(rows: list[tuple[str, Measured]]) -> list[str]:
     return lines
 
 
-def _cells(values: list[int | str]) -> str:
+def _cells(values: Sequence[int | str]) -> str:
     return " | ".join(f"{value:,}" if isinstance(value, int) else value for value in values)
 
 

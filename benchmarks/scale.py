@@ -37,18 +37,21 @@ def measure(size: int) -> dict[str, Any]:
     """The row of one size, measured here and now."""
     from benchmarks.generated import layered
     from tmmu_core.plan.making.engine import plan_graph
+    from tmmu_core.plan.model import Plan
 
     plan_graph(layered(100))
     graph = layered(size)
     # Any 32 bytes do: what is measured is planning a graph whose hash is known.
     known = bytes(32)
     seconds = []
+    plan: Plan | None = None
     for _ in range(RUNS):
         plan = None
         begun = time.perf_counter()
         plan = plan_graph(graph, ir_hash=known).plan
         seconds.append(time.perf_counter() - begun)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    assert plan is not None
     (arena,) = plan.arenas
     row: dict[str, Any] = {
         "tensors": size,
