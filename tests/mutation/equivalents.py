@@ -29,6 +29,7 @@ _GIVEN_BACK = "memory that is given back sooner or later, and an order that is w
 _THREADS = "how many threads the other program takes for it"
 
 _NONE_YET = "only its sign is asked for: none yet"
+_ONE_DEVICE = "there is one such device, whatever its number"
 _A_WALL = "a wall stands above an edge, and that is at 0 or above"
 _FURTHER_BACK = "the look begins further back, at what ends before and is passed over"
 _ROOM = "room that nobody uses"
@@ -48,6 +49,9 @@ _SAID_TWICE = "a node more, beside or below one that says the same: what is take
 
 SAME: tuple[Same, ...] = (
     Same("tmmu_core/fit/order/exact.py", "ways: list[tuple[int, tuple[int, ...]]] = [(-1, ())]", "1", "(2)", _NONE_YET),
+    Same("tmmu_core/plan/formats/parquet_child.py", "file.read(use_threads=False)", "False", "(True)", _THREADS),
+    Same("tmmu_core/runtime/onnx_run.py", "binding.bind_input", "0", "(1)", _ONE_DEVICE),
+    Same("tmmu_core/runtime/onnx_run.py", "binding.bind_output", "0", "(1)", _ONE_DEVICE),
     Same("tmmu_core/planners/greedy.py", "offset = [0] * len(cols)", "0", "(1)", "each storage is given its own"),
     Same("tmmu_core/planners/greedy.py", "if at > top:", "at > top", "(at >= top)", "an empty block takes no storage"),
     Same(

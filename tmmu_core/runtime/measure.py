@@ -161,8 +161,8 @@ def _executorch(data: bytes, name: str) -> Measured:
     program = executorch.read(data, name)
     theirs = make_plan(program, PlanRequest()).plan.arenas[0].extent_bytes
     ours = make_plan(program, PlanRequest(planner=PLANNER)).plan.arenas[0]
-    roles = program.problem.roles or ("",) * len(program.problem.ids)
-    inputs = sum(int(size) for size, role in zip(program.problem.size, roles, strict=True) if role == "input")
+    problem = program.problem
+    inputs = sum(int(size) for size, role in zip(problem.size, problem.roles, strict=True) if role == "input")
     return Measured(
         name, EXECUTORCH, theirs, {"planned": theirs}, Figures(ours.extent_bytes, ours.bound_bytes, inputs), None, {}
     )

@@ -145,7 +145,7 @@ def arena_run(oracle: Oracle, plan: Plan) -> OnnxRun:
     run = _Run(oracle, plan, applied)
     differences = tuple(run.steps())
     return OnnxRun(
-        model=plan.ir_name or oracle.graph.name,
+        model=oracle.graph.name,
         nodes=len(oracle.graph.nodes),
         tensors=len(run.compared),
         comparisons=run.comparisons,
@@ -263,7 +263,7 @@ def _info(name: str, value: Array) -> onnx.ValueInfoProto:
 
 
 def _bytes(value: Array) -> NDArray[np.uint8]:
-    return np.ascontiguousarray(value).reshape(-1).view(np.uint8)
+    return np.ascontiguousarray(value).ravel().view(np.uint8)
 
 
 def _vary_weights(model: onnx.ModelProto, shapes: dict[str, tuple[tuple[int, ...], str]]) -> dict[str, Array]:

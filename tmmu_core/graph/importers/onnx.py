@@ -200,7 +200,7 @@ def _parse(data: bytes, name: str) -> onnx.ModelProto:
             source=name,
             hint="Copy the file again.",
         ) from error
-    if not model.HasField("graph") or not model.graph.node:
+    if not model.graph.node:
         raise UnreadableInput("the ONNX model has no nodes.", source=name, hint="Export the model again.")
     if not all(isinstance(text, str) for _, graph in graphs(model.graph) for text in _texts(graph)):
         raise UnreadableInput(
