@@ -12,6 +12,7 @@ from tests.build import chain, graph, node, tensor, view
 from tests.plan.examples import chain_plan, ledger_plan, solved, views_graph
 from tests.strategies import Case, plannable_cases
 from tmmu_core.errors import AllocationOverflow
+from tmmu_core.graph.model import Arena, Graph
 from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.plan.analysis.ledger import resource_ledger
 from tmmu_core.plan.analysis.tenants import slot_reports
@@ -28,6 +29,7 @@ from tmmu_core.plan.figures.live import (
     peak_together,
 )
 from tmmu_core.plan.figures.storages import alive_at, live_bytes, peak, storages_of
+from tmmu_core.plan.formats import files
 from tmmu_core.plan.making.engine import plan_graph
 
 RANGES = st.lists(st.tuples(st.integers(0, 12), st.integers(1, 6), st.integers(0, 2**62)), max_size=12)
@@ -125,6 +127,37 @@ def test_committed_bytes_are_whole_pages() -> None:
 def test_pages_past_64_bits_overflow() -> None:
     with pytest.raises(AllocationOverflow):
         metrics.committed_bytes(2**64 - 1, 4096)
+
+
+@pytest.mark.parametrize("planner", ["slots", "greedy", "exact"])
+def test_arenas_that_fit_64_bits_one_by_one_need_not_do_so_together(planner: str) -> None:
+    half = 2**63
+
+    def of(activations: int, parameters: int) -> Graph:
+        tensors = [
+            tensor("a", activations, dtype="uint8"),
+            tensor("w", parameters, role="parameter", dtype="uint8"),
+        ]
+        return graph(tensors, [node("n", "w", "a")], "", "a")
+
+    arenas = {name: Arena(alignment_bytes=1) for name in ("activations", "parameters")}
+    plan = plan_graph(of(half, half - 1), arenas=arenas, planner=planner).plan
+    assert metrics.totals(plan).extent_bytes == 2**64 - 1
+    assert verify_plan(plan).ok
+    assert files.from_document(files.to_json(plan)).layout_hash == plan.layout_hash
+    for activations, parameters, largest in ((half, half, "parameters"), (half + 1, half - 1, "activations")):
+        with pytest.raises(AllocationOverflow) as caught:
+            plan_graph(of(activations, parameters), arenas=arenas, planner=planner)
+        said = caught.value.diagnostics
+        assert (said["arena"], said["size"], said["offset"]) == (
+            largest,
+            max(activations, parameters),
+            2**64 - max(activations, parameters),
+        )
+        assert "the plan needs 18,446,744,073,709,551,616 B over all arenas" in str(caught.value)
+    arenas = {name: Arena(alignment_bytes=1, page_size=2) for name in arenas}
+    with pytest.raises(AllocationOverflow):  # in whole pages
+        plan_graph(of(half, half - 1), arenas=arenas, planner=planner)
 
 
 def test_ratios_of_nothing_are_zero() -> None:

@@ -26,7 +26,7 @@ from tmmu_core.plan.making.memories import spread_over_memories
 from tmmu_core.plan.making.problems import arena_problems
 from tmmu_core.plan.making.request import PlanRequest, refuse_unknown_words
 from tmmu_core.plan.making.rows import as_used, plan_columns
-from tmmu_core.plan.making.summary import Found, check_budget, check_capacity, summarise
+from tmmu_core.plan.making.summary import Found, check_budget, check_capacity, check_together, summarise
 from tmmu_core.plan.model import Plan
 from tmmu_core.planners import PLANNERS, ArenaPlannerEntry, MemoryPlannerEntry, planner_named
 from tmmu_core.planners.problem import Packing, Problem, Progress
@@ -139,6 +139,7 @@ def _planned(graph: Graph, asked: PlanRequest, ir_hash: bytes | None, progress: 
     for problem, summary in zip(problems, summaries, strict=True):
         check_capacity(problem, summary)
     check_budget(summaries, asked.budget)
+    check_together(summaries)
 
     notes = {problem.arena: dict(p.notes) for problem, p in zip(problems, packings, strict=True) if p.notes}
     del problems, packings  # their columns are the placement's now

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from tmmu_core.errors import AllocationFailure, ArenaTooSmall
+from tmmu_core.errors import U64_MAX, AllocationFailure, AllocationOverflow, ArenaTooSmall
 from tmmu_core.graph.model import Arena
 from tmmu_core.liveness.model import I64, U64
 from tmmu_core.plan.figures import metrics
@@ -113,4 +113,21 @@ def check_budget(summaries: Sequence[ArenaSummary], budget: int | None) -> None:
             allocation_failures=1,
             hint=f"The largest arena is {largest.name!r} with {largest.extent_bytes:,} B. "
             f"tmmu fit FILE --capacity {budget} looks for a graph that fits.",
+        )
+
+
+def check_together(summaries: Sequence[ArenaSummary]) -> None:
+    """Raise ``AllocationOverflow`` where arenas that fit 64 bits one by one do not so together (contract §4, §6).
+
+    What all of them take in whole pages is the largest figure that is summed up over arenas.
+    """
+    needed = sum(summary.committed_bytes for summary in summaries)
+    if needed > U64_MAX:
+        largest = max(summaries, key=lambda summary: (summary.committed_bytes, summary.name))
+        raise AllocationOverflow(
+            f"the plan needs {needed:,} B over all arenas, past 2^64 − 1.",
+            arena=largest.name,
+            offset=needed - largest.committed_bytes,
+            size=largest.committed_bytes,
+            hint=f"The largest arena is {largest.name!r} with {largest.committed_bytes:,} B: look at its tensors.",
         )
