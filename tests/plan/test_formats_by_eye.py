@@ -8,12 +8,15 @@ from array import array
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
+from random import Random
 from types import SimpleNamespace
 from typing import Any
 
 import cbor2
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -21,15 +24,30 @@ import pytest
 from tests.plan.examples import chain_plan, ledger_plan, problem_of, views_graph
 from tmmu_core import limits
 from tmmu_core.errors import InvalidIrShapes, UnreadableInput
-from tmmu_core.graph import document, unpacking
-from tmmu_core.graph.importers import xla
+from tmmu_core.graph import document, sidecar, unpacking
+from tmmu_core.graph.importers import xla, xla_program
 from tmmu_core.graph.model import Dim, Graph
-from tmmu_core.plan.formats import files, parquet, parquet_child, pickled, reading, torch_snapshot, xla_report
+from tmmu_core.plan.formats import (
+    constants,
+    documents,
+    files,
+    given,
+    parquet,
+    parquet_child,
+    pickled,
+    places,
+    reading,
+    torch_snapshot,
+    xla_folder,
+    xla_report,
+)
 from tmmu_core.plan.formats.given import LAST_BYTE
+from tmmu_core.plan.formats.held import APART
 from tmmu_core.plan.formats.reading import Reader
 from tmmu_core.plan.formats.torch_events import ALLOC, FREE, MAP, NO_STACK, Block, Events, Segment, Snapshot, Stacks
 from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.plan.making.instance import plan_problem
+from tmmu_core.plan.model import CHANGED, UNHELD, UNSAID
 from tmmu_core.planners.problem import PlainInstance
 
 
@@ -354,9 +372,9 @@ def test_a_graph_is_read_once_more_only_where_a_point_leaves_what_was_assumed(
         (("A", 0),): {"A": Dim(0, 0)},
         (("B", 1), ("A", 4), ("C", 99)): {"B": Dim(1, 1), "A": Dim(4, 4)},
     }
-    for given, envelopes in cases.items():
+    for items, envelopes in cases.items():
         asked.clear()
-        assert reading.read_at(graph, dict(given), b"x", "n") == "again"  # type: ignore[comparison-overlap]
+        assert reading.read_at(graph, dict(items), b"x", "n") == "again"  # type: ignore[comparison-overlap]
         assert asked == [(b"x", envelopes, "n")]
 
 
@@ -465,3 +483,166 @@ def test_a_size_of_a_report_is_that_of_a_shape_where_one_rounds_to_it(
     digits: str, unit: str, shapes: str, size: tuple[int, bool]
 ) -> None:
     assert xla_report._size(digits, unit, shapes) == size
+
+
+# --- constants of any file ---------------------------------------------------------------------------------------
+
+
+def test_the_bytes_of_constants_are_looked_for_by_how_a_file_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+
+    def finder(kind: str) -> Any:
+        def find(data: Any, graph: Any, where: Any, name: str) -> str:
+            asked.append((bytes(data[:]), where, name))
+            return kind
+
+        return find
+
+    for kind in ("onnx", "tflite", "torch", "none"):
+        monkeypatch.setattr(constants, f"_{kind}", finder(kind))
+    beside = finder("sidecar")
+    monkeypatch.setattr(sidecar, "constants", lambda graph, where, name: beside(b"", graph, where, name))
+    graph = Graph()
+    model = b"\x08\x01:\x00"
+    for data, kind in (
+        (b"PK\x03\x04more", "torch"),
+        (b"PK\x03\x05more", "none"),
+        (b"1234TFL3", "tflite"),
+        (b"1234TFL3more", "tflite"),
+        (b"1234TFL4", "none"),
+        (model, "onnx"),
+        (b'{"a": 1}', "none"),
+        (b"\xa2\x01\x00:\x00", "none"),  # a model's training information, or a map of CBOR
+        (b"\xa3", "none"),
+    ):
+        packed = unpacking.pack(data)
+        for written in (data, packed):
+            asked.clear()
+            assert constants.constants_in(written, graph, "n") == kind
+            assert asked == [(data, None, "n")]
+            path = tmp_path / "it"
+            path.write_bytes(written)
+            asked.clear()
+            assert constants.constants_of(path, graph) == kind
+            bare = written is data and kind == "torch"
+            assert asked == [(b"" if bare else data, path if written is data else None, "it")]
+    asked.clear()
+    named = Graph(sidecar="w.safetensors")
+    assert (constants.constants_in(model, named, "n"), constants.constants_of(path, named)) == ("sidecar", "sidecar")
+    assert asked == [(b"", None, "n"), (b"", path, "it")]
+    refused = refusal(lambda: constants.constants_of(tmp_path / "gone", graph))
+    assert refused.message == "the file cannot be opened: no such file or directory."
+    assert refused.source == str(tmp_path / "gone")
+
+
+# --- documents, dumps and logs -----------------------------------------------------------------------------------
+
+
+def test_what_is_claimed_is_all_that_has_no_hash_of_its_own() -> None:
+    plan = replace(ledger_plan(), notes={UNSAID: "x", UNHELD: "y", CHANGED: "z", "other": 1})
+    arenas, said = documents.claims(documents.unsealed(plan))
+    assert set(arenas) == {"arena"}
+    assert set(said) == set(documents.HeadDocument.__struct_fields__) - set(APART)
+    assert said["notes"] == {CHANGED: "z", "other": 1}
+    odd = replace(plan, notes={UNSAID: {"a": 1}, UNHELD: 3})
+    assert documents.claims(documents.unsealed(odd))[1]["notes"] == {UNSAID: {"a": 1}, UNHELD: 3}
+
+
+def test_a_module_is_offered_by_its_size_and_a_large_program_left_out() -> None:
+    def files_of(stem: str, size: int, program: int | None = None) -> dict[str, int]:
+        sizes = {stem + xla.ASSIGNMENT_ENDING: size, stem + xla.RANGES_ENDING: 1}
+        return sizes if program is None else sizes | {stem + xla_program.PROGRAM_ENDING: program}
+
+    most = xla_folder.MOST_PROGRAM
+    listed = files_of("a", 1) | files_of("b", 3, most) | files_of("c", 3, most + 1) | {"d" + xla.ASSIGNMENT_ENDING: 9}
+    found = xla_folder.modules(listed)
+    assert [(each.name, each.size, each.program) for each in found] == [
+        ("b", 3, "b" + xla_program.PROGRAM_ENDING),
+        ("c", 3, ""),
+        ("a", 1, ""),
+    ]
+    assert xla_folder.only(found[:1], "dump") is found[0]
+    assert refusal(lambda: xla_folder.only((), "dump")).message == "the folder holds no module of an XLA dump."
+    for count in (2, xla_folder.LISTED, xla_folder.LISTED + 1, xla_folder.LISTED + 2):
+        many = xla_folder.modules({name: size for k in range(count) for name, size in files_of(f"m{k:02}", 9).items()})
+        refused = refusal(lambda: xla_folder.only(many, "dump"))  # noqa: B023
+        assert refused.message == f"the dump holds {count} modules."
+        first, *offered = refused.hint.splitlines()
+        assert first == "Name one of them, the largest first, or open the folder with tmmu explore:"
+        names = [f"  dump/m{k:02}{xla.ASSIGNMENT_ENDING}" for k in range(min(count, xla_folder.LISTED))]
+        more = count - xla_folder.LISTED
+        assert offered == names + ([f"  and {more} smaller ones"] if more > 0 else [])
+    alone = [("graph.json", b"{}"), ("x", b"")]
+    assert xla_folder.joined(alone) == alone
+
+
+def test_what_is_placed_follows_from_offsets_that_rise_with_the_numbers() -> None:
+    """Plainly: no second tenant, and in each arena the lowest offsets of the numbers never fall."""
+    random = Random("places")
+    met = set()
+    for _ in range(600):
+        n = random.randint(0, 6)
+        arena, slot, offset = ([random.randrange(most) for _ in range(n)] for most in (2, 3, 3))
+        generation = [int(random.random() < 0.05) for _ in range(n)]
+        lowest: dict[tuple[int, int], int] = {}
+        for key, at in zip(zip(arena, slot, strict=True), offset, strict=True):
+            lowest[key] = min(at, lowest.get(key, at))
+        keys = sorted(lowest)
+        rises = all(one[0] != other[0] or lowest[one] <= lowest[other] for one, other in pairwise(keys))
+        rows = places.Addresses(
+            arena,
+            np.array(slot, np.int64),
+            np.array(generation, np.int64),
+            np.array(offset, np.uint64),
+            np.zeros(n, np.int64),
+        )
+        assert places._numbered_by_offset(rows) == (rises and not any(generation))
+        met.add((rises, any(generation), n > 3))
+    assert len(met) > 6
+
+
+def life(name: str, birth: int = 0, size: int = 4) -> given.Life:
+    return given.Life(name, birth, birth + 1, size, 0)
+
+
+def test_lives_of_one_name_get_the_first_number_that_is_free() -> None:
+    random = Random("apart")
+    for _ in range(400):
+        names = [random.choice(("a", "b", "a #2", "a #3", "a #2 #2")) for _ in range(random.randint(0, 7))]
+        expected: list[str] = []
+        for name in names:
+            spellings = [name, *(f"{name} #{k}" for k in range(2, 99))]
+            expected.append(next(each for each in spellings if each not in expected))
+        assert [each.id for each in given.apart(map(life, names))] == expected
+
+
+def test_lives_stand_by_birth_bytes_and_name_however_they_are_held() -> None:
+    random = Random("order")
+    for _ in range(300):
+        rows = [(random.randint(0, 2), random.randint(1, 2), name) for name in random.sample("abcdefg", 5)]
+        rows = rows[: random.randint(0, 5)]
+        expected = [name for _, _, name in sorted(rows, key=lambda row: (row[0], -row[1], row[2]))]
+        lives = [life(name, birth, size) for birth, size, name in rows]
+        assert list(given.instance_of("", lives).problem.ids) == expected
+        birth, size = (np.array([row[k] for row in rows], np.int64) for k in (0, 1))
+        columns = given.Lives([row[2] for row in rows], birth, birth + 1, size, np.zeros(len(rows), np.int64))
+        assert list(given.instance_of_columns("", columns).problem.ids) == expected
+
+
+def test_a_log_is_text_for_people_and_a_stem_its_name_without_its_end() -> None:
+    for data, fine in (
+        (b"", True),
+        (b"text", True),
+        (b"\x00", False),
+        (b"x" * 1023 + b"\0", False),
+        (b"x" * 1024 + b"\0", True),
+        (b"{}", False),
+        (b"\xa0", False),
+        (b"\x08text", False),
+        (b"x\x08", True),
+    ):
+        assert given.is_log(data) is fine
+    stems = {"": "", "a": "a", "a.b": "a", ".b": ".b", "x/a.b.gz": "a", "C:\\x\\a.b.c": "a.b", "a.gz": "a"}
+    assert {name: given.stem_of(name) for name in stems} == stems

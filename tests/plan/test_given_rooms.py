@@ -95,6 +95,13 @@ def test_lists_are_read_to_their_last_byte_and_not_behind_it() -> None:
     assert Flat(far(vector(3, b"a\xffc"))).root().text(0) == "a\ufffdc"
 
 
+def test_a_list_of_tables_may_end_just_before_the_last_table() -> None:
+    """Twenty elements that point to one table of four bytes, the last of the file."""
+    table = b"\x04\0\x04\0" + I32(4)
+    data = far(vector(20, b"".join(U32(84 - 4 * k) for k in range(20))) + table)
+    assert [each.at for each in Flat(data).root().tables(0)] == [len(data) - 4] * 20
+
+
 def test_every_element_and_every_table_is_counted() -> None:
     inner = b"\x04\0\x04\0" + I32(4)
     tables = vector(2, U32(12) + U32(8)) + inner

@@ -73,8 +73,9 @@ def constants_in(data: bytes, graph: Graph, name: str = "") -> Constants:
 
 def _finder(data: Any) -> Finder:
     """By the first bytes; a format that is not here holds no bytes."""
-    if data[:4] == ARCHIVED:
+    begins = data[:BEGINNING]
+    if begins.startswith(ARCHIVED):
         return _torch
-    if not sniff.not_tflite(data[:8]):
+    if not sniff.not_tflite(begins):
         return _tflite
-    return _none if document.kind(data[:BEGINNING]) or sniff.not_onnx(data) else _onnx
+    return _none if document.kind(begins) or sniff.not_onnx(data) else _onnx

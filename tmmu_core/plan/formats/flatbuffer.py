@@ -112,11 +112,11 @@ class Table:
 
     def _vector(self, number: int, width: int) -> tuple[int, int]:
         place = self._field(number)
-        if not place:
-            return 0, 0
-        at = place + self.flat.number(_U32, place)
-        length = self.flat.number(_U32, at)
-        self.flat.spend(length)
-        if at + 4 + length * width > len(self.flat.data):
-            raise Damaged(f"a list at byte {at} ends behind its {len(self.flat.data)} bytes.")
-        return at + 4, length
+        start = length = 0
+        if place:
+            at = place + self.flat.number(_U32, place)
+            start, length = at + 4, self.flat.number(_U32, at)
+            self.flat.spend(length)
+            if start + length * width > len(self.flat.data):
+                raise Damaged(f"a list at byte {at} ends behind its {len(self.flat.data)} bytes.")
+        return start, length

@@ -95,7 +95,7 @@ def joined(files: Iterable[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
     data = dict(given)
     found = modules({name: len(content) for name, content in given})
     stems = tuple({module.name.partition(".")[0] + "." for module in found})
-    left = [(name, content) for name, content in given if not (stems and name.startswith(stems))]
+    left = [(name, content) for name, content in given if not name.startswith(stems)]
     return [*left, *(of_module(module, data.__getitem__) for module in found)]
 
 
