@@ -60,7 +60,7 @@ def sizes_in(folder: Path) -> dict[str, int]:
 
 def _program(stem: str, files: Mapping[str, int]) -> str:
     name = stem + xla_program.PROGRAM_ENDING
-    return name if files.get(name, MOST_PROGRAM + 1) <= MOST_PROGRAM else ""
+    return name if name in files and files[name] <= MOST_PROGRAM else ""
 
 
 def only(found: Iterable[Module], folder: str) -> Module:
