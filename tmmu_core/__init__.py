@@ -11,6 +11,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from tmmu_core import forking as _forking  # noqa: F401 (who forks waits for what is being loaded, from now on)
 from tmmu_core.manifest import SPEC_VERSION as SPEC_VERSION
 
 if TYPE_CHECKING:

@@ -21,6 +21,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from tmmu_core.forking import hold_while_forking
 from tmmu_core.loops.library import library
 
 ONCE = "compiling the inner loops, once on this machine; it takes some seconds"
@@ -85,6 +86,7 @@ def _compiler() -> Any:
     try:
         from numba import njit as compiler
         from numba.core import event
+        from numba.core.compiler_lock import global_compiler_lock
     except ImportError:
         return None
 
@@ -99,6 +101,7 @@ def _compiler() -> Any:
             """Nothing to say."""
 
     event.register("numba:compile", Word())
+    hold_while_forking(global_compiler_lock)
     return compiler
 
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import tmmu_core as tmmu
+from tmmu_core import forking
 from tmmu_core.graph import document
 from tmmu_core.once import cached_property
 
@@ -80,6 +83,55 @@ def test_a_process_forked_while_a_thread_works_a_figure_out_has_its_own(monkeypa
         assert forked(lambda: plans[1].totals) == 0
         go.set()
         assert working.result() == plans[1].totals
+
+
+def test_who_forks_waits_for_what_another_thread_is_loading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the new process nobody would ever let go of that module's lock."""
+    gate = SimpleNamespace(inside=threading.Event(), go=threading.Event())
+    monkeypatch.setitem(sys.modules, "gate_of_the_slow", gate)  # type: ignore[arg-type]
+    (tmp_path / "slowly_loaded.py").write_text(
+        f"from gate_of_the_slow import inside, go\ninside.set()\ngo.wait({SECONDS})\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(forking, "OURS", ("slowly_loaded",))
+    load, waited = forking.import_module, []
+
+    def and_it_goes_on(name: str) -> object:
+        waited.append(name)
+        gate.go.set()
+        return load(name)
+
+    monkeypatch.setattr(forking, "import_module", and_it_goes_on)
+    with ThreadPoolExecutor(1) as pool:
+        loading = pool.submit(load, "slowly_loaded")
+        assert gate.inside.wait(SECONDS)
+        assert forking.being_loaded() == ["slowly_loaded"]
+        assert forked(lambda: load("slowly_loaded")) == 0
+        gate.go.set()
+        loading.result()
+    assert waited == ["slowly_loaded"]
+    assert forking.being_loaded() == []
+
+
+def test_a_lock_that_is_held_while_forking_is_nobody_elses_in_the_new_process() -> None:
+    heard: list[str] = []
+    forking.hold_while_forking(
+        SimpleNamespace(acquire=lambda: heard.append("taken"), release=lambda: heard.append("let go of"))
+    )
+
+    def hears() -> None:
+        assert heard == ["taken", "let go of"]
+
+    assert forked(hears) == 0
+    hears()
+
+
+def test_what_never_comes_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(forking, "being_loaded", lambda: ["this_very_thread_s"])
+    monkeypatch.setattr(forking, "import_module", asked.append)
+    forking.wait_for_modules()
+    assert len(asked) == forking.PASSES
 
 
 def test_a_process_forked_while_a_thread_reads_has_its_garbage_collected() -> None:
