@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -18,6 +17,8 @@ from urllib.parse import urlencode
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from websockets.sync.client import ClientConnection, connect
+
+from app.cli.explore import free_port as next_free_port
 
 MAIN = Path(__file__).resolve().parents[1] / "app" / "main.py"
 SECONDS = 120
@@ -36,12 +37,14 @@ class Served:
         return f"http://localhost:{self.port}"
 
 
+FIRST_PORT = 21_000
+"""Below those that a system gives to whoever connects: from the look at a port to where the server listens it is
+seconds, in which a browser beside it could be given the same."""
+
+
 def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        port: int = free.getsockname()[1]
-        return port
+    """A port that nobody listens on, and that no other process of the tests is about to."""
+    return next_free_port("localhost", FIRST_PORT)
 
 
 @contextmanager

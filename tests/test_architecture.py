@@ -31,7 +31,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "extras": {"errors"},
     "door": set(),
     "schemas": set(),
-    "graph": {"once", "errors", "limits", "extras", "child"},
+    "graph": {"once", "forking", "errors", "limits", "extras", "child"},
     "liveness": {"once", "errors", "graph"},
     "planners": {"once", "errors", "compiled", "loops", "graph.model"},
     # Whoever takes a finished plan asks the judge first; of plans the judge knows the nouns alone.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import threading
 import time
@@ -20,6 +19,7 @@ from playwright.sync_api import Browser, Download, Page, expect
 from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
 from app.cli.explore import arguments
+from tests.served import free_port
 
 SECONDS = 40
 expect.set_options(timeout=SECONDS * 1000)
@@ -35,9 +35,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @contextmanager
 def serving(folder: Path, environment: dict[str, str], path: str = "") -> Iterator[str]:
     """The address of an explorer that runs in ``folder``; ``path`` is where its environment puts it."""
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
             arguments([], True, port, "localhost"),
@@ -48,7 +46,7 @@ def serving(folder: Path, environment: dict[str, str], path: str = "") -> Iterat
             start_new_session=True,
         )
         address = f"http://localhost:{port}" + (f"/{path}" if path else "")
-        until = time.monotonic() + SECONDS
+        until = time.monotonic() + 3 * SECONDS  # beside other tests a server takes its time to begin
         while True:
             try:
                 urllib.request.urlopen(f"{address}/_stcore/health", timeout=2)

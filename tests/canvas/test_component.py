@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-import socket
 import subprocess
 import sys
 import time
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +16,7 @@ from streamlit.testing.v1 import AppTest
 
 from app.canvas.pack import pack_plan
 from benchmarks.canvas_plans import synthetic_plan
+from tests.served import free_port, status
 
 DEMO = Path(__file__).resolve().parents[2] / "benchmarks" / "canvas_page.py"
 
@@ -38,9 +37,7 @@ def test_bytes_travel_in_the_store_and_views_are_small_json() -> None:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     command = [sys.executable, "-m", "streamlit", "run", str(DEMO), f"--server.port={port}", "--server.headless=true"]
     running = subprocess.Popen(
         [*command, "--server.address=127.0.0.1", "--browser.gatherUsageStats=false", "--server.fileWatcherType=none"],
@@ -50,13 +47,11 @@ def server() -> Iterator[str]:
     )
     address = f"http://127.0.0.1:{port}"
     try:
-        for _ in range(300):
+        for _ in range(1200):
             assert running.poll() is None, "streamlit ended"
-            try:
-                urllib.request.urlopen(f"{address}/_stcore/health", timeout=1).close()
+            if status(f"{address}/_stcore/health") == 200:
                 break
-            except OSError:
-                time.sleep(0.1)
+            time.sleep(0.1)
         yield address
     finally:
         running.terminate()

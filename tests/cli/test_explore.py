@@ -10,15 +10,9 @@ from pathlib import Path
 
 from app.cli.explore import arguments
 from app.cli.explore import free_port as next_free_port
+from tests.served import free_port
 
 CHAIN = str(Path(__file__).resolve().parents[2] / "sample_graphs" / "linear_chain.tmmu.json")
-
-
-def free_port() -> int:
-    with socket.socket() as held:
-        held.bind(("localhost", 0))
-        port: int = held.getsockname()[1]
-        return port
 
 
 def healthy(port: int) -> bool:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import io
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
@@ -404,3 +406,20 @@ def test_the_tables_of_operators_are_pytorchs_own() -> None:
     }
     assert known - views <= unmarked  # views in the eager framework, whose schemas keep silent of it
     assert pointwise >= pt2_operators.POINTWISE
+
+
+def test_modules_that_threads_have_traced_at_once_are_traced_one_after_the_other() -> None:
+    """PyTorch traces in states of the whole process, and whoever traces puts a module's own tensors aside."""
+    shared, wanted, begin = TwoLayers(), step(), threading.Barrier(4)
+
+    def trace(me: int) -> Graph:
+        begin.wait(60)
+        if me == 3:
+            with fake_tensors():
+                return step(TwoLayers())
+        return step(shared if me % 2 else TwoLayers())
+
+    for _ in range(3):
+        with ThreadPoolExecutor(4) as pool:
+            assert list(pool.map(trace, range(4))) == [wanted] * 4
+    assert {type(parameter) for parameter in shared.parameters()} == {nn.Parameter}

@@ -12,12 +12,14 @@ is what the eager framework runs, operator by operator, with no decompositions a
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, Literal
 
 from tmmu_core.errors import InvalidIrShapes, MissingExtra
 from tmmu_core.extras import install
+from tmmu_core.forking import hold_while_forking
 from tmmu_core.graph.importers import fx_child
 from tmmu_core.graph.importers.adamw import add_adamw
 from tmmu_core.graph.importers.fx_trace import Call, chosen, joint_of, names_of_inputs
@@ -29,6 +31,10 @@ from tmmu_core.graph.model import Dim, Graph
 __all__ = ["fake_tensors", "import_torch", "read", "refuses"]
 
 ADD_THE_EXTRA = install("torch")
+
+_alone = threading.RLock()
+"""Whose turn it is: PyTorch traces in states of the whole process, and a module's own tensors are put aside for it."""
+hold_while_forking(_alone)
 
 
 def import_torch(
@@ -70,9 +76,11 @@ def import_torch(
     exported = module if isinstance(module, torch.export.ExportedProgram) else None
     name = name or (exported.graph_module if exported else module)._get_name()
     args, kwargs = _arguments(exported, example_inputs)
-    module = exported.module(check_guards=False) if exported else module
+    with _alone:
+        module = exported.module(check_guards=False) if exported else module
     call = Call(args, kwargs, names_of_inputs(module, args, kwargs))
-    joint = joint_of(chosen(module, loss), call, train, name)
+    with _alone:
+        joint = joint_of(chosen(module, loss), call, train, name)
     return add_adamw(joint.graph, joint.gradients) if optimizer == "adamw" else joint.graph
 
 
@@ -80,19 +88,21 @@ def import_torch(
 def fake_tensors(dtype: str = "float32") -> Iterator[None]:
     """Inside, every new tensor is a fake one (no memory), ``dtype`` where none is asked for.
 
-    ``module.to(dtype)`` works inside, too, and nowhere else: fake parameters refuse it.
+    ``module.to(dtype)`` works inside, too, and nowhere else: fake parameters refuse it. Meanwhile no other thread is
+    inside, or has a module traced.
     """
     torch = _torch("a model of fake tensors")
     from tmmu_core.graph.importers.fx_fakes import convertible, shared_mode
     from tmmu_core.graph.importers.fx_values import while_built
 
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(getattr(torch, dtype))
-    try:
-        with shared_mode(), while_built(), convertible():
-            yield
-    finally:
-        torch.set_default_dtype(before)
+    with _alone:
+        before = torch.get_default_dtype()
+        torch.set_default_dtype(getattr(torch, dtype))
+        try:
+            with shared_mode(), while_built(), convertible():
+                yield
+        finally:
+            torch.set_default_dtype(before)
 
 
 def read(data: bytes, name: str = "", envelopes: Mapping[str, Dim] | None = None) -> Graph:
