@@ -29,6 +29,8 @@ _GIVEN_BACK = "memory that is given back sooner or later, and an order that is w
 _THREADS = "how many threads the other program takes for it"
 
 _NONE_YET = "only its sign is asked for: none yet"
+_MORE_LEAVES = "leaves beyond the last column, which nobody takes"
+_BEGUN_WITH = "how much room there is to begin with: it grows"
 _ONE_DEVICE = "there is one such device, whatever its number"
 _A_WALL = "a wall stands above an edge, and that is at 0 or above"
 _FURTHER_BACK = "the look begins further back, at what ends before and is passed over"
@@ -419,6 +421,25 @@ SAME: tuple[Same, ...] = (
     Same("tmmu_core/planners/kernels.py", "wall, past = -1, 0", "0", "(1)", "read only where a wall was found"),
     Same("tmmu_core/planners/kernels.py", "wall < 0", "wall < 0", "(wall <= 0)", _A_WALL),
     Same("tmmu_core/planners/kernels.py", "smallest < 0", "smallest < 0", "(smallest <= 0)", _A_GAP),
+    *(
+        Same("tmmu_core/planners/kernels.py", line, old, new, why)
+        for line, old, new, why in (
+            ("if shift > 0:", "shift > 0", "(shift >= 0)", "each is moved to where it stands"),
+            ("leaves = 1", "1", "(2)", _MORE_LEAVES),
+            ("while leaves < k:", "leaves < k", "(leaves <= k)", _MORE_LEAVES),
+            ("leaves <<= 1", "1", "(2)", _MORE_LEAVES),
+            ("pool = max(1024, 16 * len(size))", "max", "(min)", _BEGUN_WITH),
+            ("pool = max(1024, 16 * len(size))", "16 * len(size)", "(16 // len(size))", _BEGUN_WITH),
+            ("used = 0", "0", "(1)", _ROOM),
+            ("most_parts = 1", "1", "(2)", _ROOM),
+            ("most_odd = 0", "0", "(1)", _ROOM),
+            ("part_of[i + 1] - part_of[i]", "part_of[i + 1] - part_of[i]", "(part_of[i + 1] + part_of[i])", _ROOM),
+            ("most_parts, part_of[i + 1] - part_of[i]", "i + 1", "(i - 1)", "of the first it is the sum of all"),
+            ("odd_of[i + 1] - odd_of[i]", "odd_of[i + 1] - odd_of[i]", "(odd_of[i + 1] + odd_of[i])", _ROOM),
+            ("most_odd, odd_of[i + 1] - odd_of[i]", "i + 1", "(i - 1)", "of the first it is the sum of all"),
+            ("np.empty(most_odd + 1", "1", "(2)", _ROOM),
+        )
+    ),
     Same("tmmu_core/planners/kernels.py", "np.empty(140", "140", "(141)", _ROOM),
     Same("tmmu_core/planners/kernels.py", "np.empty(200 * most_parts", "200", "(201)", _ROOM),
     Same("tmmu_core/planners/kernels.py", "lists = 4 * leaves", "4", "(5)", "lists of nodes that there are not"),
