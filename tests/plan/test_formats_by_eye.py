@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.build import graph, node, tensor
 from tests.plan.examples import chain_plan, ledger_plan, problem_of, views_graph
 from tmmu_core import limits
 from tmmu_core.errors import InvalidIrShapes, UnreadableInput
@@ -37,6 +38,7 @@ from tmmu_core.plan.formats import (
     pickled,
     places,
     reading,
+    table,
     torch_snapshot,
     xla_folder,
     xla_report,
@@ -47,7 +49,7 @@ from tmmu_core.plan.formats.reading import Reader
 from tmmu_core.plan.formats.torch_events import ALLOC, FREE, MAP, NO_STACK, Block, Events, Segment, Snapshot, Stacks
 from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.plan.making.instance import plan_problem
-from tmmu_core.plan.model import CHANGED, UNHELD, UNSAID
+from tmmu_core.plan.model import CHANGED, UNHELD, UNSAID, Plan
 from tmmu_core.planners.problem import PlainInstance
 
 
@@ -646,3 +648,118 @@ def test_a_log_is_text_for_people_and_a_stem_its_name_without_its_end() -> None:
         assert given.is_log(data) is fine
     stems = {"": "", "a": "a", "a.b": "a", ".b": ".b", "x/a.b.gz": "a", "C:\\x\\a.b.c": "a.b", "a.gz": "a"}
     assert {name: given.stem_of(name) for name in stems} == stems
+
+
+# --- plans that are read back ------------------------------------------------------------------------------------
+
+KIB = 1024
+
+
+def older(**arena: Any) -> dict[str, Any]:
+    """A file of the first version: b, of 1 KiB, is handed on to c, which lies elsewhere; then b counted no more."""
+    tensors = [tensor("a", 1, "input"), tensor("b", KIB // 4, "input"), tensor("c", KIB // 4)]
+    tensors.append(tensor("w", 4, "parameter"))
+    plan = plan_graph(graph(tensors, [node("n0", "a w", ""), node("n1", "b", "c")], "a b", "c"), planner="naive").plan
+    assert (plan.taken, [each.peak_live_bytes for each in plan.arenas]) == ((False,), [2 * KIB, 16])
+    document: dict[str, Any] = msgspec.json.decode(files.to_json(plan))
+    del document["metrics"]["totals"], document["digests"]
+    document["arenas"]["activations"] |= {"peak_live_bytes": KIB + 4, "max_live": 2, "lower_bound_bytes": None} | arena
+    return document
+
+
+def read_back(document: dict[str, Any]) -> Plan:
+    return files.from_document(msgspec.json.encode(document), "from")
+
+
+@pytest.mark.parametrize(
+    ("said", "peak", "bound"),
+    [
+        ({}, 2 * KIB, KIB + 4),
+        ({"peak_live_bytes": 7}, 7, KIB + 4),
+        ({"max_live": 3}, KIB + 4, KIB + 4),
+        ({"extent_bytes": 100}, 2 * KIB, 100),
+        ({"lower_bound_bytes": 5}, 2 * KIB, 5),
+        ({"lower_bound_bytes": 0}, 2 * KIB, 0),
+    ],
+)
+def test_a_figure_of_the_first_version_is_counted_anew_where_it_was_right_then(
+    said: dict[str, int], peak: int, bound: int
+) -> None:
+    activations, parameters = read_back(older(**said)).arenas
+    assert (activations.peak_live_bytes, activations.lower_bound_bytes) == (peak, bound)
+    assert activations.max_live == said.get("max_live", 2)
+    assert (parameters.peak_live_bytes, parameters.max_live, parameters.lower_bound_bytes) == (16, 1, 16)
+
+
+def test_what_is_of_today_or_has_no_rows_is_left_as_it_is() -> None:
+    today = older()
+    today["metrics"]["totals"] = {}
+    assert [(a.peak_live_bytes, a.lower_bound_bytes) for a in read_back(today).arenas] == [(KIB + 4, None), (16, 16)]
+    empty = older() | {"tensors": [], "handoffs": []}
+    assert [(a.peak_live_bytes, a.lower_bound_bytes) for a in read_back(empty).arenas] == [(KIB + 4, None), (16, 16)]
+    assert "totals" not in read_back(empty).metrics
+    assert "totals" in read_back(older()).metrics
+
+
+def test_an_arena_is_as_the_file_says_and_counted_where_it_does_not() -> None:
+    for said, storages, proven in (
+        ({"storages": 0}, 0, None),
+        ({"storages": None}, 3, None),
+        ({"storages": 7, "proven_bytes": 9}, 7, 9),
+        ({"proven_bytes": None}, 3, None),
+    ):
+        activations = read_back(older(**said)).arenas[0]
+        assert (activations.storages, activations.proven_bytes) == (storages, proven)
+    for own, found in ((None, False), (True, True), (False, False)):
+        assert read_back(older() | {"own_arenas": own}).own_arenas is found
+        assert read_back(older() | {"own_arenas": own, "planner": "helia"}).own_arenas is (own is not False)
+    with limits.raised({"arenas": 2}):
+        read_back(older())
+    with limits.raised({"arenas": 1}):
+        assert "more than 1 arenas" in refusal(lambda: read_back(older())).message
+
+
+def test_the_first_value_that_is_out_of_range_is_named() -> None:
+    document = older()
+    document["tensors"][0]["birth"], document["tensors"][1]["birth"] = 2**63 - 1, 2**63
+    refused = refusal(lambda: read_back(document))
+    assert (refused.message, refused.place) == (f"{2**63} is not between 0 and {2**63 - 1}.", "$.tensors[1].birth")
+
+
+def test_what_was_changed_in_a_plan_file_is_noted() -> None:
+    def note(*path: Any, value: Any) -> tuple[str, bool]:
+        document: Any = msgspec.json.decode(files.to_json(ledger_plan()))
+        inner = document
+        for key in path[:-1]:
+            inner = inner[key]
+        inner[path[-1]] = value
+        notes = read_back(document).notes
+        return notes.get(CHANGED, ""), UNHELD in notes
+
+    rows = "the offsets, sizes or alignments of arena are not those that were written"
+    beside = "what is said of the plan beside its rows is not what was written"
+    assert note("mode", value=ledger_plan().mode) == ("", False)
+    assert note("tensors", 1, "size_bytes", value=7) == (rows, False)
+    assert note("preset", value="odd") == (beside, False)
+    assert note("digests", value=None) == ("", True)
+
+
+# --- tables of any tool ------------------------------------------------------------------------------------------
+
+
+def test_a_table_is_a_list_of_objects_with_a_size_each() -> None:
+    for data, columns, message in (
+        (b"[" * 300 + b"]" * 300, {}, "this JSON is nested too deeply"),
+        (b"id\n", {"size": ""}, "there is no row."),
+        (b'[{"size": 1}, 3]', {}, "the JSON holds no list of objects."),
+        (b'{"a": 1}', {}, "the JSON holds no list of objects."),
+    ):
+        refused = refusal(lambda: table.read(data, columns, "from"))  # noqa: B023
+        assert refused.message.startswith(message), refused.message
+    lives = "the table says no lives: all rows are alive at once"
+    for text, noted in (
+        (b"size,lower,upper\n1,0,2\n", False),
+        (b"size,lower\n1,0\n", True),
+        (b"size,upper\n1,2\n", True),
+    ):
+        assert (lives in table.read(text, {}).notes) is noted
