@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.build import graph, node, tensor
+from tests.fuzz import flat_program as flat
 from tests.plan.examples import chain_plan, ledger_plan, problem_of, views_graph
 from tmmu_core import limits
 from tmmu_core.errors import InvalidIrShapes, UnreadableInput
@@ -31,7 +32,9 @@ from tmmu_core.graph.model import Dim, Graph
 from tmmu_core.plan.formats import (
     constants,
     documents,
+    executorch,
     files,
+    flatbuffer,
     given,
     parquet,
     parquet_child,
@@ -713,10 +716,11 @@ def test_an_arena_is_as_the_file_says_and_counted_where_it_does_not() -> None:
     for own, found in ((None, False), (True, True), (False, False)):
         assert read_back(older() | {"own_arenas": own}).own_arenas is found
         assert read_back(older() | {"own_arenas": own, "planner": "helia"}).own_arenas is (own is not False)
+    document = older()
     with limits.raised({"arenas": 2}):
-        read_back(older())
+        read_back(document)
     with limits.raised({"arenas": 1}):
-        assert "more than 1 arenas" in refusal(lambda: read_back(older())).message
+        assert "more than 1 arenas" in refusal(lambda: read_back(document)).message
 
 
 def test_the_first_value_that_is_out_of_range_is_named() -> None:
@@ -763,3 +767,94 @@ def test_a_table_is_a_list_of_objects_with_a_size_each() -> None:
         (b"size,upper\n1,2\n", True),
     ):
         assert (lives in table.read(text, {}).notes) is noted
+
+
+# --- ExecuTorch --------------------------------------------------------------------------------------------------
+
+UNPLACED = {0: flat.Scalar("Uint8", 5), 1: {0: flat.Scalar("Int8", 6), 2: [1]}}
+
+
+def of_program(*methods: Any, name: str = "p.pte") -> PlainInstance:
+    return executorch.read(flat.file(list(methods)), name)
+
+
+def called(name: str, *values: Any, calls: Any = ()) -> Any:
+    return flat.method(name, list(values), [0], [], calls)
+
+
+def test_the_method_of_the_highest_peak_is_shown_where_any_has_a_place() -> None:
+    one = of_program(called("a", flat.tensor(0, (4,))))
+    assert (one.name, one.problem.size.tolist()) == ("p", [16])
+    assert not any("the method" in note for note in one.notes)
+    assert of_program(called("a", flat.tensor(0, (4,))), name="").name == "a"
+    both = of_program(called("a", UNPLACED), called("b", flat.tensor(0, (4,))), called("c", flat.tensor(0, (2,))))
+    assert both.notes[0] == 'the method "b" is shown; the program holds a, c too'
+    refused = refusal(lambda: of_program(called("a", UNPLACED)))
+    assert refused.message == "no value of the program has a place: its memory was not planned."
+
+
+def test_values_without_a_table_or_a_bound_shape_have_no_place() -> None:
+    unbound = flat.tensor(64, (4,))
+    unbound[1][8] = flat.Scalar("Int8", executorch.UNBOUND)  # type: ignore[index]
+    bounded = flat.tensor(64, (4,))
+    bounded[1][8] = flat.Scalar("Int8", 1)  # type: ignore[index]
+    bounded[1][9] = {1: "mine"}  # type: ignore[index]
+    values = [flat.tensor(0, (4,)), {0: flat.Scalar("Uint8", 1)}, unbound, bounded]
+    found = executorch.read(flat.program(values, [0, 1, 2, 3], [], []))
+    assert found.problem.ids == ("input 0 @0", "mine @3")
+
+
+def test_memories_are_as_large_as_the_program_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = [0, 64]
+    monkeypatch.setattr(flatbuffer.Table, "long_integers", lambda self, number: sizes if number == 8 else [])
+    data = flat.program([flat.tensor(0, (4,)), flat.tensor(0, (2,), 2)], [0, 1], [], [])
+    found = executorch.read(data)
+    assert found.packing is not None
+    assert found.packing.offset.tolist() == [0, 64]
+    assert found.notes[0] == "the program asks for 64 bytes (memory 1: 64 bytes)"
+    sizes[1] = LAST_BYTE - 8
+    assert executorch.read(data).packing is not None
+    sizes[1] = LAST_BYTE - 7
+    refused = refusal(lambda: executorch.read(data, "from"))
+    assert refused.message == f"the program is cut off or damaged: its memories are {LAST_BYTE + 1} bytes."
+    assert (refused.source, refused.hint) == ("from", executorch.HINT)
+
+
+def test_an_operator_is_one_of_those_there_are() -> None:
+    values = [flat.tensor(0, (4,)), flat.tensor(16, (4,))]
+    for index, fine in ((0, True), (1, False), (-1, False)):
+        data = flat.program(values, [0], [1], [("aten::neg.out", [0, 1]), (index, [0, 1])])
+        if fine:
+            executorch.read(data)
+        else:
+            refused = refusal(lambda: executorch.read(data))  # noqa: B023
+            assert refused.message.endswith(f"instruction 1 calls operator {index} of 1.")
+
+
+def test_only_a_jump_back_is_a_loop() -> None:
+    values = [flat.tensor(0, (4,)), flat.tensor(16, (4,))]
+    for target, loops in ((0, True), (1, True), (2, False), (3, False), (-1, False)):
+        data = flat.program(values, [0], [1], [("aten::neg.out", [0, 1]), target])
+        with limits.raised({"values": 1}):
+            if loops:
+                assert "each over all its values" in refusal(lambda: executorch.read(data)).message  # noqa: B023
+            else:
+                executorch.read(data)
+
+
+def test_lists_that_are_named_again_and_again_are_counted() -> None:
+    listed = {0: flat.Scalar("Uint8", 10), 1: {0: [0, 0, 0]}}
+    data = flat.program([flat.tensor(0, (4,)), listed], [0], [], [("a", [1, 0]), ("a", [1, 0])])
+    with limits.raised({"values": 6}):
+        executorch.read(data)
+    with limits.raised({"values": 5}):
+        assert "that its instructions name" in refusal(lambda: executorch.read(data)).message
+
+
+def test_a_life_is_called_by_eight_names_at_most() -> None:
+    """A value and nine views of it, which nobody writes."""
+    values = [flat.tensor(0, (4,)) for _ in range(11)]
+    calls = [("a", [k, 10]) for k in range(1, 10)]
+    values[10] = flat.tensor(64, (4,))
+    found = executorch.read(flat.program(values, [0], [], calls))
+    assert found.problem.ids[0] == "+".join(["input 0", *(f"#{k}" for k in range(1, 8))]) + " @0"
