@@ -50,6 +50,19 @@ _ANY_LOOP = "which of the loops lays them, all of which lay them alike: tests/pl
 _SAID_TWICE = "a node more, beside or below one that says the same: what is taken twice is taken"
 
 SAME: tuple[Same, ...] = (
+    Same("tmmu_core/planners/exact/rebuild.py", "work = np.zeros((14, n + 1), dtype=np.int64)", "1", "(2)", _ROOM),
+    Same("tmmu_core/sweep/running.py", "self._submitted += 1", "1", "(2)", "numbers of batches that are none's before"),
+    Same("tmmu_core/runtime/shadow_scene.py", "np.array(looks, np.int64).reshape(-1, 2)", "1", "(2)", _WORKED_OUT),
+    Same(
+        *("tmmu_core/runtime/shadow_scene.py", "np.bincount(storage)[storage] > 1"),
+        *("np.bincount(storage)[storage] > 1", "(np.bincount(storage)[storage] >= 1)"),
+        "one that is alone in its storage has no other to look at",
+    ),
+    Same(
+        *("tmmu_core/fit/offload.py", "if after.valid and not _excess(model, after, over):"),
+        *("after.valid and not _excess(model, after, over)", "(not _excess(model, after, over))"),
+        "where more stays, all that ran before runs",
+    ),
     Same("tmmu_core/fit/order/exact.py", "ways: list[tuple[int, tuple[int, ...]]] = [(-1, ())]", "1", "(2)", _NONE_YET),
     Same("tmmu_core/plan/formats/parquet_child.py", "file.read(use_threads=False)", "False", "(True)", _THREADS),
     Same("tmmu_core/runtime/onnx_run.py", "binding.bind_input", "0", "(1)", _ONE_DEVICE),

@@ -16,7 +16,7 @@ from tmmu_core.loops.library import library
 from tmmu_core.planners.auto import auto
 from tmmu_core.planners.bounds import Bound, bound_of, lower_bound
 from tmmu_core.planners.columns import Columns, columns
-from tmmu_core.planners.exact import COURSE, exact, searched
+from tmmu_core.planners.exact import COURSE, exact, hunt, searched
 from tmmu_core.planners.exact import rebuild as rebuilding_of
 from tmmu_core.planners.exact.model import Model, build, chains
 from tmmu_core.planners.exact.rebuild import (
@@ -421,6 +421,34 @@ def test_the_low_end_is_asked_for_again_while_it_is_almost_met() -> None:
     aims = Aims(low=1000, grain=10, turns=800, failures=FAILURES - 1)
     lefts = (CLOSE + 1, CLOSE, ALMOST + 1, CLOSE)
     assert [aims.next(1400, left)[0] for left in lefts] == [1000, 1000, 1200, 1300]
+
+
+def test_how_far_it_has_come_is_told_by_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of as many nodes again as the budget has, whatever runs there will be."""
+    asked: list[tuple[int, int, int]] = []
+    after = [0, 7, 100]  # turns of each run
+    most: list[int] = []
+
+    def watched(_: object, share: tuple[int, int, int]) -> None:
+        asked.append(share)
+
+    def run(site: Rebuild, capacity: int, turns: int, watch: None) -> None:
+        most.append(turns)
+        site.site.now[FEWEST] = CLOSE
+
+    monkeypatch.setattr(hunt, "_watch_turns", watched)
+    monkeypatch.setattr(Rebuild, "run", run)
+    monkeypatch.setattr(Rebuild, "turns", property(lambda _: after[min(len(most), 2)] * most[0]))
+    exact(problem_of(mirrored(read("D.1048576"))), {"budget": 20_000}, lambda *_: True)
+    whole = (LONG_RUNS * LONG + 4) * most[0]
+    assert {share[1:] for share in asked} == {(20_000, whole)}
+    begun = [share[0] - asked[0][0] for share in asked]
+    assert begun[:3] == [0, 20_000 * 7 // 52, 20_000]
+    assert begun[-1] == 20_000  # no more than there are
+
+
+def test_where_the_low_end_is_met_nothing_is_asked_for() -> None:
+    assert Aims(low=1000, grain=10, turns=800, failures=0).next(1000, -1)[1] == 0
 
 
 def test_long_runs_have_numbers_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:

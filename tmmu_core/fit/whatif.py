@@ -91,7 +91,7 @@ def _offers(start: Candidate, kind: Kind, progress: Progress | None) -> Iterator
 
 
 def handed_at_the_peak(liveness: Liveness) -> dict[str, int]:
-    """Node that alone runs at its arena's fullest step → what that peak falls by where it takes an input's place."""
+    """Node that runs at its arena's first fullest step → what that peak falls by where it takes an input's place."""
     index, storages = liveness.timeline.index, liveness.storages
     found: dict[str, int] = {}
     if not liveness.timeline.steps:
@@ -103,7 +103,7 @@ def handed_at_the_peak(liveness: Liveness) -> dict[str, int]:
         step = live.index(max(live))
         node = int(liveness.timeline.node_at[step])
         rest = max([0, *live[:step], *live[step + 1 :]])
-        if node >= 0 and live[step] > rest:
+        if node >= 0:
             reads = {int(liveness.storage_of[x]) for x in index.inputs_of(node)}
             here = {s for s in reads if s >= 0 and storages.arena[s] == arena}
             given = max((int(storages.size[s]) for s in here if storages.death[s] == step + 1), default=0)

@@ -128,7 +128,7 @@ def symbols(model: bytes) -> dict[str, Any]:
     for value in (*inferred.graph.value_info, *inferred.graph.output):
         tensor = value.type.tensor_type
         sizes = [dim.dim_value if dim.HasField("dim_value") else -1 for dim in tensor.shape.dim]
-        if tensor.elem_type and tensor.HasField("shape") and min(sizes, default=0) >= 0:
+        if tensor.elem_type and tensor.HasField("shape") and all(size >= 0 for size in sizes):
             found[value.name] = [tensor.elem_type, sizes]
     return {"symbols": found}
 

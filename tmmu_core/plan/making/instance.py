@@ -99,14 +99,15 @@ def _identity(problem: Problem) -> list[list[Any]] | Table:
     """What makes an instance that instance: rows by id, with what constrains them."""
     rows: list[list[Any]] = []
     order = sorted(range(len(problem)), key=problem.ids.__getitem__)
-    if (problem.gaps is None or not any(problem.gaps)) and int(problem.birth.min(initial=0)) >= 0:
+    gaps = problem.gaps
+    if gaps is None or not any(gaps):
         columns = (problem.birth, problem.death, problem.size, problem.alignment)
         return Table((tuple([problem.ids[i] for i in order]), *(column[order] for column in columns)))
     for i in order:
         row: list[Any] = [problem.ids[i], int(problem.birth[i]), int(problem.death[i])]
         row += [int(problem.size[i]), int(problem.alignment[i])]
-        if problem.gaps is not None and problem.gaps[i]:
-            row.append([list(gap) for gap in problem.gaps[i]])
+        if gaps[i]:
+            row.append([list(gap) for gap in gaps[i]])
         rows.append(row)
     return rows
 
