@@ -7,6 +7,7 @@ import re
 import signal
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -198,7 +199,8 @@ def test_no_address_leads_to_another_server(path: str, token: str, monkeypatch: 
         "query_string": f"token={token}".encode() if token else b"",
         "headers": [(b"host", b"localhost")],
     }
-    asyncio.run(guard.Guard(nobody)(scope, nobody, send))  # type: ignore[arg-type]
+    with ThreadPoolExecutor(1) as apart:  # where a browser was started before, a loop of its driver runs in this thread
+        apart.submit(lambda: asyncio.run(guard.Guard(nobody)(scope, nobody, send))).result()  # type: ignore[arg-type]
     headers = dict(sent[0]["headers"])  # type: ignore[call-overload]
     assert sent[0]["status"] in (303, 307)
     assert re.match(rb"/[^/\\]", headers[b"location"])
