@@ -41,6 +41,7 @@ from tmmu_core.plan.formats import (
     pickled,
     places,
     reading,
+    sniff,
     table,
     torch_snapshot,
     xla_folder,
@@ -858,3 +859,18 @@ def test_a_life_is_called_by_eight_names_at_most() -> None:
     values[10] = flat.tensor(64, (4,))
     found = executorch.read(flat.program(values, [0], [], calls))
     assert found.problem.ids[0] == "+".join(["input 0", *(f"#{k}" for k in range(1, 8))]) + " @0"
+
+
+# --- what is recognised ------------------------------------------------------------------------------------------
+
+
+def test_a_trace_is_known_by_its_first_bytes_or_line() -> None:
+    word = "allocation_header"
+    for end in (4095, 4096, 4097):
+        blanks = "x" * (end - len(cbor2.dumps({"a": "x" * 3000, "record": word})) + 3000)
+        data = cbor2.dumps({"a": blanks, "record": word})
+        assert data.index(word.encode()) + len(word) == end
+        assert (sniff.not_trace(data) == "") == (end <= 4096)
+    assert sniff.not_trace(b'{"a\n{"record": "allocation_header"}\n') == 'its first record is no "allocation_header"'
+    assert sniff.not_executorch_trace(b"") == "the file is empty"
+    assert sniff.not_executorch_trace(b"[]") == "it does not begin like a JSON object"
