@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -21,7 +23,7 @@ from tmmu_core.plan.formats.reading import read_within
 from tmmu_core.plan.making.pairs import read_pairs
 from tmmu_core.planners import instances
 from tmmu_core.planners.problem import PlainInstance
-from tmmu_core.writing import replace_file_by_parts
+from tmmu_core.writing import alone_in, replace_file_by_parts
 
 Envelopes = Annotated[
     str | None,
@@ -62,11 +64,13 @@ def command(
     if not isinstance(graph, Graph):
         raise UsageFault(f"{model} does not hold a graph.", 'Plans and traces are converted by "tmmu export".')
     name = output or STREAM
-    if sidecar is not None:
-        graph = _with_sidecar(graph, model, name, sidecar)
-    data = native.encode_json(graph) if name == STREAM else native.encode(graph, name)
+    if sidecar is None:
+        _write_graph(graph, name)
+    else:
+        _check_sidecar(model, name, sidecar)
+        with _alone_beside(sidecar):  # who reads one of the two takes the other for its own
+            _write_graph(_with_sidecar(graph, model, sidecar), name)
     counts = f"{words.count(len(graph.nodes), 'node')}, {words.count(len(graph.tensors), 'tensor')}"
-    write_output(name, data, "the graph")
     if name != STREAM:
         note(counts)
         if graph.assumed:
@@ -74,11 +78,29 @@ def command(
     return FINE
 
 
-def _with_sidecar(graph: Graph, model: str, output: str, sidecar: str) -> Graph:
+def _write_graph(graph: Graph, name: str) -> None:
+    write_output(name, native.encode_json(graph) if name == STREAM else native.encode(graph, name), "the graph")
+
+
+def _check_sidecar(model: str, output: str, sidecar: str) -> None:
+    if STREAM in (model, output) or Path(sidecar).resolve().parent != Path(output).resolve().parent:
+        raise UsageFault("a sidecar lies beside its graph.", "Give a model's file, -o GRAPH, and a name in its folder.")
+
+
+@contextmanager
+def _alone_beside(sidecar: str) -> Iterator[None]:
+    """Inside, nobody else writes a graph with its sidecar into the folder. Raises :class:`UsageFault` without it."""
+    with ExitStack() as held:
+        try:
+            held.enter_context(alone_in(Path(sidecar).resolve().parent))
+        except OSError as error:
+            raise UsageFault(f"{sidecar} cannot be written: {(error.strerror or str(error)).lower()}.") from error
+        yield
+
+
+def _with_sidecar(graph: Graph, model: str, sidecar: str) -> Graph:
     """The graph naming the sidecar, which is written. Raises :class:`UsageFault` and ``UnreadableInput``."""
     path = Path(sidecar)
-    if STREAM in (model, output) or path.resolve().parent != Path(output).resolve().parent:
-        raise UsageFault("a sidecar lies beside its graph.", "Give a model's file, -o GRAPH, and a name in its folder.")
     held = constants_of(Path(model), graph)
     if not held:
         raise UsageFault(f"{model} holds no bytes of constants.", "Leave --sidecar out.")
