@@ -172,7 +172,7 @@ def test_a_child_is_given_bytes_and_bounds_itself(monkeypatch: pytest.MonkeyPatc
         "print(resource.getrlimit(resource.RLIMIT_CPU), resource.getrlimit(resource.RLIMIT_CORE)[0])\n"
         "print(resource.getrlimit(resource.RLIMIT_AS) == (before + 2**28,) * 2 and before > 2**22)\n"
         "child.bound(60, 2**60); print(resource.getrlimit(resource.RLIMIT_CPU)[0])\n"
-        "try: bytearray(2**28)\n"
+        "try: bytearray(2**29)\n"
         "except MemoryError: print('no room')"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
