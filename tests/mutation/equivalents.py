@@ -50,6 +50,14 @@ _ANY_LOOP = "which of the loops lays them, all of which lay them alike: tests/pl
 _SAID_TWICE = "a node more, beside or below one that says the same: what is taken twice is taken"
 
 SAME: tuple[Same, ...] = (
+    Same(
+        *("tmmu_core/planners/columns.py", "self.odd is None and max(self.fixed, default=-1) < 0", "-1", "(1)"),
+        "of no storages at all: whichever way nothing is laid",
+    ),
+    Same(
+        *("tmmu_core/compiled.py", "hexdigest()[:16]", "16", "(17)"),
+        "how many digits of a hash tell one machine code from another",
+    ),
     Same("tmmu_core/planners/exact/rebuild.py", "work = np.zeros((14, n + 1), dtype=np.int64)", "1", "(2)", _ROOM),
     Same("tmmu_core/sweep/running.py", "self._submitted += 1", "1", "(2)", "numbers of batches that are none's before"),
     Same("tmmu_core/runtime/shadow_scene.py", "np.array(looks, np.int64).reshape(-1, 2)", "1", "(2)", _WORKED_OUT),
