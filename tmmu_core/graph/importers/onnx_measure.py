@@ -127,9 +127,9 @@ def symbols(model: bytes) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for value in (*inferred.graph.value_info, *inferred.graph.output):
         tensor = value.type.tensor_type
-        sizes = [dim.dim_value if dim.HasField("dim_value") else -1 for dim in tensor.shape.dim]
-        if tensor.elem_type and tensor.HasField("shape") and all(size >= 0 for size in sizes):
-            found[value.name] = [tensor.elem_type, sizes]
+        whole = all(dim.HasField("dim_value") and dim.dim_value >= 0 for dim in tensor.shape.dim)
+        if tensor.elem_type and tensor.HasField("shape") and whole:
+            found[value.name] = [tensor.elem_type, [dim.dim_value for dim in tensor.shape.dim]]
     return {"symbols": found}
 
 
