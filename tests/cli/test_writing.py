@@ -219,6 +219,17 @@ def test_no_link_that_stands_beside_is_written_through(tmp_path: Path, monkeypat
         assert victim.read_text() == "precious"
 
 
+def test_a_file_that_is_shorter_than_it_says_has_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cut short and filled up again within one tick of the clock: neither size nor times tell, but what was read."""
+    path = tmp_path / "it.json"
+    path.write_bytes(b"four")
+    as_it_was = os.stat(path)
+    path.write_bytes(b"two")
+    monkeypatch.setattr(unpacking.os, "fstat", lambda _: as_it_was)
+    with pytest.raises(UnreadableInput, match="changed while it was read"):
+        unpacking.read_whole(path)
+
+
 def test_an_unbuffered_full_standard_output_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONUNBUFFERED", "1")
     done = tmmu("trace", CHAIN, out="/dev/full")

@@ -402,6 +402,20 @@ def test_what_must_lie_apart_has_neither_a_byte_nor_a_slot_in_common(
     assert [(f.tensor, f.other) for f in found] == ([("x", "y")] if amiss else [])
 
 
+def test_what_must_lie_apart_ends_where_its_largest_part_does() -> None:
+    tensors = [tensor("x", 8, must_not_alias=("y",)), view("v", "x"), tensor("y"), tensor("w", role="parameter")]
+    nodes = [node("f", "w", "x", inplace="none"), node("g", "v", "y", inplace="none")]
+    g = graph(tensors, nodes, "", "y")
+    plan = plan_graph(g).plan
+    for name, slot in (("x", 0), ("v", 0), ("y", 1)):
+        plan = changed(plan, "logical_slot", plan.row_of[name], slot)
+    for at, amiss in ((31, True), (32, False)):  # x has 32 bytes, its view the first 16
+        placed = plan
+        for name, offset in (("x", 0), ("v", 0), ("y", at)):
+            placed = changed(placed, "offset", plan.row_of[name], offset)
+        assert bool(list(check_apart(placed, lives_of(run(g))))) is amiss
+
+
 def test_a_view_of_the_first_row_is_said_to_lie_in_another_storage() -> None:
     g = graph([tensor("a", role="input"), view("v", "a"), tensor("y")], [node("n", "v", "y", inplace="none")], "a", "y")
     plan = plan_graph(g).plan

@@ -50,6 +50,7 @@ _ANY_LOOP = "which of the loops lays them, all of which lay them alike: tests/pl
 _SAID_TWICE = "a node more, beside or below one that says the same: what is taken twice is taken"
 
 SAME: tuple[Same, ...] = (
+    Same("tmmu_core/plan/analysis/waste.py", "leaves = 1", "1", "(2)", _ROOM),
     Same(
         *("tmmu_core/planners/columns.py", "self.odd is None and max(self.fixed, default=-1) < 0", "-1", "(1)"),
         "of no storages at all: whichever way nothing is laid",

@@ -326,7 +326,7 @@ def _inside(given: argparse.Namespace) -> int:
     known = {(row["file"], row["line"], row["old"], row["new"]) for row in before}
     sites = [site for site in sites if (site.file, site.line, site.old, site.new) not in known]
     run = Run(sites, load(given.results / (LOOPS if given.loops else MAP).name), written, given.budget)
-    run.results, run.again = before, given.again is not None
+    run.results, run.again = list(before), given.again is not None
     if not sites:
         written.write_text(json.dumps(before, indent=1, ensure_ascii=False))
         return 0

@@ -193,6 +193,16 @@ def test_units_are_in_an_order_of_their_lives_and_bytes_alone() -> None:
     which, begin, end = either_way(other, shape_of(other), list(range(5)))
     assert [int(q.size[u]) for u in which.tolist()] == [8, 24, 16, 8, 8]
     assert list(zip(begin.tolist(), end.tolist(), strict=True)) == [(0, 1), (0, 1), (0, 2), (1, 3), (2, 3)]
+    # Grids tell apart what lives and bytes do not, also which way round it is taken.
+    grids = np.array([8, 16, 16, 8], dtype=np.uint64)
+    r = problem_with(problem((0, 2, 8), (0, 2, 16), (1, 3, 8), (1, 3, 16)), alignment=grids)
+    other = model_of(r)
+    which, begin, _ = either_way(other, shape_of(other), list(range(4)))
+    assert [(int(r.birth[u]), int(r.size[u]), int(r.alignment[u])) for u in which.tolist()] == [
+        *((1, 8, 8), (1, 16, 16)),
+        *((0, 8, 16), (0, 16, 8)),
+    ]
+    assert begin.tolist() == [0, 0, 1, 1]
     which, begin, _ = either_way(model, shape_of(model), [1, 3])
     assert (sorted(which.tolist()), len(begin)) == ([1, 3], 2)
     assert [column.tolist() for column in either_way(model, shape_of(model), [])] == [[], [], []]
