@@ -38,6 +38,8 @@ from tmmu_core.plan.model import Plan
 ROOT = Path(__file__).parents[2]
 SAMPLES = ROOT / "sample_graphs"
 GIVEN = ROOT / "tests" / "data" / "given"
+FOUND = ROOT / "tests" / "data" / "fuzz"
+"""Files that ended the program once."""
 TRACES = ("executorch_trace.json", "executorch_trace_stacked.json")
 SMALL = ("alias_group", "dynamic_batch", "in_place", "loop", "must_not_alias", "remat", "training_step", "two_arenas")
 
@@ -257,7 +259,7 @@ def targets() -> dict[str, Target]:
     graphs = [_sample(name) for name in SMALL]
     solution = plan_graph(views_graph())
     kept = checkpoint.checkpoint(solution.plan, solution.liveness)
-    onnx = [case.model.SerializeToString() for case in CASES]
+    onnx = [case.model.SerializeToString() for case in CASES] + _found("onnx")
     tflite = [(ROOT / "tests" / "data" / "tflite" / "hello_world_int8.tflite").read_bytes()] * 8
     tflite.append((ROOT / "tests" / "data" / "tflite" / "kws_ref_model.tflite").read_bytes())
     plans = [solution.plan, chain_plan(2, planner="greedy"), chain_plan(3, planner="exact"), *noting_plans()]
@@ -267,7 +269,7 @@ def targets() -> dict[str, Target]:
         Target("plan", _documents(*(json.loads(files.to_json(each)) for each in plans))),
         Target("trace", _trace(*map(trace.to_json_lines, plans))),
         Target("checkpoint", _checkpoint(cbor2.loads(kept))),
-        Target("parquet", _bytes(parquet.to_parquet(solution.plan))),
+        Target("parquet", _bytes(*[parquet.to_parquet(solution.plan)] * 8, *_found("parquet"))),
         Target("cbor", _cbor),
         Target("gzip", _gzip),
         Target("instance", _csv),
@@ -295,6 +297,10 @@ def targets() -> dict[str, Target]:
         *(Target(f"link-{key}", links.make_of(key), links.use_of(key)) for key in links.parameters()),
     )
     return {target.name: target for target in all_targets}
+
+
+def _found(ending: str) -> list[bytes]:
+    return [path.read_bytes() for path in sorted(FOUND.glob(f"*.{ending}"))]
 
 
 def noting_plans() -> list[Plan]:

@@ -20,7 +20,7 @@ from tmmu_core.errors import UnreadableInput
 from tmmu_core.plan.formats import parquet, parquet_child
 from tmmu_core.plan.formats.documents import RowDocument
 
-DATA = Path(__file__).resolve().parents[1] / "data" / "parquet"
+DATA = Path(__file__).resolve().parents[1] / "data" / "fuzz"
 
 
 def refusal(data: bytes) -> UnreadableInput:
