@@ -46,7 +46,9 @@ def test_a_file_that_ends_its_reader_is_refused_and_nothing_else_ends(name: str)
     asked = ["60", str(1 << 30), str(1 << 20), str(1 << 28)]
     alone = child.answer_of(parquet_child.__name__, asked, data, 60)
     assert (alone.returncode < 0, alone.stdout) == (True, b"")  # else this file shows nothing any more
-    assert "level histogram size mismatch" in refusal(data).message
+    said = refusal(data)
+    assert "level histogram size mismatch" in said.message
+    assert said.hint.startswith("Copy the file again")
 
 
 def padded(number: int, length: int) -> bytes:

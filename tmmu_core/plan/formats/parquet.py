@@ -118,4 +118,5 @@ def _last_words(child: subprocess.CompletedProcess[bytes]) -> str:
 
 
 def _unreadable(why: str, source: str) -> UnreadableInput:
-    return UnreadableInput(f"this parquet file cannot be read: {why}", source=source)
+    hint = 'Copy the file again, or write it anew: "tmmu plan … -o plan.parquet".'
+    return UnreadableInput(f"this parquet file cannot be read: {why}", source=source, hint=hint)
