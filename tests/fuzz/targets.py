@@ -259,7 +259,7 @@ def targets() -> dict[str, Target]:
     graphs = [_sample(name) for name in SMALL]
     solution = plan_graph(views_graph())
     kept = checkpoint.checkpoint(solution.plan, solution.liveness)
-    onnx = [case.model.SerializeToString() for case in CASES] + _found("onnx")
+    onnx = [case.model.SerializeToString() for case in CASES]
     tflite = [(ROOT / "tests" / "data" / "tflite" / "hello_world_int8.tflite").read_bytes()] * 8
     tflite.append((ROOT / "tests" / "data" / "tflite" / "kws_ref_model.tflite").read_bytes())
     plans = [solution.plan, chain_plan(2, planner="greedy"), chain_plan(3, planner="exact"), *noting_plans()]
@@ -269,7 +269,10 @@ def targets() -> dict[str, Target]:
         Target("plan", _documents(*(json.loads(files.to_json(each)) for each in plans))),
         Target("trace", _trace(*map(trace.to_json_lines, plans))),
         Target("checkpoint", _checkpoint(cbor2.loads(kept))),
-        Target("parquet", _bytes(*[parquet.to_parquet(solution.plan)] * 8, *_found("parquet"))),
+        Target(
+            "parquet",
+            _bytes(*[parquet.to_parquet(solution.plan)] * 8, *(path.read_bytes() for path in found("parquet"))),
+        ),
         Target("cbor", _cbor),
         Target("gzip", _gzip),
         Target("instance", _csv),
@@ -299,8 +302,9 @@ def targets() -> dict[str, Target]:
     return {target.name: target for target in all_targets}
 
 
-def _found(ending: str) -> list[bytes]:
-    return [path.read_bytes() for path in sorted(FOUND.glob(f"*.{ending}"))]
+def found(ending: str = "*") -> list[Path]:
+    """Files that ended the program once."""
+    return sorted(FOUND.glob(f"*.{ending}"))
 
 
 def noting_plans() -> list[Plan]:
