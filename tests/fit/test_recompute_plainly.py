@@ -16,7 +16,7 @@ from tests.fit.test_edges import from_a_parameter, scripted
 from tests.fits import drawn_choice, member, recompute_of, seeds
 from tmmu_core.fit.asking import Question
 from tmmu_core.fit.recompute import cut, deeper, moves, simulate
-from tmmu_core.fit.recompute.cut import Boundary, boundary, cheapest
+from tmmu_core.fit.recompute.cut import Boundary, boundary, cheapest, minimum_cut
 from tmmu_core.fit.recompute.deeper import Idle, _above, _offers, _step, idle_at
 from tmmu_core.fit.recompute.model import I64, RecomputeModel, connected_parts, recompute_model
 from tmmu_core.fit.recompute.moves import go_on_of
@@ -62,6 +62,12 @@ def test_a_cut_is_the_cheapest_of_all_sets_of_nodes(seed: int, monkeypatch: pyte
 
 
 # -- the problem -------------------------------------------------------------------------------------------------------
+
+
+def test_the_source_is_on_its_own_side_and_the_sink_is_not() -> None:
+    one = np.array([1], np.int64)
+    for side in (minimum_cut(2, 0 * one, one, one), minimum_cut(2, one, 0 * one, one)):
+        assert side.tolist() == [True, False]
 
 
 def in_names(model: RecomputeModel) -> dict[str, Any]:

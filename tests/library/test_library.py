@@ -107,6 +107,7 @@ def test_a_pytorch_value_without_pytorch_says_the_line_that_installs_it(monkeypa
 def test_options_are_values_or_texts() -> None:
     file = SAMPLES / "dynamic_batch.tmmu.json"
     assert tmmu.plan(file, dims={"B": 2}).layout_hash == tmmu.plan(file, dims="B=2").layout_hash
+    assert tmmu.plan(file, dims={"B": 2}).verify().ok  # where it was planned
     with pytest.raises(ArenaTooSmall):
         tmmu.plan(MIXED, capacity="1KiB")
     with pytest.raises(TypeError, match="no option 'planer'"):

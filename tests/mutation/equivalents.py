@@ -50,6 +50,15 @@ _ANY_LOOP = "which of the loops lays them, all of which lay them alike: tests/pl
 _SAID_TWICE = "a node more, beside or below one that says the same: what is taken twice is taken"
 
 SAME: tuple[Same, ...] = (
+    Same(
+        *("tmmu_core/library/planned.py", "dims=self.made.request.dims or None"),
+        *("self.made.request.dims or None", "(None)", "the shapes of the plan's own rows say the point as well"),
+    ),
+    Same("tmmu_core/planners/exact/rebuild.py", "self.longer = 2", "2", "(3)", "only whether it is 1 is asked"),
+    Same(
+        *("tmmu_core/planners/kernels.py", "if f < n32 and (wall < 0 or starts[b + f] < wall):"),
+        *("starts[b + f] < wall", "(starts[b + f] <= wall)", "of two walls that stand alike either is the wall"),
+    ),
     Same("tmmu_core/plan/analysis/waste.py", "leaves = 1", "1", "(2)", _ROOM),
     Same(
         *("tmmu_core/planners/columns.py", "self.odd is None and max(self.fixed, default=-1) < 0", "-1", "(1)"),
