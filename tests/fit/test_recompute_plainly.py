@@ -358,6 +358,23 @@ def test_a_run_is_what_running_node_by_node_comes_to(seed: int) -> None:
         assert [len(column) for column in vars(bare.lives).values()] == [0, 0, 0, 0, 0, 1, 0]
 
 
+def test_what_comes_back_is_given_up_where_there_is_no_more_room_for_lives(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Room is counted so that lives are what is short: nodes write more than they read."""
+    monkeypatch.setattr(simulate, "_run", getattr(simulate._run, "py_func", simulate._run))
+    tensors = [tensor("x", role="input"), *map(tensor, "abcdefgy")]
+    nodes = [relu("n0", "x", "a b c d"), relu("n1", "a", "e f g"), relu("n2", "x", "y")]
+    model = problem(tensors, nodes)
+    choice = Choice.nothing(model)
+    choice.used[model.in_ptr[0]] = choice.away[model.in_idx[model.in_ptr[0]]] = True  # x, behind n0
+    plain = PlainRun(model, choice)
+    assert (plain.valid, len(plain.of)) == (True, 10)  # nine storages, one of them twice
+    monkeypatch.setattr(simulate, "ROOM", -3)
+    most = len(plain.of) - len(model.size) + 3 * len(model.out_idx)
+    for spare, valid in ((most, True), *((most - less, False) for less in (1, 2, 3, 4))):
+        monkeypatch.setattr(simulate, "SPARE", spare)
+        assert run(model, choice).valid is valid
+
+
 @pytest.mark.parametrize("seed", SEEDS[:4])
 def test_a_run_is_given_up_where_there_is_no_more_room(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """As many more steps, lives and reads than are given as there is room for, and not one more."""
