@@ -134,7 +134,7 @@ def _refused_handoffs(cols: Columns, alive: tuple[int, ...], step: int) -> list[
         return []
     for j in alive:
         i = int(cols.problem.handoff_from[j])
-        if i < 0 or int(cols.problem.birth[j]) != step:
+        if i < 0 or int(cols.problem.birth[j]) != step or i in alive:
             continue
         if _conflict(cols, i, j) and all(other == j or _conflict(cols, i, other) for other in alive):
             return [i]
