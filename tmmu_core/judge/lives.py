@@ -284,14 +284,15 @@ def _storage(run: Run, members: list[str], arena: str, ranges: Ranges, offset: M
             if offset[member] % declared:
                 raise AlignmentViolation(f"{member} lies at byte {offset[member]} of {name}.", arena=arena)
             alignment = max(alignment, declared)
-    # refcount +1 at a member's birth, −1 at its end, reusable at 0: the range is the hull of the members', and [0, T)
-    # where one of them is persistent, for that is its own.
+    # refcount +1 at a member's birth, −1 at its end, reusable at 0: the range is the hull of the members'.
+    # It is persistent if a member is.
+    persistent = any(run.tensors[member].persistent for member in members)
     return Storage(
         name=name,
         members=tuple(sorted(members)),
         arena=arena,
-        birth=min(birth[member] for member in members),
-        death=max(death[member] for member in members),
+        birth=0 if persistent else min(birth[member] for member in members),
+        death=run.end if persistent else max(death[member] for member in members),
         size=max(offset[member] + run.sizes.row_bytes[member] for member in members),
         alignment=alignment,
         sort_key=(birth[name], -run.sizes.nbytes[name], name.encode()),
