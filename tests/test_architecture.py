@@ -27,7 +27,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "loops": {"writing"},
     "compiled": {"forking", "loops"},
     "cbor": {"errors"},
-    "writing": set(),
+    "writing": {"errors"},
     "extras": {"errors"},
     "door": set(),
     "schemas": set(),

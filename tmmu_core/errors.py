@@ -5,6 +5,7 @@
     TmmuError                      something the user can mend; never raised for a fault of ours (that is an assert)
     ├── UnreadableInput            bytes that no reader takes: names the readers tried, the place, what to do
     │   └── MissingExtra           what would read, draw or run it comes with an extra that is not installed
+    ├── UnwritableOutput           a file that cannot be written: names it, and why
     ├── StoreFault                 a store that cannot be used, or does not hold what is asked of it: names the store
     └── ContractError              a clause of the contract is broken; carries one error record
         ├── AlignmentViolation     1301 FATAL   an alignment that is no power of two, a view off its dtype's grid
@@ -95,6 +96,22 @@ class MissingExtra(UnreadableInput):
     def record(self) -> dict[str, Any]:
         """The same as a JSON-ready mapping, under a code of its own."""
         return super().record() | {"code_id": "MISSING_EXTRA"}
+
+
+class UnwritableOutput(TmmuError):
+    """What was made has nowhere to go: no such folder, no right to it, no room. Names the file, and why."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        self.message, self.hint = message, hint
+        super().__init__(message)
+
+    def __str__(self) -> str:
+        return " ".join(filter(None, (self.message, self.hint)))
+
+    def record(self) -> dict[str, Any]:
+        """The same as a JSON-ready mapping, for ``--json``."""
+        record: dict[str, Any] = spelled_out({"code_id": "USAGE", "message": self.message, "hint": self.hint})
+        return record
 
 
 class StoreFault(TmmuError):
@@ -211,6 +228,11 @@ class ArenaTooSmall(ContractError):
     code_id, numeric_code, severity = "ARENA_TOO_SMALL", 1304, "ERROR"
     required = ("arena", "capacity", "required")
     operator = "UML_OS.TMMU.MapToVirtualAddresses_v1"
+
+    @property
+    def undeclared(self) -> bool:
+        """Whether the arena is not declared: then a tensor that needs it is named. One declared with 0 bytes is."""
+        return self.diagnostics.get("capacity") == 0 and "tensor" in self.diagnostics
 
 
 class LivenessCycle(ContractError):

@@ -14,11 +14,22 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
 
+from tmmu_core.errors import UnwritableOutput
+
 fcntl: ModuleType | None
 try:
     import fcntl
 except ImportError:  # Windows
     fcntl = None
+
+
+def put(path: Path, data: bytes) -> None:
+    """Write what a person asked for, as :func:`replace_file` does. Raises ``UnwritableOutput``."""
+    try:
+        replace_file(path, data)
+    except (OSError, ValueError) as error:  # a ValueError of a name that no file can have
+        why = (getattr(error, "strerror", None) or str(error)).lower()
+        raise UnwritableOutput(f"{path} cannot be written: {why}.", "Check the folder and the rights.") from error
 
 
 def replace_file(path: Path, data: bytes) -> None:

@@ -24,10 +24,10 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from app.say import words
+from app.say import palette, words
 from tmmu_core.judge.finished import conflicting_rows
 from tmmu_core.plan.figures.live import peak_of
-from tmmu_core.plan.figures.storages import live_bytes, peak_step_of, storages_of
+from tmmu_core.plan.figures.storages import beats_of, live_bytes, peak_step_of, storages_of
 from tmmu_core.plan.formats.compare import KINDS, compare
 from tmmu_core.plan.model import INVALID, ArenaSummary, Plan
 
@@ -112,12 +112,13 @@ def pack_plan(
         if column is not None and len(column) != len(plan):
             raise ValueError(f"{name} has {len(column)} entries, the plan {len(plan)} rows")
     arrays = _Arrays()
-    plans = [_pack_one(arrays, plan, operators, extra or {})]
+    drawn, events = picture_of(plan, baseline)
+    plans = [_pack_one(arrays, (plan, drawn, events), operators, extra or {})]
     columns = {"module": origin.layers, "phase": origin.phases}
     plans[0] |= {name: None if texts is None else arrays.table(texts) for name, texts in columns.items()}
-    plans[0]["stretches"] = [] if picture_of(plan)[1] is not None else [list(stretch) for stretch in origin.stretches]
+    plans[0]["stretches"] = [] if events is not None else [list(stretch) for stretch in origin.stretches]
     if baseline is not None:
-        plans.append(_pack_one(arrays, baseline, None, {}))
+        plans.append(_pack_one(arrays, (baseline, *picture_of(baseline, plan)), None, {}))
         comparison = compare(baseline, plan)
         for spec, mine, other in (
             (plans[0], comparison.right_row, comparison.left_row),
@@ -194,38 +195,46 @@ def _claim(plan: Plan, arena: ArenaSummary, step: int) -> str:
     )
 
 
-def picture_of(plan: Plan) -> tuple[Plan, NDArray[np.int64] | None]:
-    """The plan as it is drawn, and the step that each of its steps stands for.
+def picture_of(plan: Plan, beside: Plan | None = None) -> tuple[Plan, NDArray[np.int64] | None]:
+    """The plan as it is drawn, and the step of its own that each drawn one stands for, the end of the plan among them.
 
     Where the steps are many more than the rows (a plain instance may have 2^62), only those are drawn at which a range
-    begins or ends, one beside the other; else the plan is drawn as it is, and ``None`` stands for all steps.
+    begins or ends, one beside the other; else the plan is drawn as it is, and ``None`` stands for all steps. Two plans
+    that are drawn ``beside`` each other have the same steps drawn.
     """
-    if plan.steps <= 8 * len(plan) + 1024:
+    plans = [plan] if beside is None else [plan, beside]
+    if all(each.steps <= 8 * len(each) + 1024 for each in plans):
         return plan, None
-    steps = np.unique(np.concatenate([np.zeros(1, np.int64), plan.birth, plan.death]))
-    steps = steps[steps < plan.steps]
-    at = {int(step): k for k, step in enumerate(steps)}
+    events = [np.concatenate([[0, each.steps], each.birth, each.death, each.held_until]) for each in plans]
+    steps = np.unique(np.concatenate(events)).astype(np.int64)
+    end = int(np.searchsorted(steps, plan.steps))
     drawn = replace(
         plan,
-        steps=len(steps),
+        steps=end,
         birth=np.searchsorted(steps, plan.birth),
         death=np.searchsorted(steps, plan.death),
-        handoffs=tuple([(at[step], giver, taker) for step, giver, taker in plan.handoffs if step in at]),
+        handoffs=tuple([(int(np.searchsorted(steps, step)), giver, taker) for step, giver, taker in plan.handoffs]),
         has_inputs_step=False,
-        execution_order=tuple([f"from step {step:,} {plan.node_at(step)}".rstrip() for step in steps.tolist()]),
+        execution_order=tuple([plan.node_at(step) for step in steps[:end].tolist()]),
     )
     return drawn, steps
 
 
 def _pack_one(
-    arrays: _Arrays, plan: Plan, operators: Sequence[str] | None, extra: Mapping[str, Sequence[str]]
+    arrays: _Arrays,
+    picture: tuple[Plan, Plan, NDArray[np.int64] | None],
+    operators: Sequence[str] | None,
+    extra: Mapping[str, Sequence[str]],
 ) -> dict[str, Any]:
-    plan, _ = picture_of(plan)
+    whole, plan, events = picture
+    storages = storages_of(whole)
+    beats = beats_of(whole, storages)
+    steps = np.arange(max(1, plan.steps)) if events is None else events[: plan.steps]
     views = [row for row, base in enumerate(plan.base_tensor_uids) if base is not None and base in plan.row_of]
-    storages = storages_of(plan)
     arenas = []
     for summary in plan.arenas:
-        curve = live_bytes(plan, summary.name, storages)
+        # Told at the plan's beats, which are not always the steps that are drawn.
+        curve = live_bytes(whole, summary.name, storages, beats)[np.searchsorted(beats.steps, steps, side="right") - 1]
         step, _ = peak_of(curve) if plan.steps else (0, 0)
         arenas.append(
             {
@@ -237,7 +246,7 @@ def _pack_one(
                 "peak_step": step,
                 "slots": summary.slots,
                 "storages": summary.storages,
-                "claim": _claim(plan, summary, step),
+                "claim": _claim(whole, summary, int(steps[step]) if plan.steps else 0),
                 "live": arrays.add(curve),
             }
         )
@@ -254,6 +263,7 @@ def _pack_one(
         "mode": plan.mode,
         "preset": plan.preset,
         "steps": plan.steps,
+        "events": None if events is None else arrays.add(events),
         "rows": len(plan),
         "arenas": arenas,
         # Computed for a plan that does not verify alone: in another nobody holds another's byte.
@@ -273,6 +283,7 @@ def _pack_one(
         "dtype": arrays.table(plan.dtypes),
         "shape": arrays.table(_shapes(plan)),
         "operator": None if operators is None else arrays.table(operators),
+        "ranked": [] if operators is None else palette.ranked(whole, operators)[: len(palette.CATEGORIES)],
         "extra": [[heading, arrays.table(texts)] for heading, texts in extra.items()],
         "views": arrays.add(views),
         "bases": arrays.add([plan.row_of[plan.base_tensor_uids[row] or ""] for row in views]),

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import plotly.graph_objects as go
 
 from app.charts.base import PHASE_COLOURS, ROLE_COLOURS, figure
-from app.charts.device import COLOURS
 from app.say import words
 from app.say.markup import PERSISTENT_COLOUR
+from app.say.palette import CATEGORIES, OTHER
 from tmmu_core.plan.model import Plan
 
 MOST_BOXES = 600
@@ -25,10 +26,20 @@ Rect = tuple[float, float, float, float]
 """``(x, y, width, height)``, y upwards."""
 
 
+@dataclass(frozen=True)
+class Group:
+    """How storages are grouped."""
+
+    of: Callable[[int], str]
+    """The name of the group of a row."""
+    colours: Mapping[str, str] | None = None
+    """The colours that groups have on every page, ``OTHER`` the rest; ``None``: by what is drawn."""
+
+
 def areas(
-    plan: Plan, storages: Sequence[tuple[int, int]], group: Callable[[int], str], *, title: str, height: int = 380
+    plan: Plan, storages: Sequence[tuple[int, int]], group: Group, *, title: str, height: int = 380
 ) -> tuple[go.Figure, int]:
-    """``(figure, boxes drawn)``: storages, as (row of the head, bytes), in the groups that ``group`` names for a row.
+    """``(figure, boxes drawn)``: storages, as (row of the head, bytes), in their groups.
 
     Beyond ``MOST_BOXES`` the smallest ones are drawn as one box that says how many it stands for. A box's
     ``customdata[0]`` is its tensor, for clicks.
@@ -36,10 +47,11 @@ def areas(
     drawn, rest = storages[:MOST_BOXES], storages[MOST_BOXES:]
     groups: dict[str, list[tuple[int, int]]] = {}
     for row, size in drawn:
-        groups.setdefault(group(row), []).append((row, size))
+        groups.setdefault(group.of(row), []).append((row, size))
     totals = {name: sum(size for _, size in members) for name, members in groups.items()}
     names = sorted(groups, key=lambda name: (-totals[name], name))
-    colours = colours_of(names)
+    known = group.colours
+    colours = colours_of(names) if known is None else {name: known.get(name, OTHER) for name in names}
     left = sum(size for _, size in rest)
     fig = figure(height)
     boxes: list[Box] = []
@@ -124,7 +136,7 @@ def colours_of(names: Sequence[str]) -> dict[str, str]:
     """A colour for each group: that of its role or phase where it is one, else the palette's, the largest first."""
     known = ROLE_COLOURS | PHASE_COLOURS
     others = [name for name in names if name not in known]
-    palette = dict(zip(others, COLOURS, strict=False))
+    palette = dict(zip(others, CATEGORIES, strict=False))
     return {name: known.get(name) or palette.get(name, PERSISTENT_COLOUR) for name in names}
 
 

@@ -144,6 +144,18 @@ def bytes_axis(top: int, **more: Any) -> dict[str, Any]:
     }
 
 
+FEW_STEPS = 10
+"""Up to so many Plotly may mark halves; the marks of an axis are ten at most."""
+
+
+def steps_axis(end: int) -> dict[str, Any]:
+    """An axis of steps from 0 to ``end``: ``#0 #1 #2``. Only whole steps are marked, as far as one sees all of it;
+    of what is marked between two steps by someone who zooms in, the fraction is said: no two marks read alike.
+    """
+    whole = {"dtick": 1} if end <= FEW_STEPS else {}
+    return {"range": [0, max(1, end)], "tickprefix": "#", "tickformat": ",~f", "hoverformat": ",d", **whole}
+
+
 PHASE_COLOURS = {"forward": "#0072B2", "backward": "#E69F00", "optimizer": "#8C6BB1"}
 MOST_BANDS = 60
 

@@ -8,7 +8,7 @@ from math import log10
 
 import plotly.graph_objects as go
 
-from app.charts.base import LINE, LIVE, bytes_axis, figure
+from app.charts.base import LINE, LIVE, bytes_axis, figure, steps_axis
 from app.charts.live import thinned
 from app.say import words
 from tmmu_core.plan.figures.live import change_points
@@ -53,7 +53,7 @@ def curves(baseline: Plan, candidate: Plan, arena: str, *, height: int = 200) ->
                 hoverinfo="skip",
             )
         )
-    fig.update_xaxes(range=[0, max(baseline.steps, candidate.steps, 1)], tickprefix="#", tickformat=",d")
+    fig.update_xaxes(steps_axis(max(baseline.steps, candidate.steps)))
     fig.update_yaxes(bytes_axis(top), fixedrange=True)
     fig.update_layout(
         showlegend=True,
@@ -148,6 +148,32 @@ def sides(runs: Sequence[Run], texts: Sequence[str]) -> list[int]:
     return taken
 
 
+def place_of_bound(runs: Sequence[Run], texts: Sequence[str], stands: Sequence[int], letters: int) -> tuple[str, bool]:
+    """``(end of its line, whether above it)`` for the words of the lower bound: where no label and no point is.
+
+    Below the line at the right; else at the left, else above it. Where all four are taken, below at the right.
+    """
+    bound = max(run.bound for run in runs)
+    ys = [log10(max(run.extent, 1)) for run in runs]
+    high = 1.22 * (max(ys) - min(ys)) + 0.04
+    first = min(log10(max(run.nanoseconds, 1)) for run in runs) - log10(MARGIN)
+    wide = max(log10(max(run.nanoseconds, 1)) for run in runs) + log10(MARGIN) - first
+    line, half = log10(bound) / high, LETTER * letters / 2
+    boxes = []  # middle in x and y, half the width, half the height
+    for run, text, side, y in zip(runs, texts, stands, ys, strict=True):
+        x = (log10(max(run.nanoseconds, 1)) - first) / wide
+        boxes.append((x, y / high, POINT / 4, POINT / 2))
+        if text:
+            boxes.append((x, y / high + side * LABEL_AWAY, LETTER * len(text) / 2, LINE_HEIGHT / 2))
+
+    def is_free(end: str, up: bool) -> bool:
+        x, y = (half, 1 - half)[end == "right"], line + (LINE_HEIGHT if up else -LINE_HEIGHT) / 2
+        return all(abs(a - x) >= w + half or abs(b - y) >= h + LINE_HEIGHT / 2 for a, b, w, h in boxes)
+
+    places = [(end, up) for up in (False, True) for end in ("right", "left")]
+    return next((place for place in places if is_free(*place)), places[0])
+
+
 def field(runs: Sequence[Run], *, height: int = 300) -> go.Figure:
     """Extent against time, both on log scales, over the lower bound: down is smaller, left is faster."""
     fig = figure(height)
@@ -156,13 +182,14 @@ def field(runs: Sequence[Run], *, height: int = 300) -> go.Figure:
     bound = max(run.bound for run in runs)
     best = min(run.extent for run in runs)
     texts = labels(runs)
+    stands = sides(runs, texts)
     fig.add_trace(
         go.Scatter(
             x=[max(run.nanoseconds, 1) / 1e6 for run in runs],
             y=[max(run.extent, 1) for run in runs],
             mode="markers+text",
             text=texts,
-            textposition=["top center" if side > 0 else "bottom center" for side in sides(runs, texts)],
+            textposition=["top center" if side > 0 else "bottom center" for side in stands],
             cliponaxis=False,
             marker={
                 "size": [15 if run.current else 11 for run in runs],
@@ -189,15 +216,17 @@ def field(runs: Sequence[Run], *, height: int = 300) -> go.Figure:
     )
     if bound:
         fig.add_hline(y=bound, line={"color": LINE, "width": 1.5, "dash": "dot"})
+        text = f"lower bound {words.short_bytes(bound)}"
+        end, up = place_of_bound(runs, texts, stands, len(text))
         fig.add_annotation(
-            text=f"lower bound {words.short_bytes(bound)}",
+            text=text,
             font={"size": 11, "color": LINE},
             showarrow=False,
-            x=1,
+            x=1 if end == "right" else 0,
             xref="paper",
-            xanchor="right",
+            xanchor=end,
             y=log10(bound),
-            yanchor="top",
+            yanchor="bottom" if up else "top",
         )
     times = [max(run.nanoseconds, 1) / 1e6 for run in runs]
     marks = [0.01, 0.1, 1, 10, 100, 1_000, 10_000, 100_000]

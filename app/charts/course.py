@@ -10,6 +10,9 @@ from app.charts.base import LINE, LIVE, figure
 from app.say import words
 from tmmu_core.plan.analysis.course import Moment
 
+FEW_NODES = 10
+"""From the first to the last node; over so few Plotly marks fractions."""
+
 
 def falling(moments: Sequence[Moment], nodes: int, *, height: int = 220) -> go.Figure:
     """Steps up to ``nodes``, on a logarithmic axis; what is below the dashed line is proven to be out of reach.
@@ -43,7 +46,8 @@ def falling(moments: Sequence[Moment], nodes: int, *, height: int = 220) -> go.F
     for at in (moments[-1].extent, moments[-1].bound, low):  # the figures themselves, as far as they do not touch
         if ticks[-1] - at >= edge:
             ticks.append(at)
-    fig.update_xaxes(type="log", title_text="nodes", tickformat=",d")
+    few = {"tickvals": list(range(begin, last + 1))} if last - begin <= FEW_NODES else {}
+    fig.update_xaxes(type="log", title_text="nodes", tickformat=",d", **few)
     fig.update_yaxes(
         tickvals=ticks,
         ticktext=[words.short_bytes(at) for at in ticks],

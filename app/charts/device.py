@@ -7,15 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 import plotly.graph_objects as go
 
-from app.charts.base import BAD, LINE, bytes_axis, figure
+from app.charts.base import BAD, LINE, bytes_axis, figure, steps_axis
 from app.say import words
+from app.say.palette import CATEGORIES
 from tmmu_core.plan.figures.metrics import totals
 from tmmu_core.plan.figures.storages import beats_of, live_bytes
 from tmmu_core.plan.model import Plan
 
 MOST_BEATS = 4_000
-COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#8C6BB1", "#B8860B", "#4D9221", "#A6611A")
-"""Of arenas, the same as in the canvas (``CATEGORIES`` in ``colours.js``)."""
 
 
 def laid_out(plan: Plan) -> tuple[str, ...]:
@@ -37,7 +36,7 @@ def together(plan: Plan, capacity: int | None, *, height: int = 330) -> go.Figur
                 x=x,
                 y=curve,
                 mode="lines",
-                line={"shape": "hv", "width": 0.8, "color": COLOURS[k % len(COLOURS)]},
+                line={"shape": "hv", "width": 0.8, "color": CATEGORIES[k % len(CATEGORIES)]},
                 stackgroup="device",
                 name=words.shortened(name, 40),
                 customdata=said,
@@ -57,7 +56,7 @@ def together(plan: Plan, capacity: int | None, *, height: int = 330) -> go.Figur
             showlegend=False,
         )
     )
-    fig.update_xaxes(range=[0, max(1, plan.steps)], tickprefix="#", tickformat=",d")
+    fig.update_xaxes(steps_axis(plan.steps))
     fig.update_yaxes(bytes_axis(max(sums.extent_bytes, sums.peak_live_bytes, capacity or 0)), fixedrange=True)
     fig.update_layout(showlegend=True, hovermode="x unified", legend={"orientation": "h", "y": -0.12})
     return fig

@@ -6,7 +6,7 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from app.charts.base import LINE, LIVE, TextFigure, bytes_axis, figure
+from app.charts.base import LINE, LIVE, TextFigure, bytes_axis, figure, steps_axis
 from app.charts.live import thinned
 from app.say import words
 from tmmu_core.plan.analysis.ledger import ResourceLedger
@@ -57,7 +57,7 @@ def ledger_chart(plan: Plan, ledger: ResourceLedger, *, height: int = 310) -> go
         row=2,
         col=1,
     )
-    fig.update_xaxes(range=[0, max(1, plan.steps)], tickprefix="#", tickformat=",d")
+    fig.update_xaxes(steps_axis(plan.steps))
     fig.update_yaxes(bytes_axis(int(ledger.peak_bytes[-1])), fixedrange=True, row=1, col=1)
     fig.update_yaxes(range=[0, max(1.0, float(percents.max()) * 1.15)], nticks=4, fixedrange=True, row=2, col=1)
     fig.update_yaxes(ticksuffix=" %", row=2, col=1)

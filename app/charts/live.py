@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import plotly.graph_objects as go
 
-from app.charts.base import BAD, LINE, LIVE, bytes_axis, clickable, figure
+from app.charts.base import BAD, LINE, LIVE, bytes_axis, clickable, figure, steps_axis
 from app.say import words
 from tmmu_core.plan.figures.live import change_points, peak_of
 from tmmu_core.plan.figures.storages import beats_of, live_bytes
@@ -80,7 +80,7 @@ def live_curve(plan: Plan, arena: str, *, step: int | None = None, height: int =
     clickable(fig, curve.tolist(), steps.tolist())
     if step is not None:
         fig.add_vline(x=step + 0.5, line={"color": LINE, "width": 2})
-    fig.update_xaxes(range=[0, max(1, plan.steps)], tickprefix="#", tickformat=",d")
+    fig.update_xaxes(steps_axis(plan.steps))
     fig.update_yaxes(axis, fixedrange=True)
     fig.update_layout(margin={"l": 70, "r": 14, "t": ABOVE, "b": BELOW})
     return fig

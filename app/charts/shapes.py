@@ -6,7 +6,7 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from app.charts.base import BAD, LINE, LIVE, TextFigure, bytes_axis, figure
+from app.charts.base import BAD, FEW_STEPS, LINE, LIVE, TextFigure, bytes_axis, figure
 from app.say import words
 from tmmu_core.plan.making.replan import DimCurve, ReplanLog
 
@@ -169,7 +169,8 @@ def session_chart(log: ReplanLog, arena: str, dim: str, *, height: int = 330) ->
     fig.update_yaxes(bytes_axis(top), row=1, col=1)
     fig.update_yaxes(range=[0, top * 118 // 100], row=1, col=1)
     high = max([1, *planned, *came])
-    fig.update_yaxes(range=[0, high * 1.15], nticks=4, title={"text": dim, "standoff": 6}, row=2, col=1)
+    whole = {"dtick": 1} if high <= FEW_STEPS else {"nticks": 4}
+    fig.update_yaxes(range=[0, high * 1.15], **whole, title={"text": dim, "standoff": 6}, row=2, col=1)
     fig.update_xaxes(range=[-0.6, len(steps) - 0.4], tickformat="d", dtick=max(1, len(steps) // 20))
     fig.update_xaxes(title={"text": "iteration", "standoff": 4}, row=2, col=1)
     fig.update_layout(margin={"l": 76, "r": 14, "t": 10, "b": 40}, hovermode="x", bargap=0.4)

@@ -16,6 +16,7 @@ from app.charts.base import (
     LIVE,
     bytes_axis,
     figure,
+    steps_axis,
 )
 from app.say import words
 from tmmu_core.plan.analysis.tenants import SlotReport
@@ -60,7 +61,7 @@ def ledger_over_time(plan: Plan, ledger: WasteLedger, *, step: int | None = None
         )
     if step is not None:
         fig.add_vline(x=step + 0.5, line={"color": LINE, "width": 2})
-    fig.update_xaxes(range=[0, max(1, plan.steps)], tickprefix="#", tickformat=",d")
+    fig.update_xaxes(steps_axis(plan.steps))
     fig.update_yaxes(bytes_axis(ledger.extent), fixedrange=True)
     fig.update_layout(
         hovermode="x unified",

@@ -73,7 +73,7 @@ def in_words(verdict: Comparison, limit: int, baseline: Plan, candidate: Plan) -
     elif verdict.identical:
         say("identical: same order, same layout, same live ranges")
     else:
-        say("diverged")
+        say(verdict.word)
     if verdict.first is not None:
         first = verdict.first
         say(f"first divergence at {first.path}: {_text_of(first.left)} → {_text_of(first.right)}")
@@ -101,7 +101,7 @@ def in_words(verdict: Comparison, limit: int, baseline: Plan, candidate: Plan) -
             for kind, (n, size) in changed.items()
         ],
     )
-    rows = [_change_row(change) for change in islice(verdict.changes(), limit)]
+    rows = [_change_row(change, baseline, candidate) for change in islice(verdict.changes(), limit)]
     if rows:
         say("")
         table((Column("tensor"), Column("changed"), Column("baseline"), Column("candidate")), rows)
@@ -134,14 +134,16 @@ def _arena_row(name: str, *sides: Side) -> list[str]:
     return [name, words.change(before, after), words.delta_bytes(change), slots, bound]
 
 
-def _change_row(change: TensorChange) -> list[str]:
-    return [change.tensor_id, ", ".join(change.kinds), _place(change.left), _place(change.right)]
+def _change_row(change: TensorChange, baseline: Plan, candidate: Plan) -> list[str]:
+    sides = _place(change.left, baseline), _place(change.right, candidate)
+    return [change.tensor_id, ", ".join(change.kinds), *sides]
 
 
-def _place(row: TensorRow | None) -> str:
+def _place(row: TensorRow | None, plan: Plan) -> str:
     if row is None:
         return "–"
-    place = f"{row.arena}[{row.offset_bytes:,}, {row.offset_bytes + row.size_bytes:,}) slot {row.logical_slot}"
+    slot = f" slot {row.logical_slot}" if plan.has_slots else ""
+    place = f"{row.arena}[{row.offset_bytes:,}, {row.offset_bytes + row.size_bytes:,}){slot}"
     return f"{place} {words.live_range(row.birth, row.death)}"
 
 

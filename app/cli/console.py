@@ -22,7 +22,7 @@ from tmmu_core.door import place
 from tmmu_core.errors import ContractError, TmmuError, UnreadableInput, spelled_out
 from tmmu_core.graph.unpacking import read_stream, read_whole
 from tmmu_core.names import for_log, visible
-from tmmu_core.writing import replace_file
+from tmmu_core.writing import put
 
 FINE, FINDING, BAD_INPUT, NOT_COMPARABLE = 0, 1, 2, 3
 OUR_FAULT = 70
@@ -189,18 +189,13 @@ def _sample(name: str) -> str:
 
 
 def write_output(name: str, data: bytes, what: str) -> None:
-    """Write to a file, and say so on standard error; to standard output for ``-``. Raises :class:`UsageFault`."""
+    """Write to a file, and say so on standard error; to standard output for ``-``. Raises ``UnwritableOutput``."""
     if name == STREAM:
         sys.stdout.flush()
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
         return
-    try:
-        replace_file(Path(name), data)
-    except OSError as error:
-        raise UsageFault(
-            f"{name} cannot be written: {(error.strerror or str(error)).lower()}.", "Check the folder and the rights."
-        ) from error
+    put(Path(name), data)
     note(f"wrote {what} to {name} ({words.short_bytes(len(data))})")
 
 

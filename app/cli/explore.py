@@ -22,6 +22,7 @@ FIRST_PORT = 8501
 BASE_PATH = "TMMU_BASE_PATH"
 """The environment variable that says the path where no option does."""
 MAIN = Path(__file__).resolve().parents[1] / "main.py"
+SERVE = MAIN.parent / "serving" / "serve.py"
 
 Files = Annotated[
     list[str] | None, typer.Argument(metavar="[FILE]...", help="Graphs, plans, traces, instances or XLA dumps to open.")
@@ -62,7 +63,12 @@ def command(
     path = (base_path or os.environ.get(BASE_PATH, "")).strip("/")
     if path:
         os.environ["STREAMLIT_SERVER_BASE_URL_PATH"] = path
-    port = port or free_port(address)
+    if port is None:
+        port = free_port(address)
+    elif not is_free(address, port):
+        raise UsageFault(f"port {port} is in use at {address}.", "Name another --port, or none for the next free one.")
+    else:
+        _called_for(port)
     token = os.environ.get(TOKEN, "")
     if not (token or os.environ.get(PROXY_HEADER) or is_here(address)):
         token = os.environ[TOKEN] = secrets.token_urlsafe(16)
@@ -75,20 +81,26 @@ def command(
 def free_port(address: str, first: int = FIRST_PORT) -> int:
     """The first port from ``first`` on that nobody listens on at ``address``, and that no other of us is about to."""
     for port in range(first, 65536):
-        if not _called_for(port):
-            continue
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((address, port))
-            except OSError as error:
-                if error.errno != errno.EADDRINUSE:
-                    raise UsageFault(
-                        f"nothing can be served at {address}: {error}.", "Name another --address."
-                    ) from None
-                continue
+        if _called_for(port) and is_free(address, port):
             return port
     raise UsageFault("every port is taken.", "Name one with --port.")
+
+
+def is_free(address: str, port: int) -> bool:
+    """Whether nobody listens on a port. Raises :class:`UsageFault` for an address at which nothing can be served."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((address, port))
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                return False
+            raise UsageFault(f"nothing can be served at {address}: {error}.", _way_out(error)) from None
+    return True
+
+
+def _way_out(error: OSError) -> str:
+    return "Name a --port of 1024 or more." if error.errno == errno.EACCES else "Name another --address."
 
 
 def _called_for(port: int) -> bool:
@@ -110,7 +122,7 @@ def arguments(names: list[str], no_browser: bool, port: int, address: str) -> li
     """The command that serves the explorer."""
     return [
         sys.executable,
-        *("-m", "streamlit", "run", str(MAIN)),
+        *(str(SERVE), "run", str(MAIN)),
         *("--server.port", str(port)),
         *("--server.address", address),
         *("--server.fileWatcherType", "none"),  # nobody edits the explorer while it runs

@@ -135,6 +135,7 @@ def command(
         record = {"ok": green, "valid": not invalid, "tmmu_plan_hash": found.tmmu_plan_hash.hex()}
         record["totals"] = asdict(totals(found))
         record["baseline"] = None if before is None else before.name
+        record["tensors_in_common"] = None if before is None else core.in_common(found, before.plan)
         say_json({**record, "findings": findings, "checks": [asdict(c) for c in checks]})
     else:
         exceeded = words.count(sum(not c.ok for c in checks), "limit") + " exceeded"
@@ -146,6 +147,11 @@ def command(
         )
         for side in invalid:
             say_invalid(side)
+        if before is not None:
+            from app.report.change import another_model
+
+            stranger = another_model(before.plan, found)
+            say(*(("", stranger) if stranger else ()))
     return FINE if green else FINDING
 
 

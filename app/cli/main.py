@@ -8,8 +8,10 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from typing import Any
 
 import typer
+from typer.core import TyperCommand
 from typer.exceptions import Abort, TyperException
 
 from app.cli import streams
@@ -45,6 +47,10 @@ COMMANDS = (
 
 INTERRUPTED = 130
 
+BLANK = " \t\r\n,"
+"""A value of nothing else says nothing, whatever it is of."""
+EMPTY = "Give it a value, or leave it out; a variable in the command may be unset."
+
 
 class NoRoom(UsageFault):
     """What is written to has no room for it."""
@@ -75,6 +81,24 @@ def wanted(arguments: Sequence[str]) -> tuple[str, ...]:
     return (first,) if first in COMMANDS else COMMANDS
 
 
+class Command(TyperCommand):
+    """A command none of whose values may be empty: an unset variable in a script would take a limit away in silence."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run it. Raises :class:`UsageFault` for a value that says nothing."""
+        for parameter in self.params:
+            given = ctx.params.get(str(parameter.name))
+            source = ctx.get_parameter_source(str(parameter.name))
+            if source is None or source.name != "COMMANDLINE":
+                continue
+            values = given if isinstance(given, list | tuple) else (given,)
+            if any(isinstance(value, str) and not value.strip(BLANK) for value in values):
+                option = parameter.param_type_name == "option"
+                what = parameter.opts[0] if option else str(parameter.metavar).strip("[].")
+                raise UsageFault(f"{what} is empty.", EMPTY)
+        return super().invoke(ctx)
+
+
 def build(commands: Sequence[str] = COMMANDS) -> typer.Typer:
     """The command line as a typer application, with some of its commands or all."""
     app = typer.Typer(
@@ -90,7 +114,7 @@ def build(commands: Sequence[str] = COMMANDS) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     for name in commands:
-        app.command(name)(import_module(f"{__package__}.{name}").command)
+        app.command(name, cls=Command)(import_module(f"{__package__}.{name}").command)
 
     @app.callback(invoke_without_command=True)
     def whole(

@@ -51,7 +51,7 @@ def command(model: Source, dims: Sizes = "", json: AsJson = False) -> int:
     rows = [["theirs", FIGURES[name], words.full_bytes(size)] for name, size in found.figures.items()]
     graphs = (("the graph that runs", found.run), ("the graph of the file", found.given))
     for which, figures in graphs if found.runtime == "onnxruntime" else graphs[1:]:
-        rows.append(["ours", which, words.full_bytes(figures.ours if figures else None)])
+        rows.append([f"ours, by {found.planner}", which, words.full_bytes(figures.ours if figures else None)])
         rows.append(["bound", which, words.full_bytes(figures.bound if figures else None)])
     table((Column("who"), Column("what"), Column("bytes", True)), rows)
     above = found.theirs - found.planned.bound

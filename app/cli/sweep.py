@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.cli.console import BAD_INPUT, FINE, Column, UsageFault, note, read_input, say_json, table
+from app.cli.console import BAD_INPUT, FINE, Column, UsageFault, note, read_input, say, say_json, table
 from app.cli.options import AsJson, about_instance, input_of, planning, progress_on_terminal, read_bytes_option
 from app.cli.stores import StoreUrl, open_store
 from app.say import words
@@ -142,6 +142,7 @@ def command(
         say_json({**first, **({"sweep": name} if name else {}), "rows": rows})
     else:
         _in_a_table(rows, ranks=ranks)
+        say(*_why_not(rows))
     return FINE if any(row["error"] is None for row in rows) else BAD_INPUT
 
 
@@ -262,6 +263,18 @@ def _in_a_table(rows: Sequence[Mapping[str, Any]], *, ranks: bool) -> None:
     columns = [*((Column("ranks"), Column("how many", True)) if ranks else ()), *axes, *_COLUMNS]
     columns += [Column("capacity", True), Column("fits")] * ("capacity" in first) + [Column("extents")] * ranks
     table(columns, [_in_words(row) for row in rows])
+
+
+def _why_not(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What is wrong with the rows that could not be planned, a line for each reason, with those it stands in."""
+    who: dict[str, list[str]] = {}
+    for row in rows:
+        if (wrong := row["error"]) is not None:
+            why = " ".join(filter(None, (wrong["message"], wrong.get("hint", ""))))
+            name = " ".join(filter(None, (row.get("model"), row["planner"])))
+            who.setdefault(f"{wrong['code_id']}: {why}", []).append(name)
+    lines = [f"{', '.join(dict.fromkeys(names))}: {why}" for why, names in who.items()]
+    return ["", *lines] if lines else []
 
 
 _COLUMNS = (

@@ -26,7 +26,7 @@ def command(
     how: dict[str, Any] = {"dims": request.dims or None, "arenas": request.arenas, "cut_from": found.cut_from}
     verdict = (against and found.verdict) or verify_plan(whole(found), against, **how)
     checked = words.count(len(verdict.checked), "rule")
-    headlines = [f"{verdict}; {checked} checked: {', '.join(verdict.checked)}"]
+    headlines = [f"{str(verdict).rstrip('.')}; {checked} checked: {', '.join(verdict.checked)}"]
     if verdict.left_out:
         headlines.append("not checked: " + "; ".join(f"{rule} ({why})" for rule, why in verdict.left_out))
     record = {"checked": list(verdict.checked), "not_checked": dict(verdict.left_out)}

@@ -48,7 +48,7 @@ def canvas(handle: PlanHandle, *, key: str = "map", height: int = 560, **more: A
     """One canvas that shows the choice and changes it; its zoom is part of the choice."""
     chosen = state.choice()
     known = handle.plan.row_of
-    _, steps = picture_of(handle.plan)
+    _, steps = picture_of(handle.plan, handle.baseline)
     step = chosen.step if chosen.step is not None and chosen.step < handle.plan.steps else None
     if step is not None and steps is not None:
         step = int(steps.searchsorted(step, side="right")) - 1

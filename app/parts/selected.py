@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import streamlit as st
 
-from app.parts import address, certificate, focus, placing
+from app.parts import address, certificate, focus, placing, tints
 from app.say import details, markup, words
 from app.session import placed, state, walked
 from app.session.planning import Shown
 from tmmu_core.names import for_markdown
 
 
-def panel(shown: Shown) -> None:
-    """The card of the selected tensor; how to select where none is."""
+def panel(shown: Shown, *, walking: bool = False) -> None:
+    """The card of the selected tensor; how to select where none is, beside the graph where it is walked."""
     plan, name = shown.plan, state.choice().selected
     if not name:
-        st.html(details.nothing_selected())
+        st.html(details.nothing_selected(walking=walking))
         arena = focus.arena(shown)
         if arena and plan.arena_of[arena].peak_live_bytes:
             step = focus.peak(plan, shown.key, arena)[0]
-            st.html(address.linked(details.largest(plan, arena, step, placed.storages_alive(shown, step, arena))))
+            alive = placed.storages_alive(shown, step, arena)
+            st.html(address.linked(details.largest(plan, (arena, step), alive, tints.of_rows(shown))))
         certificate.panel(shown)
         placing.replay_button(shown)
         return

@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
+from tmmu_core.graph.model import INPUTS_STEP
 from tmmu_core.names import for_cell
 
 
@@ -19,8 +20,12 @@ def sheet(frame: pd.DataFrame, **how: Any) -> None:
 
 
 def harmless(frame: pd.DataFrame) -> pd.DataFrame:
-    """The same cells, none of which a spreadsheet computes."""
+    """The same cells, none of which a spreadsheet computes. ``@inputs`` is ours, and computes nothing."""
     shown = frame.copy()
     for name in shown.columns[[not pd.api.types.is_numeric_dtype(kind) for kind in shown.dtypes]]:
-        shown[name] = [for_cell(cell) if isinstance(cell, str) else cell for cell in frame[name]]
+        shown[name] = [_cell(cell) for cell in frame[name]]
     return shown
+
+
+def _cell(cell: Any) -> Any:
+    return for_cell(cell) if isinstance(cell, str) and cell != INPUTS_STEP else cell

@@ -76,7 +76,9 @@ def findings(shown: Shown) -> None:
     if not job.finished:
         return
     judged = job.answer()
-    listed = [("verifier", f) for f in judged.verified.findings] + [("lint", f) for f in judged.lint.findings]
+    said = {(f.message, f.tensor, f.other) for f in judged.verified.findings}
+    own = [f for f in judged.lint.findings if (f.message, f.tensor, f.other) not in said]
+    listed = [*judged.verified.findings, *own]  # most rules of the lint are the verifier's under another name
     if not listed:
         return
     bad = not (judged.verified.ok and judged.lint.ok) and not _only_over(judged)
@@ -85,7 +87,7 @@ def findings(shown: Shown) -> None:
             pd.DataFrame(
                 [
                     {"severity": f.severity, "rule": f.rule, "says": f.message, "tensor": f.tensor, "other": f.other}
-                    for _, f in listed
+                    for f in listed
                 ]
             ),
             height=min(280, 38 + 28 * len(listed)),

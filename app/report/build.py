@@ -8,7 +8,7 @@ give equal bytes. Every figure comes from ``tmmu_core``; this file only says it 
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, NamedTuple
@@ -33,7 +33,7 @@ from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.plan.analysis.waste import WasteLedger, waste_ledger
 from tmmu_core.plan.figures import metrics
 from tmmu_core.plan.figures.storages import Peak, peak
-from tmmu_core.plan.formats.compare import KINDS, Comparison, compare
+from tmmu_core.plan.formats.compare import KINDS, Comparison, TensorChange, compare
 from tmmu_core.plan.formats.trace import METRIC_SCHEMA, TRACE_SCHEMA
 from tmmu_core.plan.making.engine import Solution
 from tmmu_core.plan.model import PLAN_SCHEMA, ArenaSummary, Plan, TensorRow
@@ -221,11 +221,7 @@ def _comparison(comparison: Comparison) -> dict[str, Any]:
     changed = [change for change, _ in zip(comparison.changes(), range(CHANGED), strict=False)]
     number = int((comparison.kinds != 0).sum())
     return {
-        "verdict": "not comparable"
-        if not comparison.comparable
-        else "identical"
-        if comparison.identical
-        else "diverged",
+        "verdict": comparison.word,
         "why": [(d.path, _said(d.left), _said(d.right)) for d in comparison.incomparable],
         "first": None
         if comparison.first is None
@@ -244,7 +240,7 @@ def _comparison(comparison: Comparison) -> dict[str, Any]:
             )
         ],
         "totals": [(kind.replace("_", " "), *comparison.totals[kind]) for kind in KINDS if comparison.totals[kind][0]],
-        "changed": [(c.tensor_id, ", ".join(c.kinds).replace("_", " "), *_moved(c.left, c.right)) for c in changed],
+        "changed": [(c.tensor_id, ", ".join(c.kinds).replace("_", " "), *_moved(c, comparison)) for c in changed],
         "changed_shown": words.of(len(changed), number, "changed tensor"),
     }
 
@@ -252,15 +248,22 @@ def _comparison(comparison: Comparison) -> dict[str, Any]:
 _COMPARED = ("peak_live_bytes", "extent_bytes", "committed_bytes")
 
 
-def _moved(left: TensorRow | None, right: TensorRow | None) -> tuple[str, str, str]:
-    def both(say: Any) -> str:
-        return words.change("—" if left is None else say(left), "—" if right is None else say(right))
+def _moved(change: TensorChange, comparison: Comparison) -> tuple[str, str, str]:
+    sides = (change.left, comparison.left), (change.right, comparison.right)
+
+    def both(say: Callable[[TensorRow, Plan], str]) -> str:
+        return words.change(*("—" if row is None else say(row, plan) for row, plan in sides))
 
     return (
-        both(lambda row: f"{row.arena} {words.offset(row.offset_bytes)}, slot {row.logical_slot}"),
-        both(lambda row: words.short_bytes(row.size_bytes)),
-        both(lambda row: words.live_range(row.birth, row.death)),
+        both(_place),
+        both(lambda row, _: words.short_bytes(row.size_bytes)),
+        both(lambda row, _: words.live_range(row.birth, row.death)),
     )
+
+
+def _place(row: TensorRow, plan: Plan) -> str:
+    slot = f", slot {row.logical_slot}" if plan.has_slots else ""
+    return f"{row.arena} {words.offset(row.offset_bytes)}{slot}"
 
 
 def _said(value: Any) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from app.report.summary import code
 from app.say import words
+from tmmu_core.plan.analysis.gate import in_common
 from tmmu_core.plan.figures.metrics import totals
 from tmmu_core.plan.formats.compare import KINDS, compare
 from tmmu_core.plan.model import Plan
@@ -45,6 +46,17 @@ class Change:
     name: str = ""
 
 
+def another_model(before: Plan, after: Plan, quoted: Callable[[str], str] = str) -> str:
+    """That the baseline is none of this model, as a sentence; an empty text where it is the same one, or was once."""
+    if before.ir_hash == after.ir_hash or in_common(after, before) or not len(after):
+        return ""
+    theirs, ours = quoted(before.ir_name or "a graph"), quoted(after.ir_name or "this graph")
+    return (
+        f"The baseline, {words.count(len(before), 'tensor')} of {theirs}, has none of the "
+        f"{words.count(len(after), 'tensor')} of {ours}: is it the plan of another model?"
+    )
+
+
 def markdown(change: Change) -> str:
     """The whole summary."""
     green = all(check.ok for check in change.checks)
@@ -61,6 +73,8 @@ def markdown(change: Change) -> str:
     if len(shown) < len(change.checks):
         lines += [f"{words.of(len(shown), len(change.checks), 'limit')}, those exceeded first", ""]
     if change.before is not None:
+        stranger = another_model(change.before, change.after, code)
+        lines += [f"⚠ {stranger}", ""] if stranger else []
         lines += _changes(change.before, change.after, LONGEST - sum(map(len, lines)))
     lines.append(_way(change))
     return "\n".join(lines) + "\n"

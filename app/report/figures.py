@@ -89,14 +89,16 @@ def ledger_figure(plan: Plan, ledger: WasteLedger, sheet: Sheet | None = None) -
     if high * (ledger.extent - most) / top > 14 and high * most / top > 14:
         parts.append(_label(y(most), words.short_bytes(most)))
     for j in range(0, len(steps), _round(-(-len(steps) // 9))):
-        node = words.step(int(steps[j]), words.shortened(plan.node_at(int(steps[j])), 14))
+        step = int(ledger.steps[steps[j]])
+        node = words.step(step, words.shortened(plan.node_at(step), 14))
         where, middle = (
             ("start", x(j)) if j == 0 else ("end", x(len(steps))) if j == len(steps) - 1 else ("middle", x(j + 0.5))
         )
         parts.append(f'<text x="{middle:.1f}" y="{height - 16}" text-anchor="{where}">{escape(node)}</text>')
-    note = (
-        "" if len(steps) == len(ledger.live) else f", {len(steps):,} of {words.count(len(ledger.live), 'step')} drawn"
-    )
+    some = f", {len(steps):,} of {words.count(len(ledger.live), 'step')} drawn"
+    note = "" if len(steps) == len(ledger.live) else some
+    if len(ledger.live) < plan.steps:
+        note = f"s at which a range begins or ends{note}"
     parts.append(
         f'<text x="{width - _RIGHT}" y="{height - 2}" text-anchor="end" class="soft">step{escape(note)}</text>'
     )

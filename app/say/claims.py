@@ -89,4 +89,4 @@ def planner_tells(plan: Plan, arena: str) -> str:
         )
     if "picked" not in notes:
         return ""
-    return f"{plan.planner} picked {notes['picked']}: {notes.get('why', 'it does not say why')}."
+    return f"{plan.planner} picked {notes['picked']}: {words.grouped(notes.get('why', 'it does not say why'))}."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -168,12 +168,16 @@ def _lacking(found: Uplift) -> str:
     return f"{words.full_bytes(found.lacking_bytes)} more" if found.lacking_bytes else "there is room: a rule moves it"
 
 
-def largest(plan: Plan, arena: str, step: int, storages: Sequence[tuple[int, int]]) -> str:
-    """The largest storages alive at a step, as (row of the head, bytes), in a short list."""
+def largest(
+    plan: Plan, where: tuple[str, int], storages: Sequence[tuple[int, int]], colour_of: Callable[[int], str]
+) -> str:
+    """The largest storages alive in an arena at a step, as (row of the head, bytes), in a short list.
+
+    ``colour_of`` a row is that of its box on the map; ``""`` for none.
+    """
+    arena, step = where
     items = [
-        f"<dt>{esc(words.short_bytes(size))}</dt>"
-        f'<dd><span class="swatch" style="background:{ROLE_COLOURS.get(plan.roles[row], PERSISTENT_COLOUR)}"></span> '
-        f"{_name(plan.tensor_ids[row], 30)}</dd>"
+        f"<dt>{esc(words.short_bytes(size))}</dt><dd>{_swatch(colour_of(row))}{_name(plan.tensor_ids[row], 30)}</dd>"
         for row, size in storages[:MOST_AT_PEAK]
     ]
     note = words.of(min(len(storages), MOST_AT_PEAK), len(storages), "storage")
@@ -184,13 +188,26 @@ def largest(plan: Plan, arena: str, step: int, storages: Sequence[tuple[int, int
     )
 
 
-def nothing_selected() -> str:
-    """The card's place before anything is selected: how to select."""
+def _swatch(colour: str) -> str:
+    return f'<span class="swatch" style="background:{colour}"></span> ' if colour else ""
+
+
+_WALKING = (
+    "In the drawing arrow keys follow the edges, <code>Enter</code> selects or opens, <code>Backspace</code> closes, "
+    "<code>p</code> goes to the peak, <code>s</code> to the selection, <code>Esc</code> lets go."
+)
+_PLANNED = (
+    "<code>/</code> searches, <code>p</code> goes to the peak, <code>[</code> and <code>]</code> walk the tenants of a "
+    "slot, <code>Esc</code> lets go."
+)
+
+
+def nothing_selected(*, walking: bool = False) -> str:
+    """The card's place before anything is selected: how to select, in a plan's drawing or in the graph's."""
     return (
         '<div class="tm tm-card"><h3>No tensor selected</h3>'
         '<p class="hint">Click a box in the drawing or a row of the table. Hover for a preview.</p>'
-        '<p class="hint">Wheel zooms, drag pans, double-click fits. <code>/</code> searches, <code>p</code> goes '
-        "to the peak, <code>[</code> and <code>]</code> walk the tenants of a slot, <code>Esc</code> lets go.</p></div>"
+        f'<p class="hint">Wheel zooms, drag pans, double-click fits. {_WALKING if walking else _PLANNED}</p></div>'
     )
 
 

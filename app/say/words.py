@@ -6,6 +6,7 @@ there (``#104 conv_12``), ranges half-open (``[104, 131)``). What is not known i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 UNKNOWN = "unknown"
@@ -85,6 +86,11 @@ def count(n: int | None, noun: str = "", plural: str = "") -> str:
     if n is None:
         return f"{UNKNOWN} {plural or noun + 's'}" if noun else UNKNOWN
     return f"{n:,} {noun if n == 1 else plural or noun + 's'}" if noun else f"{n:,}"
+
+
+def grouped(text: object) -> str:
+    """Our own sentence with the digits of its numbers in threes; a planner writes it into a plan as plain figures."""
+    return re.sub(r"(?<![\w.,^])\d{4,}(?![\w.])", lambda found: f"{int(found[0]):,}", str(text))
 
 
 def percent(part: int | None, whole: int | None) -> str:

@@ -181,7 +181,7 @@ def read_catalogue(folder: Path) -> tuple[Sample, ...]:
 def golden() -> tuple[Path, ...]:
     """The golden traces of the samples, by name."""
     folder = SAMPLES / "golden"
-    return tuple(sorted(p for p in folder.glob("*") if p.is_file() and not p.name.startswith(("README", "."))))
+    return tuple(sorted(p for p in folder.glob("*.trace.jsonl*") if p.is_file() and not p.name.startswith(".")))
 
 
 def sample_named(name: str) -> Sample | None:
@@ -279,8 +279,8 @@ def shelf() -> Shelf:
 
 
 def lacks_arenas(error: TmmuError) -> bool:
-    """Whether a graph names an arena that is not declared (contract §4: capacity 0)."""
-    return isinstance(error, ArenaTooSmall) and error.diagnostics.get("capacity") == 0
+    """Whether a graph names an arena that is not declared."""
+    return isinstance(error, ArenaTooSmall) and error.undeclared
 
 
 def arenas_named(graph: Graph) -> dict[str, dict[str, Any]]:

@@ -170,7 +170,9 @@ def verdict(found: Comparison) -> str:
     """The verdict of ``compare`` in two words."""
     if not found.comparable:
         return '<span class="bad">not comparable</span>'
-    return '<span class="ok">✓ identical</span>' if found.identical else '<span class="bad">≠ diverged</span>'
+    if found.identical:
+        return '<span class="ok">✓ identical</span>'
+    return f'<span class="bad">≠ {found.word}</span>'
 
 
 def reasons(found: Comparison) -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import streamlit as st
 
 from app.charts import base
-from app.charts.device import COLOURS, laid_out, stacked, together
+from app.charts.device import laid_out, stacked, together
 from app.parts import drawing, frame, pictures, selected, verdict
 from app.parts.plan_canvas import Memory, PlanHandle
 from app.say import markup, totals, words
+from app.say.palette import CATEGORIES
 from app.session import placed, state
 from app.session.planning import Shown
 from tmmu_core.plan.figures.metrics import totals as totals_of
@@ -82,7 +83,7 @@ def bar(shown: Shown, device: int | None) -> str:
         free = part == len(names)
         k = 0 if free else names.index(name)
         css = "free" if free else "arena"
-        colour = "" if free else f"background:{COLOURS[k % len(COLOURS)]}"
+        colour = "" if free else f"background:{CATEGORIES[k % len(CATEGORIES)]}"
         left, width = (n * 10_000 // top / 100 for n in (start, end - start))
         title = markup.esc(f"{name}: {words.full_bytes(end - start)}")
         style = f"left:{left:.2f}%;width:{width:.2f}%;{colour}"
@@ -90,7 +91,7 @@ def bar(shown: Shown, device: int | None) -> str:
     if device is not None:
         cells.append(f'<i class="capacity" style="left:calc({min(device, top) * 10_000 // top / 100:.2f}% - 2px)"></i>')
     key = "".join(
-        f'<span><i class="swatch" style="background:{COLOURS[k % len(COLOURS)]}"></i> {markup.esc(a.name)} '
+        f'<span><i class="swatch" style="background:{CATEGORIES[k % len(CATEGORIES)]}"></i> {markup.esc(a.name)} '
         f"{markup.esc(words.short_bytes(a.extent_bytes))}</span> "
         for k, a in enumerate(shown.plan.arenas)
     )

@@ -133,7 +133,7 @@ def body(shown: Shown) -> None:
         )
         tensors.selectable(table, f"nodes.{shown.key}", chosen.selected, height=420)
     with right, st.container(key="beside"):
-        selected.panel(shown)
+        selected.panel(shown, walking=True)
     state.write_link()
 
 

@@ -7,10 +7,10 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from app.charts import base
-from app.charts.alive import areas
+from app.charts.alive import Group, areas
 from app.charts.flames import Flames, flames
 from app.charts.live import live_curve
-from app.parts import focus, frame, pictures, selected, tensors, verdict
+from app.parts import focus, frame, pictures, selected, tensors, tints, verdict
 from app.say import markup, words
 from app.session import placed, state
 from app.session.planning import Shown
@@ -110,15 +110,16 @@ def _areas(shown: Shown, rows: list[tuple[int, int]], group: str, step: int) -> 
     names = placed.operators(shown.key, shown)
     title = words.step(step)
     if group == "operator" and names is not None:
-        return areas(plan, rows, lambda i: names[i] or plan.roles[i], title=title)
+        by = Group(lambda i: names[i] or plan.roles[i], tints.of_operators(shown.key, shown))
+        return areas(plan, rows, by, title=title)
     known = placed.origins(shown)
     if group == "layer" and known is not None:
-        return areas(plan, rows, lambda i: known.layer[i] or plan.roles[i], title=title)
+        return areas(plan, rows, Group(lambda i: known.layer[i] or plan.roles[i]), title=title)
     if group == "phase" and known is not None:
-        return areas(plan, rows, lambda i: known.phase[i] or plan.roles[i], title=title)
+        return areas(plan, rows, Group(lambda i: known.phase[i] or plan.roles[i]), title=title)
     if group == "slot":
-        return areas(plan, rows, lambda i: f"slot {plan.logical_slot[i]}", title=title)
-    return areas(plan, rows, lambda i: plan.roles[i], title=title)
+        return areas(plan, rows, Group(lambda i: f"slot {plan.logical_slot[i]}"), title=title)
+    return areas(plan, rows, Group(lambda i: plan.roles[i]), title=title)
 
 
 def _flames(shown: Shown, own: list[tuple[int, int]], step: int) -> None:

@@ -7,12 +7,18 @@ import plotly.graph_objects as go
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from playwright.sync_api import Browser
+from plotly.offline import get_plotlyjs
 
-from app.charts import alive, compare, fit, live, waste
-from app.charts.base import ROLE_COLOURS, bytes_axis, clicked_step, clicked_tensor, ticks
+from app.charts import alive, compare, course, device, fit, ledger, live, waste
+from app.charts.base import ROLE_COLOURS, bytes_axis, clicked_step, clicked_tensor, figure, steps_axis, ticks
+from app.say import palette
 from tests.app.small import chain
 from tests.build import graph, node, tensor
+from tests.canvas.plans import plan_of
 from tmmu_core.graph.model import Graph, Node, Tensor
+from tmmu_core.plan.analysis.course import Moment
+from tmmu_core.plan.analysis.ledger import resource_ledger
 from tmmu_core.plan.analysis.tenants import slot_reports
 from tmmu_core.plan.analysis.waste import ACCOUNTS, waste_ledger
 from tmmu_core.plan.figures.storages import live_bytes, peak
@@ -121,15 +127,27 @@ def test_every_tenant_is_a_tick_in_its_slot() -> None:
 
 def test_every_storage_that_is_alive_is_a_box_that_can_be_clicked() -> None:
     plan = chain(planner="naive").plan
-    figure, drawn = alive.areas(plan, [(0, 8), (1, 4)], lambda row: plan.roles[row], title="#1")
+    figure, drawn = alive.areas(plan, [(0, 8), (1, 4)], alive.Group(lambda row: plan.roles[row]), title="#1")
     assert drawn == 2
     assert {data[0] for data in figure.data[0]["customdata"]} == {plan.tensor_ids[0], plan.tensor_ids[1]}
+
+
+def test_an_operator_has_the_colour_that_it_has_in_the_whole_plan_at_every_step() -> None:
+    rows = (("a", "x", 0, 0, 100, 0, 1), ("b", "x", 0, 0, 60, 1, 3), ("c", "x", 1, 128, 40, 1, 3))
+    plan, operators = plan_of((*rows, ("d", "x", 1, 128, 20, 3, 4))), ["conv", "norm", "conv", "relu"]
+    assert palette.ranked(plan, operators) == ["conv", "norm", "relu"]  # 140, 60 and 20 bytes
+    assert palette.ranked(plan, ["", "norm", "conv", "conv"]) == ["norm", "conv"]  # 60 and 60
+    colours = palette.operator_colours(plan, operators)
+    by = alive.Group(lambda row: operators[row], colours)
+    figure, _ = alive.areas(plan, [(1, 60), (2, 40)], by, title="#1")  # at step 1 norm holds more
+    assert list(figure.data[0].marker.color) == [colours["norm"], colours["conv"]]
+    assert colours["conv"] == palette.CATEGORIES[0]
 
 
 def test_a_click_means_a_tensor_whatever_it_is_called() -> None:
     made = graph([tensor("a", role="input"), tensor("<b")], [node("n", "a", "<b")], "a", "<b")
     names = plan_graph(made).plan.tensor_ids
-    sent = alive.areas(plan_graph(made).plan, [(0, 8), (1, 8)], lambda row: "all", title="#1")[0].to_dict()
+    sent = alive.areas(plan_graph(made).plan, [(0, 8), (1, 8)], alive.Group(lambda row: "all"), title="#1")[0].to_dict()
     clicks = [[{"customdata": list(data)}] for data in sent["data"][0]["customdata"]]
     assert [clicked_tensor(points, names) for points in clicks] == list(names)
     assert clicked_tensor([{"customdata": ["", "3 smaller ones"]}], ["a"]) is None
@@ -168,7 +186,7 @@ def test_every_step_of_a_curve_can_be_clicked() -> None:
 def test_names_in_the_areas_are_dark_on_light_boxes() -> None:
     plan = chain(planner="naive").plan
     rows = [(plan.row_of["x"], 4), (plan.row_of["h1"], 8)]
-    figure, _ = alive.areas(plan, rows, lambda row: plan.roles[row], title="#1")
+    figure, _ = alive.areas(plan, rows, alive.Group(lambda row: plan.roles[row]), title="#1")
     ink = dict(zip(figure.data[0]["marker"]["color"], figure.data[0]["textfont"]["color"], strict=True))
     assert (ink[ROLE_COLOURS["input"]], ink[ROLE_COLOURS["activation"]]) == ("#000000", "#ffffff")
 
@@ -190,6 +208,65 @@ def test_a_byte_axis_has_a_few_round_ticks_from_zero(top: int) -> None:
     assert len(values) <= 12
     assert values[-1] <= max(top, 1)
     assert bytes_axis(top)["range"][1] >= top
+
+
+def test_every_figure_over_few_steps_marks_whole_ones() -> None:
+    plan = chain().plan  # of 4 steps
+    accounts = waste_ledger(plan, "activations")
+    for drawn in (
+        live.live_curve(plan, "activations"),
+        waste.ledger_over_time(plan, accounts),
+        device.together(plan, None),
+        ledger.ledger_chart(plan, resource_ledger(plan)),
+        compare.curves(plan, plan, "activations"),
+    ):
+        drawn.for_each_xaxis(_is_whole)
+
+
+def _is_whole(axis: Any) -> None:
+    assert (axis.dtick, axis.tickprefix) == (1, "#")
+
+
+@pytest.mark.browser
+def test_no_two_marks_of_an_axis_of_steps_read_alike(browser: Browser) -> None:
+    page = browser.new_page(viewport={"width": 1440, "height": 400})
+    page.set_content('<div id="chart"></div>')
+    page.add_script_tag(content=get_plotlyjs())
+    for end in (*range(1, 13), 40, 1234):
+        fig = figure(150)
+        fig.add_scatter(x=[0, end], y=[1, 1])
+        fig.update_xaxes(steps_axis(end))
+        page.evaluate("(text) => Plotly.newPlot('chart', JSON.parse(text))", fig.to_json())
+        marks = page.locator(".xtick text").all_text_contents()
+        assert len(set(marks)) == len(marks) >= 2, marks
+        assert all("." not in mark for mark in marks), marks
+    page.evaluate("() => Plotly.relayout('chart', {'xaxis.range': [16, 18]})")  # zoomed in
+    marks = page.locator(".xtick text").all_text_contents()
+    assert len(set(marks)) == len(marks), marks
+    for last in (2, 3, 7, 12, 13, 40, 1_000):
+        text = course.falling((Moment(0, 30, 10), Moment(1, 20, 10)), last).to_json()
+        page.evaluate("(text) => Plotly.newPlot('chart', JSON.parse(text))", text)
+        marks = page.locator(".xtick text").all_text_contents()
+        assert len(set(marks)) == len(marks), marks
+    page.close()
+
+
+def test_the_words_of_the_bound_stand_where_no_label_is() -> None:
+    def run(name: str, extent: int, ms: int) -> compare.Run:
+        return compare.Run(name, extent, 700, ms * 1_000_000, "feasible")
+
+    def place(*runs: compare.Run) -> tuple[str, bool]:
+        texts = compare.labels(runs)
+        return compare.place_of_bound(runs, texts, compare.sides(runs, texts), len("lower bound 6.89 MiB"))
+
+    slow, fast, naive = (
+        run("search, portfolio, auto, exact, ffd", 700, 290),
+        run("slots", 930, 42),
+        run("naive", 14_000, 27),
+    )
+    assert place(fast, naive) == ("right", False)
+    below = run("x", 710, 285)  # it lies on the label of the slow ones, which goes below the line
+    assert place(slow, below, fast, naive) == ("left", False)
 
 
 def test_points_that_nearly_coincide_share_a_label() -> None:

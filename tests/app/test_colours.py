@@ -15,6 +15,7 @@ import pytest
 from app.canvas.script import sources
 from app.charts.base import ACCOUNT_COLOURS
 from app.say.markup import ROLE_COLOURS
+from app.say.palette import CATEGORIES
 
 SIGHT = {
     "everyone": np.eye(3),
@@ -72,6 +73,12 @@ def test_the_canvas_has_the_very_same_colours() -> None:
         **{role: ROLE_COLOURS[role] for role in ("activation", "input", "output", "workspace", "gradient")},
         "persistent": ROLE_COLOURS["parameter"],
     }
+
+
+def test_the_canvas_has_the_very_same_palette() -> None:
+    block = re.search(r"const CATEGORIES =\s*\"([^\"]*)\"", sources()["colours.js"])
+    assert block is not None
+    assert tuple(block[1].split()) == CATEGORIES
 
 
 @pytest.mark.parametrize("sight", SIGHT)

@@ -12,7 +12,7 @@ from streamlit.testing.v1 import AppTest
 
 from app.session import opening, planning, repeat
 from app.session.choice import Choice, from_query, to_query
-from tests.app.test_pages import claim, html, opened
+from tests.app.test_pages import PAGES, claim, html, opened
 from tmmu_core.errors import UnreadableInput
 from tmmu_core.graph.model import Graph
 from tmmu_core.plan.making.configured import arena_config
@@ -49,6 +49,18 @@ def uploaded() -> AppTest:
     at = opened()
     at.file_uploader(key="upload.0").upload("own.json", OWN).run()
     return at
+
+
+def test_a_capacity_of_0_is_no_missing_declaration() -> None:
+    at = opened(**to_query(Choice(source="sample:linear_chain", capacities={"activations": 0})))
+    assert not [button for button in at.button if button.key == "declare"]
+    assert "Does not fit: activations over by 64.0 KiB (65,536 B)" in html(at)
+    assert "ARENA_TOO_SMALL" not in html(at)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_page_shows_a_plan_that_has_no_bytes_for_it(page: str) -> None:
+    assert claim(opened(page, **to_query(Choice(source="sample:linear_chain", capacities={"activations": 0}))))
 
 
 def test_a_graph_with_arenas_of_its_own_is_opened_and_planned_with_one_click() -> None:

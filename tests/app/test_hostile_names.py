@@ -12,11 +12,12 @@ import pytest
 
 from app.charts.live import live_curve
 from app.cli.main import run
-from app.session import opening
+from app.session import opening, pages
 from tests.app.test_pages import opened
 from tests.hostile import hostile_graph, hostile_names
 from tmmu_core import names
 from tmmu_core.graph import native
+from tmmu_core.graph.model import INPUTS_STEP
 from tmmu_core.plan.formats import files
 from tmmu_core.plan.making.engine import plan_graph
 
@@ -85,7 +86,14 @@ def test_no_table_that_a_page_lets_be_taken_away_computes(page: str) -> None:
     at = opened(page, graph=source, arenas=json.dumps(ARENAS))
     cells = [str(cell) for table in at.dataframe for column in table.value for cell in table.value[column]]
     assert any(FORMULA in cell for cell in cells)
-    assert [cell for cell in cells if cell.startswith(("=", "+", "@", "-=", "\t"))] == []
+    assert {cell for cell in cells if cell.startswith(("=", "+", "@", "-=", "\t"))} <= {INPUTS_STEP}
+
+
+@pytest.mark.parametrize("page", [name for name, _ in pages.PAGES])
+def test_what_is_ours_in_a_table_is_drawn_as_everywhere(page: str) -> None:
+    at = opened(page, graph="sample:training_step")
+    cells = [str(cell) for table in at.dataframe for column in table.value for cell in table.value[column]]
+    assert [cell for cell in cells if cell.startswith("'")] == []
 
 
 def test_tables_are_drawn_in_one_place() -> None:

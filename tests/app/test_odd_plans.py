@@ -189,3 +189,14 @@ def test_a_plan_over_its_capacity_says_the_figures_of_the_plan_without() -> None
     assert row[5] == words.short_bytes(tight)
     assert row[6] == words.short_bytes(-128)
     assert "over its capacity" in page
+
+
+def test_what_is_over_its_capacity_is_found_once() -> None:
+    """The lint says it in the verifier's words."""
+    source = opening.shelf().put("g.tmmu.json", native.encode(several(), "g.tmmu.json"))
+    free = Choice(source=source, arenas=ARENAS)
+    tight = planning.make_plan(free).plan.arena_of["activations"].extent_bytes - 128
+    at = opened(**to_query(free.but(capacities={"activations": tight})))
+    at.run()
+    says = [text for table in at.dataframe if "rule" in table.value for text in table.value["says"]]
+    assert len([text for text in says if "and has" in text]) == 1

@@ -12,9 +12,12 @@ import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
+from app.say.palette import CATEGORIES
 from app.session import opening, pages, placed, planning
 from app.session.choice import Choice
 from tmmu_core.plan.figures.storages import live_bytes
+from tmmu_core.plan.formats.reading import read_any
+from tmmu_core.plan.formats.trace import Trace
 
 ROOT = Path(__file__).resolve().parents[2]
 BROKEN = ROOT / "tests" / "data" / "broken"
@@ -54,6 +57,14 @@ def claim(at: AppTest) -> str:
 
 def test_the_first_screen_is_a_planned_sample() -> None:
     assert claim(opened()) == "resnet50: activations take 9.19 MiB, 33.3 % over the lower bound"
+
+
+def test_the_list_beside_the_map_has_the_colours_of_the_map() -> None:
+    card = html(opened(colour="operator", graph="sample:resnet50")).split("Largest at the peak")[1]
+    swatches = re.findall(r'swatch" style="background:(#\w+)"></span> .*?<code>([^<]*)</code>', card)
+    normalised, convolved = CATEGORIES[1], CATEGORIES[0]
+    assert swatches == [(normalised, "r11"), (convolved, "r12"), (normalised, "r13")]
+    assert "swatch" not in html(opened(colour="size", graph="sample:resnet50")).split("Largest at the peak")[1]
 
 
 def test_the_judge_has_the_plan_in_hand() -> None:
@@ -162,6 +173,12 @@ def test_compare_says_baseline_then_candidate_and_swaps() -> None:
 def test_a_plan_compared_with_itself_is_identical() -> None:
     at = opened("compare", baseline="planner:slots")
     assert "✓ identical" in html(at)
+
+
+def test_a_golden_trace_that_is_offered_is_a_trace() -> None:
+    assert opening.golden()
+    for path in opening.golden():
+        assert isinstance(read_any(path.read_bytes(), path.name), Trace), path.name
 
 
 def test_a_golden_trace_is_what_the_planner_gives_today() -> None:

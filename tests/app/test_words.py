@@ -86,3 +86,9 @@ def test_large_steps_are_grouped_like_every_figure() -> None:
 
 def test_names_are_sorted_as_people_count() -> None:
     assert sorted(["r10", "r2", "r1", "a", "r02"], key=natural) == ["a", "r1", "r02", "r2", "r10"]
+
+
+def test_the_figures_of_a_sentence_are_set_in_threes_and_names_are_left_alone() -> None:
+    said = "the greedy runs are 602112 bytes above the bound, and 154 storages can be searched exactly"
+    assert words.grouped(said).startswith("the greedy runs are 602,112 bytes above the bound, and 154 storages")
+    assert words.grouped("sizes beyond 2^62, r10240, 1,048,576") == "sizes beyond 2^62, r10240, 1,048,576"

@@ -54,6 +54,28 @@ def test_a_click_on_a_node_selects_what_it_writes_and_shows_its_card(visit: Visi
     expect(drawing(page)).to_have_attribute("data-selected", "")
 
 
+def test_the_first_box_is_not_cut_where_the_drawing_opens_near_it(visit: Visit) -> None:
+    page = visit("graph", graph="sample:resnet50")
+    top = drawing(page).locator(".stage").bounding_box()
+    assert top is not None
+    _, y = place(page, "n0")
+    assert y - 19 * seen(page)[2] > top["y"]  # a box with two rows is 38 pixels high
+
+
+def test_keys_that_the_card_names_work(visit: Visit) -> None:
+    page = visit("graph", graph="sample:linear_chain")
+    hint = page.locator(".tm-card .hint code")
+    drawing(page)
+    assert hint.all_inner_texts() == ["Enter", "Backspace", "p", "s", "Esc"]
+    page.locator(".walk .stage").focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    expect(drawing(page)).not_to_have_attribute("data-selected", "")
+    page.locator(".walk .stage").focus()
+    page.keyboard.press("Escape")
+    expect(drawing(page)).to_have_attribute("data-selected", "")
+
+
 def test_modules_open_and_close_where_they_are_and_back_undoes_it(visit: Visit) -> None:
     page = visit("graph", graph="sample:resnet50")
     count = int(drawing(page).get_attribute("data-vertices") or "0")

@@ -14,6 +14,9 @@ from app.say import words
 from benchmarks.canvas_plans import synthetic_plan
 from tests.canvas.conftest import Draw
 from tests.canvas.plans import FOUR, plan_of
+from tests.plan.examples import problem_of
+from tmmu_core.plan.making.instance import plan_problem
+from tmmu_core.plan.model import Plan
 
 pytestmark = pytest.mark.browser
 
@@ -181,8 +184,13 @@ def test_other_peoples_names_are_never_markup(draw: Draw) -> None:
 @pytest.mark.parametrize(
     ("names", "letters", "said"),
     [
-        (["net/conv_6/Relu6", "net/conv_7/Relu6", "net/conv_8/Relu6"], 5, "6"),
-        (["model.layers.0.mlp.up", "model.layers.1.mlp.up", "model.layers.1.attn.q"], 10, "0.mlp.up"),
+        (["net/conv_6/Relu6", "net/conv_7/Relu6", "net/conv_8/Relu6"], 5, "…6…"),
+        (["net/conv_6/Relu6", "net/conv_7/Relu6", "net/conv_8/Relu6"], 10, "…6/Relu6"),
+        (["model.layers.0.mlp.up", "model.layers.1.mlp.up", "model.layers.1.attn.q"], 10, "…0.mlp.up"),
+        (["n/1_depth/relu", "n/1_point/relu", "n/2_depth", "n/2_point", "n/point", "n/depth"], 13, "…depth/relu"),
+        (["n/c_1_depth/relu", "n/c_1_point/relu"], 6, "…de…"),
+        (["block_1:out", "block_2:out"], 8, "…1:out"),
+        (["depthwiseconvolution"], 10, "dept…tion"),
         (["block_1:out", "block_2:out"], 12, "block_1:out"),
     ],
 )
@@ -210,12 +218,100 @@ def test_operators_are_ranked_by_bytes_and_a_view_has_its_bases_colour(draw: Dra
     assert codes[plan.row_of["v"]] == codes[plan.row_of["b"]]
 
 
+def test_no_two_boxes_say_the_same(draw: Draw) -> None:
+    """In so little room both names are cut to the same letters: one of them says it."""
+    names = ["block_1_depthwise_convolution", "block_1_pixelwise_convolution"]
+    rows = tuple((name, "activations", k, 1024 * k, 1024, 0, 1) for k, name in enumerate(names))
+    page = draw(plan_of(rows), view="map")
+    said = page.evaluate(
+        """() => {
+             const said = [], write = CanvasRenderingContext2D.prototype.fillText, chart = charts[0];
+             chart.sight().namer.brief = () => "…n";
+             CanvasRenderingContext2D.prototype.fillText = function (text) { said.push(text); };
+             chart.drawBase();
+             CanvasRenderingContext2D.prototype.fillText = write;
+             return said; }"""
+    )
+    assert said.count("…n") == 1
+
+
+def legend_of(page: Page) -> list[str]:
+    return page.locator(".legend > span").all_inner_texts()
+
+
+def test_the_legend_tells_the_colours_of_the_arenas_that_are_shown(draw: Draw) -> None:
+    weights = tuple((f"w{k}", "parameters", k, 4096 * k, 4096, 0, 4) for k in range(5))
+    page = draw(plan_of((*FOUR[:3], *weights)), view="slots", arena="activations")
+    assert legend_of(page)[1:] == ["0", "1", "slot free"]
+    page.evaluate("() => charts[0].choose('arena', null)")
+    settle(page)
+    assert legend_of(page)[1:] == ["0", "1", "2", "3", "4", "slot free"]
+
+
+@pytest.mark.parametrize(("capacity", "drawn"), [(2**64 - 1, []), (5000, ["capacity"]), (2**30, [])])
+def test_the_legend_tells_of_a_capacity_where_its_line_is(draw: Draw, capacity: int, drawn: list[str]) -> None:
+    page = draw(plan_of(capacity=capacity), view="map")
+    assert [name for name in legend_of(page) if name == "capacity"] == drawn
+
+
+def test_in_one_memory_no_name_lies_on_the_boxes_of_the_arena_above(draw: Draw) -> None:
+    memory = {"arenas": ["parameters", "activations"], "capacity": None}
+    page = draw(plan_of(), view="map", strip=False)
+    said = page.evaluate(
+        """(memory) => {
+             const chart = charts[0], said = [], write = CanvasRenderingContext2D.prototype.fillText;
+             chart.apply({ memory });
+             chart.layout();
+             CanvasRenderingContext2D.prototype.fillText = function (text, x, y) { said.push([text, y]); };
+             chart.drawBase();
+             CanvasRenderingContext2D.prototype.fillText = write;
+             return [said, chart.plane.level(chart.scene.bands[0].base + chart.scene.bands[0].height)]; }""",
+        memory,
+    )
+    names, top = said
+    at = {text.strip(): y for text, y in names if "activations" in text or "parameters" in text}
+    assert list(at) == ["activations", "3.00 KiB · on parameters 4.00 KiB"]
+    assert max(at.values()) < top
+
+
 def test_of_a_shared_storage_the_tooltip_says_who_holds_its_bytes(draw: Draw) -> None:
     rows = (*FOUR[:2], ("v", "activations", 0, 0, 1024, 1, 4))
     page = draw(plan_of(rows, bases={"v": "a"}), view="map")
     lines = dict(page.evaluate("() => charts[0].lines(0)"))
     assert (lines["lives"], lines["storage"]) == ("[0, 2) · 2 steps", "a and 1 more tensor")
     assert lines["bytes held"] == "[0, 4) · 4 steps, at last by v"
+
+
+def long_plan(birth: int = 2**40) -> Plan:
+    """A plain instance of 2^62 steps, of which three are drawn: 0, 2^31 and the later birth."""
+    return plan_problem(problem_of(("a", 0, 2**31, 1024), ("b", birth, 2**62, 2048)))
+
+
+def test_whatever_is_said_of_steps_says_the_plans_own_though_few_of_them_are_drawn(draw: Draw) -> None:
+    page = draw(long_plan(), view="map", selected="b")
+    lines = dict(page.evaluate("() => charts[0].lines(1)"))
+    assert lines["lives"] == f"[{2**40:,}, {2**62:,}) · {2**62 - 2**40:,} steps"
+    assert lines["born"] == f"#{2**40:,}"
+    label = page.locator(".stage").get_attribute("aria-label") or ""
+    for said in (page.locator(".claim").inner_text(), label):
+        assert f"Peak 2.00 KiB at #{2**40:,};" in said
+    assert page.evaluate("() => charts[0].plan.steps") == 3
+    assert page.evaluate("() => tmmuCanvas.words.stepTicks(charts[0].sight()).map(({ text }) => text)") == [
+        "#0",
+        f"#{2**31:,}",
+        f"#{2**40:,}",
+    ]
+    page.mouse.click(*pixel(page, "a"))
+    assert f"lives [0, {2**31:,}) · {2**31:,} steps" in page.locator("[aria-live]").inner_text()
+
+
+def test_two_plans_of_very_many_steps_have_the_same_ones_drawn(draw: Draw) -> None:
+    """Else the outline of one would lie at other steps than the boxes of the other."""
+    page = draw(long_plan(), baseline=long_plan(2**35), view="map")
+    assert dict(page.evaluate("() => charts[0].lines(1)"))["lives"] == (
+        f"[{2**35:,}, {2**62:,}) → [{2**40:,}, {2**62:,})"
+    )
+    assert page.evaluate("() => [charts[0].plan.birth[1], charts[0].other.birth[1]]") == [3, 2]
 
 
 # --- hands -----------------------------------------------------------------------------------------------------------

@@ -97,6 +97,20 @@ def test_the_curve_is_the_cores() -> None:
     assert (arena["peak_step"], arena["peak"]) == (1, "3072")
 
 
+def test_a_chain_in_place_of_many_steps_has_its_curve_at_each_of_them() -> None:
+    """One storage is told at two beats, its 1,100 rows are drawn at 1,100 steps."""
+    rows = tuple((f"v{k:04}", "activations", 0, 0, 64, k, k + 2) for k in range(1, 1099))
+    plan = plan_of(
+        (("a", "activations", 0, 0, 64, 1, 2), *rows),
+        nodes=tuple(f"n{k}" for k in range(1099)),
+        bases={row[0]: "a" for row in rows},
+    )
+    packed = Read(pack_plan(plan).data)
+    arena = packed.header["plans"][0]["arenas"][0]
+    assert packed.array(arena["live"]) == [0, *[64] * 1099]
+    assert arena["claim"].startswith("Peak 64 B at #1 n0;")
+
+
 def test_the_claim_names_peak_arena_and_gap() -> None:
     assert claim(plan_of(), "activations") == "Peak 3.00 KiB at #1 n1; arena 3.00 KiB; gap 0 %"
 

@@ -87,3 +87,9 @@ def test_an_arena_of_a_graph_ends_when_everything_fits_and_goes_on_when_told(tmp
     assert extent() == 270_336
     assert extent(*declared) == extent("--capacity", "activations=1000000") == 274_432
     assert extent(*declared, "--option", "minimise=true") == 270_336
+
+
+def test_an_instance_that_cannot_fit_is_not_sent_to_the_fit_of_graphs(capsys: pytest.CaptureFixture[str]) -> None:
+    for file, way in ((A, "shorten lives or make buffers smaller"), (MIXED, "let tmmu fit change what is alive")):
+        assert run(["plan", str(file), "--capacity", "4KiB"]) == 2
+        assert way in capsys.readouterr().err

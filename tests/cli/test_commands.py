@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -216,6 +217,16 @@ def test_diverged_plans_end_with_1_and_say_where(tmmu: Any, tmp_path: Path) -> N
     assert "+512 KiB" in out
 
 
+def test_plans_that_number_slots_alone_otherwise_are_told_as_such(tmmu: Any, tmp_path: Path) -> None:
+    """Their layout hashes differ, so they are not identical; no tensor moved. A planner without slots names none."""
+    code, out, _ = tmmu("compare", CHAIN, plan_file(tmp_path, CHAIN, "--planner", "ffd"))
+    assert (code, out.partition("\n")[0]) == (1, "diverged in numbers of slots alone")
+    assert re.search(r"^renumbered +8 ", out, re.MULTILINE)
+    assert "moved" not in out
+    row = next(line for line in out.splitlines() if line.startswith("t1 "))
+    assert (row.count("slot"), row.count("[0, 65,536)")) == (1, 2)
+
+
 def test_incomparable_plans_end_with_3_and_say_why(tmmu: Any, tmp_path: Path) -> None:
     code, out, _ = tmmu("compare", CHAIN, plan_file(tmp_path, CHAIN, "--seed", "5"))
     assert code == 3
@@ -300,6 +311,19 @@ def test_growth_over_a_baseline_is_red_at_the_byte(tmmu: Any) -> None:
     assert tmmu("gate", NONE, "--baseline", CHAIN, "--max-growth", "65535")[0] == 1
     assert tmmu("gate", NONE, "--baseline", CHAIN, "--max-growth", "100%")[0] == 0
     assert tmmu("gate", NONE, "--baseline", CHAIN, "--max-growth", "99.9%")[0] == 1
+
+
+def test_a_baseline_of_another_model_is_told(tmmu: Any, tmp_path: Path) -> None:
+    """A wrong path in CI would be green for ever; a graph that changed, or was renamed in part, is no other model."""
+    other = plan_file(tmp_path, VIEWS)
+    code, out, _ = tmmu("gate", CHAIN, "--baseline", other, "--max-growth", "1MiB", "--out", str(tmp_path / "out"))
+    sentence = "none of the 9 tensors of linear_chain: is it the plan of another model?"
+    assert (code, sentence in out) == (0, True)
+    assert "none of the 9 tensors of `linear_chain`: is it" in (tmp_path / "out" / "summary.md").read_text()
+    record = json.loads(tmmu("gate", CHAIN, "--baseline", other, "--max-growth", "1MiB", "--json")[1])
+    assert record["tensors_in_common"] == 0
+    assert "another model" not in tmmu("gate", NONE, "--baseline", CHAIN)[1]
+    assert json.loads(tmmu("gate", NONE, "--baseline", CHAIN, "--json")[1])["tensors_in_common"] == 9
 
 
 def test_the_gap_of_a_gate_is_held_exactly(tmmu: Any, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import signal
 import socket
 import subprocess
 import sys
@@ -8,8 +9,11 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
+import pytest
+
 from app.cli.explore import arguments
 from app.cli.explore import free_port as next_free_port
+from app.cli.main import INTERRUPTED, run
 from tests.served import free_port
 
 CHAIN = str(Path(__file__).resolve().parents[2] / "sample_graphs" / "linear_chain.tmmu.json")
@@ -36,6 +40,19 @@ def test_a_port_that_is_taken_is_passed_over() -> None:
         held.listen()
         taken: int = held.getsockname()[1]
         assert next_free_port("localhost", taken) > taken
+
+
+def test_a_port_that_is_named_and_taken_is_told_before_anything_is_announced(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with socket.socket() as held:
+        held.bind(("localhost", 0))
+        held.listen()
+        taken: int = held.getsockname()[1]
+        assert run(["explore", CHAIN, "--no-browser", "--port", str(taken)]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(f"tmmu: port {taken} is in use at localhost. Name another --port")
 
 
 def test_explorers_that_begin_at_once_serve_on_a_port_each() -> None:
@@ -75,3 +92,20 @@ def test_the_explorer_serves_until_it_is_stopped() -> None:
         server.terminate()
         server.wait(30)
     assert not healthy(port)
+
+
+def test_it_ends_without_a_word_when_it_is_interrupted() -> None:
+    port = free_port()
+    command = [sys.executable, "-m", "app.cli.main", "explore", CHAIN, "--no-browser", "--port", str(port)]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        for _ in range(240):
+            if healthy(port) or server.poll() is not None:
+                break
+            time.sleep(0.25)
+        server.send_signal(signal.SIGINT)
+        said, _ = server.communicate(timeout=60)
+    finally:
+        server.kill()
+    assert said.split("\n", 1)[1].strip() == ""
+    assert server.returncode == INTERRUPTED

@@ -12,8 +12,9 @@ from typing import Any
 
 import msgspec
 import pytest
+from typer.main import get_command
 
-from app.cli.main import COMMANDS, run
+from app.cli.main import COMMANDS, build, run
 from tmmu_core.errors import UnreadableInput
 from tmmu_core.plan.formats import files
 from tmmu_core.plan.formats.reading import read_graph_file
@@ -374,3 +375,47 @@ def test_a_misspelt_store_is_told_without_its_password(tmmu: Any, url: str) -> N
     code, _, err = tmmu("record", CHAIN, "--as", "m@c", "--store", url)
     assert code == 2
     assert "secret" not in err
+
+
+VALUED = [
+    (name, parameter.opts[0])
+    for name, command in get_command(build()).commands.items()  # type: ignore[attr-defined]
+    for parameter in command.params
+    if parameter.param_type_name == "option" and not parameter.is_flag
+]
+
+
+@pytest.mark.parametrize("text", ["", " ", ","])
+@pytest.mark.parametrize(("command", "option"), VALUED)
+def test_an_empty_value_of_an_option_is_refused(tmmu: Any, command: str, option: str, text: str) -> None:
+    needed = ["--as", "m@c"] if command == "record" else ["-o", os.devnull]
+    asks = command in ("record", "report", "checkpoint", "export")
+    needs = [*(needed if asks and option not in needed else []), *(["--to", "c"] if command == "export" else [])]
+    files = [CHAIN] * {"schema": 0, "explore": 0, "history": 0, "compare": 2}.get(command, 1)
+    code, out, err = tmmu(command, *files, *needs, option, text)
+    assert (code, out) == (2, "")
+    assert option in err
+
+
+@pytest.mark.parametrize("command", ["plan", "verify", "fit", "explore", "history", "schema"])
+def test_an_empty_argument_is_refused(tmmu: Any, command: str) -> None:
+    code, out, err = tmmu(command, "")
+    assert (code, out) == (2, "")
+    assert "is empty" in err
+
+
+def test_a_sweep_says_why_a_row_could_not_be_planned(tmmu: Any) -> None:
+    _, out, _ = tmmu("sweep", CHAIN, RESIDUAL, "--planners", "slots,bogus", "--modes", "inference,forward")
+    row = json.loads(tmmu("sweep", CHAIN, "--planners", "bogus", "--json")[1])["rows"][0]
+    (line,) = [line for line in out.splitlines() if row["error"]["message"] in line]
+    assert line.count("bogus:") == 1
+    assert "INVALID_IR_SHAPES" in line
+
+
+def test_a_plan_verified_against_another_graph_is_told_so_first(tmmu: Any, tmp_path: Path) -> None:
+    plan = str(tmp_path / "p.json")
+    tmmu("plan", RESIDUAL, "-o", plan)
+    code, out, _ = tmmu("verify", plan, "--graph", CHAIN)
+    assert code == 1
+    assert out.startswith("1 finding: the plan was made of another graph: the ir_hash differs; the graph cannot be run")
+    assert ".;" not in out

@@ -22,7 +22,7 @@ from tmmu_core.errors import InvalidIrShapes
 from tmmu_core.graph.importers import onnx as onnx_importer
 from tmmu_core.graph.importers import onnx_complete, onnx_measure
 from tmmu_core.graph.importers.onnx_complete import RUNTIMES_IR
-from tmmu_core.graph.importers.onnx_shapes import first_line
+from tmmu_core.graph.importers.onnx_names import first_line
 from tmmu_core.plan.formats.reading import read_any
 
 BOOL, FLOAT = TensorProto.BOOL, TensorProto.FLOAT

@@ -13,7 +13,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from tests.graph.test_onnx import model, op, value
+from tests.graph.test_onnx import model, op, read, value
 from tests.importers.test_onnx_growth import body_of, concat, largest, looped
 from tmmu_core.errors import UnreadableInput
 from tmmu_core.graph.importers import onnx_measure
@@ -43,6 +43,56 @@ def test_a_function_may_call_others_and_never_itself() -> None:
         with pytest.raises(UnreadableInput, match='the local function "own::F" calls itself') as caught:
             checked(*circle)
         assert caught.value.source == "m.onnx"
+
+
+def called(domains: str, nodes: str) -> onnx.ModelProto:
+    """A model that lists ONNX's own operators under ``domains`` and uses them as ``nodes``; bodies, a function."""
+
+    def own(operator: str, reads: str, writes: str, **more: object) -> onnx.NodeProto:
+        return op(operator, reads, writes, domain=nodes, **more)
+
+    opsets = [helper.make_opsetid(each.strip(), 17) for each in domains.split(",")]
+    twice = helper.make_function("own", "Twice", ["a"], ["b"], [own("Add", "a a", "b")], opsets)
+    ends = [value("s", [4]), value("v", [4])], [value("t", [4]), value("o", [4])]
+    body = helper.make_graph([own("Add", "s v", "t"), own("Identity", "t", "o")], "body", *ends)
+    shape = onnx.numpy_helper.from_array(np.array([-1, 4]))
+    rows = [
+        own("MaxPool", "x", "p where", kernel_shape=[2, 2], strides=[2, 2]),
+        own("Constant", "", "sides", value=shape),
+        own("Reshape", "p sides", "rows"),
+        op("Twice", "z", "two", domain="own"),
+        own("Scan", "two rows", "y ys", body=body, num_scan_inputs=1),
+    ]
+    proto = model(rows, [value("x", [1, 1, 8, 8]), value("z", [4])], [value("y", [4])], functions=[twice])
+    del proto.opset_import[:]
+    proto.opset_import.extend([*opsets, helper.make_opsetid("own", 1)])
+    return proto
+
+
+@pytest.mark.parametrize("nodes", ["", "ai.onnx"])
+@pytest.mark.parametrize("domains", ["ai.onnx", " ,ai.onnx", "ai.onnx, ", " "])
+def test_the_standard_operators_have_two_names(domains: str, nodes: str) -> None:
+    """Of all spellings the same graph, and the same one without a name; results that nobody reads are left out."""
+    graph = read(called(domains, nodes))
+    assert graph == read(called(" ", ""))
+    assert "where" not in {tensor.id for tensor in graph.tensors}
+
+
+def test_where_both_names_say_a_version_the_one_without_a_name_counts() -> None:
+    for domains in ((" ", 17), ("ai.onnx", 5)), (("ai.onnx", 5), (" ", 17)):
+        asked = called(" ", "ai.onnx")
+        del asked.opset_import[:]
+        asked.opset_import.extend([helper.make_opsetid(each.strip(), version) for each, version in domains])
+        asked.opset_import.append(helper.make_opsetid("own", 1))
+        assert read(asked) == read(called(" ", ""))
+
+
+def test_a_function_that_calls_itself_by_its_other_name_is_refused() -> None:
+    """Of the standard set, which a model may add to: no name of it hides a circle."""
+    nodes = [op("F", "q", "b", domain="ai.onnx")]
+    circle = helper.make_function("", "F", ["q"], ["b"], nodes, [helper.make_opsetid("", 17)])
+    with pytest.raises(UnreadableInput, match='"::F" calls itself'):
+        read(model([op("F", "x", "y")], [value("x", [2])], [value("y", [2])], functions=[circle]))
 
 
 # --- states that grow --------------------------------------------------------------------------------------------

@@ -19,8 +19,8 @@ from tests.graph.test_onnx import model, op, value
 from tmmu_core.errors import UnreadableInput
 from tmmu_core.graph.constants import Constants, Held, InFile, Made
 from tmmu_core.graph.importers import onnx_bytes, onnx_external, onnx_growth, onnx_measure, onnx_values
+from tmmu_core.graph.importers.onnx_declared import Known
 from tmmu_core.graph.importers.onnx_growth import State
-from tmmu_core.graph.importers.onnx_shapes import Known
 from tmmu_core.graph.model import GRAPH_SCHEMA, Graph, Tensor, View
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
@@ -114,7 +114,7 @@ def test_a_node_is_carried_out_where_its_operands_are_few_and_known(monkeypatch:
     assert carried(added, y=(2,)) == {"y": [4, 6]}
     assert carried(added) is None
     assert carried(added, y=(4,)) is None
-    for domain, result in (("ai.onnx", {"y": [4, 6]}), (onnx_values.HIDDEN, {"y": [4, 6]}), ("own", None)):
+    for domain, result in ((onnx_values.HIDDEN, {"y": [4, 6]}), ("own", None)):
         added.domain = domain
         assert carried(added, y=(2,)) == result
     assert carried(op("Add", "a c", "y"), y=(2,)) is None, "c is not known"
@@ -139,7 +139,7 @@ def test_of_results_that_are_left_out_nothing_is_said() -> None:
 def test_a_range_is_hidden_where_it_is_the_standard_one() -> None:
     plain = model([op("Add", "x x", "y"), op("Range", "a b c", "r", domain="own")], [], [])
     assert onnx_values.hide_ranges(plain) is plain
-    nodes = [op("Range", "a b c", "r"), op("Range", "a b c", "s", domain="ai.onnx"), *plain.graph.node]
+    nodes = [op("Range", "a b c", "r"), op("Range", "a b c", "s"), *plain.graph.node]
     asked = model(nodes, [], [])
     hidden = onnx_values.hide_ranges(asked)
     domains = [onnx_values.HIDDEN, onnx_values.HIDDEN, "", "own"]

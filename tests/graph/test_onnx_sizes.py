@@ -14,7 +14,8 @@ from onnx import TensorProto, helper
 from tests.graph.test_onnx import model, op, value
 from tmmu_core.errors import InvalidIrShapes, UnreadableInput
 from tmmu_core.graph.importers import onnx_shapes
-from tmmu_core.graph.importers.onnx_shapes import Known, Sizes
+from tmmu_core.graph.importers.onnx_declared import Known
+from tmmu_core.graph.importers.onnx_shapes import Sizes
 from tmmu_core.graph.model import Dim
 
 FLOAT, INT64, STRING = TensorProto.FLOAT, TensorProto.INT64, TensorProto.STRING

@@ -13,7 +13,7 @@ from tests.graph.test_onnx import model, op, read, tensors, value
 from tests.graph.test_onnx_scopes import body, loop_model
 from tmmu_core.errors import InvalidIrShapes, UnreadableInput
 from tmmu_core.graph.importers import onnx as importer
-from tmmu_core.graph.importers import onnx_complete
+from tmmu_core.graph.importers import onnx_complete, onnx_functions
 from tmmu_core.graph.importers.onnx_complete import Run
 from tmmu_core.graph.importers.onnx_scope_shapes import AT_MOST
 from tmmu_core.graph.importers.onnx_shapes import Facts, Sizes
@@ -321,8 +321,8 @@ def test_a_function_that_cannot_be_written_out_is_told_by_name(monkeypatch: pyte
     def fails(given: onnx.ModelProto) -> onnx.ModelProto:
         raise RuntimeError("\nfirst\nsecond")
 
-    monkeypatch.setattr(importer.inliner, "inline_local_functions", fails)
+    monkeypatch.setattr(onnx_functions.inliner, "inline_local_functions", fails)
     with pytest.raises(UnreadableInput, match='"own::Twice" cannot be inlined: first') as caught:
-        importer._inline(proto, "m.onnx")
+        onnx_functions.inlined(proto, "m.onnx")
     assert caught.value.source == "m.onnx"
-    assert importer._inline(PLAIN, "m.onnx") is PLAIN
+    assert onnx_functions.inlined(PLAIN, "m.onnx") is PLAIN

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.build import chain, graph, node, residual, tensor
+from tests.build import chain, graph, node, residual, tensor, view
 from tests.judge.faults import changed, refigured, rehashed
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge import verifier
@@ -143,5 +143,33 @@ def test_without_a_graph_the_rules_that_ask_it_are_not_said_to_be_tried() -> Non
     plan = plan_graph(g).plan
     with_graph, without = lint_verdict(plan, g).checked, lint_verdict(plan).checked
     assert with_graph == tuple(rule.name for rule in RULES)
-    assert set(with_graph) - set(without) == {"undeclared_inplace", "backward_before_forward", "split_scope"}
+    assert set(with_graph) - set(without) == {
+        *("undeclared_inplace", "backward_before_forward", "split_scope", "untouched", "unread"),
+    }
     assert set(without) < set(with_graph)
+
+
+def idle(**more: Any) -> list[tuple[str, str]]:
+    """``n`` reads ``x`` and writes ``y`` and ``side``: what the lint says of bytes that nobody has a use for."""
+    tensors = [tensor("x", role="input"), tensor("y"), tensor("side", **more), tensor("lost", **more)]
+    model = graph(tensors, [node("n", "x", "y side")], "x", "y")
+    return [(f.rule, f.tensor) for f in lint_plan(plan_graph(model).plan, model) if f.tensor in ("side", "lost")]
+
+
+def test_what_nobody_touches_and_what_nobody_reads_are_warnings() -> None:
+    assert idle() == [("untouched", "lost"), ("unread", "side")]
+    model = graph([tensor("x", role="input"), tensor("y"), tensor("lost")], [node("n", "x", "y")], "x", "y")
+    assert lint_verdict(plan_graph(model).plan, model).ok
+
+
+def test_who_reads_a_view_reads_its_base() -> None:
+    tensors = [tensor("x", role="input"), tensor("a"), view("v", "a"), tensor("y")]
+    model = graph(tensors, [node("n", "x", "a"), node("m", "v", "y")], "x", "y")
+    assert {f.rule for f in lint_plan(plan_graph(model).plan, model)} & {"untouched", "unread"} == set()
+
+
+def test_what_is_written_into_another_tensor_is_a_result() -> None:
+    tensors = [tensor("x", role="input"), tensor("w", role="parameter"), tensor("w2"), tensor("y")]
+    nodes = [node("n", "x w", "y"), node("u", "y w", "w2", in_place_write=((1, 0),))]
+    model = graph(tensors, nodes, "x", "y")
+    assert [f.tensor for f in lint_plan(plan_graph(model).plan, model) if f.rule == "unread"] == []

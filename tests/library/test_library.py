@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import inspect
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -18,7 +20,7 @@ from msgspec import structs
 
 import tmmu_core as tmmu
 from tests.build import chain, graph, node, tensor
-from tmmu_core import compiled, door, extras
+from tmmu_core import compiled, door, extras, writing
 from tmmu_core.errors import ArenaTooSmall, UnreadableInput
 from tmmu_core.graph import native
 from tmmu_core.judge.verifier import verify_plan
@@ -467,3 +469,59 @@ def test_loops_are_compiled_where_the_compiler_is_installed(monkeypatch: pytest.
     for found in (None, object()):
         monkeypatch.setattr(compiled, "find_spec", lambda name, found=found: found if name == "numba" else None)
         assert compiled.is_there() is (found is not None)
+
+
+@pytest.mark.parametrize("ending", ["json", "cbor", "csv", "parquet"])
+def test_a_plan_that_cannot_be_saved_says_where_and_why(tmp_path: Path, ending: str) -> None:
+    made = tmmu.plan(MIXED)
+    (tmp_path / f"folder.{ending}").mkdir()
+    gone = tmp_path / "nofolder" / f"x.{ending}"
+    for path, why in ((gone, "no such file or directory"), (tmp_path / f"folder.{ending}", "is a directory")):
+        with pytest.raises(tmmu.TmmuError) as caught:
+            made.save(path)
+        assert (path.name in str(caught.value), why in str(caught.value)) == (True, True)
+        assert ".part" not in str(caught.value)
+        assert caught.value.hint == "Check the folder and the rights."
+
+
+@pytest.mark.parametrize("name", ["x.html", "x.md", "x"])
+def test_a_report_that_cannot_be_written_says_so_as_the_command_line_does(tmp_path: Path, name: str) -> None:
+    gone = tmp_path / "nofolder" / name
+    with pytest.raises(tmmu.TmmuError, match="cannot be written: no such file or directory") as caught:
+        tmmu.plan(MIXED).report(gone)
+    assert caught.value.record()["code_id"] == "USAGE"
+
+
+def test_a_fit_that_cannot_be_saved_says_so(tmp_path: Path) -> None:
+    with pytest.raises(tmmu.TmmuError, match="cannot be written"):
+        tmmu.fit(MIXED, "1GiB").save(tmp_path / "nofolder" / "x.tmmu.json")
+
+
+def test_a_lost_right_is_told_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def denied(path: Path, data: bytes) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), "elsewhere.part")
+
+    monkeypatch.setattr(writing, "replace_file", denied)
+    with pytest.raises(tmmu.TmmuError, match=r"x\.json cannot be written: permission denied\."):
+        tmmu.plan(MIXED).save(tmp_path / "x.json")
+
+
+def test_what_the_library_gives_is_said_in_a_line(tmp_path: Path) -> None:
+    graph, made = tmmu.read(MIXED), tmmu.plan(MIXED)
+    other = tmmu.plan(MIXED, planner="naive")
+    (tmp_path / "t.jsonl").write_bytes(to_json_lines(made))
+    said = [
+        graph,
+        made.verify(),
+        tmmu.compare(made, other),
+        tmmu.read(SAMPLES / "instances" / "A.1048576.csv"),
+        tmmu.read(tmp_path / "t.jsonl"),
+    ]
+    for value in (*said, made, made.gate(max_gap=0), tmmu.PlanRequest()):
+        assert len(repr(value)) < 400
+        assert "\n" not in repr(value)
+    assert [repr(value).split()[0] for value in said] == [
+        *("<Graph", "<Verdict", "<Comparison", "<PlainInstance", "<Trace"),
+    ]
+    assert repr(tmmu.compare(made, made)).endswith(": identical>")
+    assert "moved" in repr(tmmu.compare(made, other))

@@ -1,12 +1,18 @@
 """The synthesised backward pass and rematerialisation (contract §2), on chains that can be followed with a finger."""
 
 import itertools
+from collections import Counter
+from typing import Any
 
+import msgspec
 import pytest
 
 from tests.build import chain, graph, node, residual, tensor, view
 from tmmu_core.graph.model import MODES, PRESETS, Graph, Mode, Preset
+from tmmu_core.judge import steps
 from tmmu_core.judge.steps import _copy_of
+from tmmu_core.judge.verifier import verify_plan
+from tmmu_core.liveness import backward
 from tmmu_core.liveness.remat import _copy, with_rematerialisation
 from tmmu_core.plan.making.engine import Solution, plan_graph
 
@@ -212,3 +218,41 @@ def test_what_is_dropped_is_no_longer_saved_and_what_is_kept_still_is() -> None:
         "g": (False, False),
         "a@remat": (False, False),
     }
+
+
+def through_views(length: int) -> Graph:
+    """A chain in which every node reads a view, which nobody writes, of what the one before wrote."""
+    tensors, nodes, last = [tensor("x", role="input")], [], "x"
+    for k in range(length):
+        tensors += [tensor(f"t{k:03}"), view(f"v{k:03}", f"t{k:03}")]
+        nodes.append(node(f"n{k:03}", last, f"t{k:03}", inplace="none"))
+        last = f"v{k:03}"
+    return graph(tensors, nodes, "x", f"t{length - 1:03}")
+
+
+@pytest.mark.parametrize("of", [backward, steps])
+def test_what_has_a_gradient_is_found_along_views_in_one_pass(of: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each node is asked for its edges once for that, and once for its backward step: not once for each view."""
+    asked: Counter[str] = Counter()
+    name = "_edges" if of is backward else "gradient_edges"
+    edges = getattr(of, name)
+    monkeypatch.setattr(of, name, lambda node: asked.update([node.node_id]) or edges(node))
+    g = through_views(60)
+    plan = plan_graph(g, mode="backward").plan
+    assert verify_plan(plan, g).ok
+    assert set(asked.values()) == {2}
+    assert {f"t{k:03}@grad" for k in range(60)} < set(plan.tensor_ids)
+
+
+class Searched(tuple):  # type: ignore[type-arg]
+    """A list that must not be searched for each tensor in turn."""
+
+    def __contains__(self, name: object) -> bool:
+        raise AssertionError(f"{name} is looked for from the first to the last")
+
+
+@pytest.mark.parametrize("mode", ["inference", "backward"])
+def test_what_is_handed_out_is_not_searched_for_each_tensor(mode: Mode) -> None:
+    g = chain(5)
+    g = msgspec.structs.replace(g, inputs=Searched(g.inputs), outputs=Searched(g.outputs))
+    assert verify_plan(plan_graph(g, mode=mode, preset="remat_enabled").plan, g).ok

@@ -6,6 +6,7 @@ from tests.build import graph, node, tensor, view
 from tests.equivalence import disagreement
 from tmmu_core.errors import AlignmentViolation, ContractError, InvalidIrShapes, LivenessCycle
 from tmmu_core.graph.model import Graph, Tensor, View
+from tmmu_core.judge.simulator import Asked, simulate
 from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.plan.making.engine import plan_graph
 from tmmu_core.plan.model import TensorRow
@@ -112,6 +113,38 @@ def test_an_in_place_write_is_refused_by_the_condition_it_breaks(condition: str,
     assert isinstance(error, InvalidIrShapes)
     assert error.diagnostics["reason"] == "in_place_denied"
     assert error.diagnostics["condition"] == condition
+
+
+@pytest.mark.parametrize("listed", ["saved given", "given saved"])
+@pytest.mark.parametrize("first", [0, 1])
+def test_of_two_writes_that_may_not_be_the_node_says_which_is_told_of(listed: str, first: int) -> None:
+    """Not the order in which the file lists tensors; the verifier's own liveness tells of the same."""
+    of = {"saved": tensor("saved", saved_for_backward=True), "given": tensor("given")}
+    pairs = [(0, 0), (1, 1)]
+    nodes = [
+        node("n0", "x", "saved given", inplace="none"),
+        node("n1", "saved given", "a b", inplace="none", in_place_write=(pairs[first], pairs[1 - first])),
+    ]
+    tensors = [tensor("x", role="input"), *map(of.__getitem__, listed.split()), tensor("a"), tensor("b")]
+    g = graph(tensors, nodes, "x", "given")
+    with pytest.raises(InvalidIrShapes) as theirs:
+        simulate(g, Asked(mode="forward", preset="train_full"))
+    said = [error.diagnostics["condition"] for error in (refusal(g, mode="forward"), theirs.value)]
+    assert said == [("saved_for_backward", "graph_output")[first]] * 2
+
+
+def test_what_was_loaded_is_there_before_the_first_step() -> None:
+    """A view of a parameter that the first node writes over is read after it, and nothing is loaded by a step."""
+    nodes = [
+        node("n0", "p", "y", inplace="none", in_place_write=((0, 0),)),
+        node("n1", "v y", "z", inplace="none"),
+    ]
+    g = graph([tensor("p", role="parameter"), view("v", "p", 0), tensor("y"), tensor("z")], nodes, "", "z")
+    with pytest.raises(InvalidIrShapes) as theirs:
+        simulate(g, Asked(mode="inference", preset="inference"))
+    assert [error.diagnostics["condition"] for error in (refusal(g), theirs.value)] == ["refcount"] * 2
+    unread = graph(g.tensors, [nodes[0], node("n1", "y", "z", inplace="none")], "", "z")
+    assert verify_plan(plan_graph(unread).plan, unread).ok, "a view that nobody reads later may be written over"
 
 
 def test_must_not_alias_inside_one_storage_is_impossible() -> None:

@@ -68,7 +68,7 @@ SAME: tuple[Same, ...] = (
         *("tmmu_core/compiled.py", "hexdigest()[:16]", "16", "(17)"),
         "how many digits of a hash tell one machine code from another",
     ),
-    Same("tmmu_core/planners/exact/rebuild.py", "work = np.zeros((14, n + 1), dtype=np.int64)", "1", "(2)", _ROOM),
+    Same("tmmu_core/planners/exact/rebuild.py", "work = np.zeros((15, n + 1), dtype=np.int64)", "1", "(2)", _ROOM),
     Same("tmmu_core/sweep/running.py", "self._submitted += 1", "1", "(2)", "numbers of batches that are none's before"),
     Same("tmmu_core/runtime/shadow_scene.py", "np.array(looks, np.int64).reshape(-1, 2)", "1", "(2)", _WORKED_OUT),
     Same(
@@ -192,10 +192,6 @@ SAME: tuple[Same, ...] = (
         *("tmmu_core/judge/steps.py", "while at not in root and"),
         *("at not in root and (seen := view[at]) is not None", "((seen := view[at]) is not None)"),
         "the rest of a chain walked again, to the same root",
-    ),
-    Same(
-        *("tmmu_core/liveness/backward.py", "grown = bool(views) and", "bool(views) and len(found) > size"),
-        *("(len(found) > size)", "a pass more, which finds what the one before it found"),
     ),
     Same("tmmu_core/runtime/shadow_scene.py", "consumed = np.full(len(blocks.storage), -1", "1", "(2)", _NONE_YET),
     *(
@@ -329,6 +325,10 @@ SAME: tuple[Same, ...] = (
         *("tmmu_core/judge/lives.py", "if len(self._members[a]) < len(self._members[b]):"),
         *("len(self._members[a]) < len(self._members[b])", "(len(self._members[a]) <= len(self._members[b]))"),
         "which of two equally large sets takes the other in",
+    ),
+    Same(
+        *("tmmu_core/judge/lives.py", "persistent = any(run.tensors[member].persistent for", "any", "(all)"),
+        "the range of a persistent member is the whole run, and so is the hull of all members' ranges",
     ),
     Same("tmmu_core/planners/columns.py", "must_not_alias.reshape(-1, 2)", "1", "(2)", _WORKED_OUT),
     Same("tmmu_core/liveness/analyse.py", "storage_of = np.full(count, -1", "1", "(2)", _NOBODY),

@@ -179,12 +179,24 @@ def test_names_agree_between_file_c_and_json(tmp_path: Path) -> None:
             assert (tmp_path / arena["blob"]).is_file()
     for row in residency["tensors"]:
         assert f"#define {row['macro']}_OFFSET UINT64_C({row['offset']})" in header
-    assert f"net_plan_{residency['plan_hash'][:16]}" in symbols
+    assert f"net_plan_{residency['plan_hash'][:16]}_{residency['tensor_layout_hash'][:16]}" in symbols
 
 
-def test_another_plan_of_that_name_does_not_link(tmp_path: Path) -> None:
-    project(tmp_path / "one", rendered(model(), W))
-    project(tmp_path / "other", rendered(model(), W, memories=[{"name": "fast mem"}]))
+def summed(*constants: str) -> RenderMemoryPlan:
+    """Two constants of one size that are added to an input, packed by their names."""
+    tensors = [tensor("x", role="input"), *(tensor(name, role="constant") for name in constants), tensor("y")]
+    return rendered(graph(tensors, [node("n0", f"x {' '.join(constants)}", "y")], "x", "y"))
+
+
+@pytest.mark.parametrize("why", ["other regions", "other places"])
+def test_another_plan_of_that_name_does_not_link(tmp_path: Path, why: str) -> None:
+    one, other = summed("a", "b"), summed("c", "b")
+    assert (one.plan_hash == other.plan_hash, one.tensor_layout_hash == other.tensor_layout_hash) == (True, False)
+    if why == "other regions":
+        one, other = rendered(model(), W), rendered(model(), W, memories=[{"name": "fast mem"}])
+        assert one.plan_hash != other.plan_hash
+    project(tmp_path / "one", one)
+    project(tmp_path / "other", other)
     shutil.copy(tmp_path / "other" / "net_memory.h", tmp_path / "own.h")
     main = tmp_path / "one" / "net_selftest.c"
     main.write_text(f'#include "{tmp_path}/own.h"\nint main(void) {{ return (int)NET_PLAN_SYMBOL; }}\n')

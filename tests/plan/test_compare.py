@@ -120,7 +120,8 @@ def test_no_reuse_moves_every_tensor_but_the_first() -> None:
         ({"alignment": 1}, "redescribed", "alignment"),
         ({"shapes": (2, 2)}, "redescribed", "shape"),
         ({"base_tensor_uids": "t0"}, "redescribed", "base_tensor_uid"),
-        ({"generation": 9}, "moved", "generation"),
+        ({"generation": 9}, "renumbered", "generation"),
+        ({"logical_slot": 9}, "renumbered", "logical_slot"),
     ],
 )
 def test_one_changed_cell_is_found_and_named(columns: dict[str, Any], kind: str, path: str) -> None:

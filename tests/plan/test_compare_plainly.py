@@ -55,11 +55,12 @@ def kinds_of(left: TensorRow | None, right: TensorRow | None) -> tuple[str, ...]
         return any(getattr(left, name) != getattr(right, name) for name in names)
 
     so_changed = {
-        "moved": left.arena == right.arena and part("logical_slot", "generation", "offset_bytes"),
+        "moved": left.arena == right.arena and part("offset_bytes"),
         "resized": part("size_bytes"),
         "retimed": part("birth", "death"),
         "other_arena": left.arena != right.arena,
         "redescribed": part("role", "dtype", "shape", "alignment", "alias_group_id", "base_tensor_uid"),
+        "renumbered": not part("arena", "offset_bytes") and part("logical_slot", "generation"),
     }
     return tuple(kind for kind, so in so_changed.items() if so)
 

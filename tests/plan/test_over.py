@@ -119,12 +119,18 @@ def test_only_a_ranks_plan_names_the_graph_that_it_was_cut_from() -> None:
     assert cut.cut_from == cut.plan.ir_hash == ir_hash(chain(2))
 
 
-def test_an_arena_of_no_bytes_is_refused_and_one_of_a_single_byte_is_exceeded() -> None:
-    with pytest.raises(ArenaTooSmall):
-        make_plan_anyway(chain(3), PlanRequest(capacities={"activations": 0}))
-    plan = make_plan_anyway(chain(3), PlanRequest(capacities={"activations": 1})).plan
-    assert over_limits(plan) == {"activations": plan.arenas[0].extent_bytes - 1}
+@pytest.mark.parametrize("capacity", [0, 1])
+def test_an_arena_of_no_bytes_is_exceeded_as_one_of_a_single_byte(capacity: int) -> None:
+    plan = make_plan_anyway(chain(3), PlanRequest(capacities={"activations": capacity})).plan
+    assert over_limits(plan) == {"activations": plan.arenas[0].extent_bytes - capacity}
     assert {finding.rule for finding in verify_plan(plan, chain(3)).findings} == {"capacity"}
+
+
+def test_an_arena_that_is_not_declared_is_refused_all_the_same() -> None:
+    with pytest.raises(ArenaTooSmall) as caught:
+        make_plan_anyway(chain(3), PlanRequest(arenas={"parameters": {}}))
+    assert caught.value.undeclared
+    assert caught.value.diagnostics["required"] == make_plan(chain(3), PlanRequest()).plan.arenas[0].extent_bytes
 
 
 def test_an_instance_without_places_has_no_planner_that_gave_them() -> None:

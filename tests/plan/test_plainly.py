@@ -78,7 +78,7 @@ from tmmu_core.planners.problem import Packing
         ("dims", "8", ValueError),
         ("dims", "B=x", ValueError),
         ("dims", "B=1,B=2", ValueError),
-        ("dims", "", {}),
+        ("dims", "", ValueError),
         ("capacities", "1KiB", {"": 1024}),
         ("capacities", "b=2,a=1", {"a": 1, "b": 2}),
         ("capacities", "1,2", ValueError),

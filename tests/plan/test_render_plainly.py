@@ -455,7 +455,8 @@ STAGED = arena(3, "constant", "fast mem", "ROM")
 PART = RenderTensor("w", 3, 1, 2, 1)
 BLOBS = (blob(COLD, image(0)), blob(STAGED, Image(4, (PART,), Constants({"w": Held(b"ab")}))))
 EMPTY = RenderMemoryPlan()
-BARE = RenderMemoryPlan((SCRATCH_ARENA,), (STATES,), (COLD, STAGED), module_prefix="it", plan_hash="0123456789abcdef99")
+HASHES = {"plan_hash": "0123456789abcdef99", "tensor_layout_hash": "fedcba987654321000"}
+BARE = RenderMemoryPlan((SCRATCH_ARENA,), (STATES,), (COLD, STAGED), module_prefix="it", **HASHES)
 WHOLE = replace(BARE, constant_blobs=BLOBS, tensors=(PART,))
 
 
@@ -488,7 +489,7 @@ def test_the_header_says_regions_tensors_and_statuses() -> None:
     assert declared == [f"extern const uint8_t it_constant_{name}[];" for name in ("rom__blob", "fast_mem__source")]
     assert [line for line in render_c.c_header(BARE).splitlines() if line.startswith("extern const uint8_t")] == []
     assert "#define IT_PLAN_HASH_32 0x01234567u" in lines
-    assert "#define IT_PLAN_SYMBOL it_plan_0123456789abcdef" in lines
+    assert "#define IT_PLAN_SYMBOL it_plan_0123456789abcdef_fedcba9876543210" in lines
 
 
 def test_the_source_has_a_row_for_each_region_and_tensor_and_one_where_there_is_none() -> None:
@@ -508,7 +509,7 @@ def test_the_source_has_a_row_for_each_region_and_tensor_and_one_where_there_is_
         "};",
         "",
         "const char it_plan_hash[] = IT_PLAN_HASH;",
-        "const uint32_t it_plan_0123456789abcdef = IT_PLAN_HASH_32;",
+        "const uint32_t it_plan_0123456789abcdef_fedcba9876543210 = IT_PLAN_HASH_32;",
         "",
         "void *it_address(uint8_t *const bases[], size_t index) {",
         "    if (index >= (size_t)IT_TENSOR_COUNT || bases[it_tensors[index].region] == NULL) {",

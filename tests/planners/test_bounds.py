@@ -47,6 +47,13 @@ def test_a_place_that_cannot_be_passed_on_is_held_at_the_step_of_writing() -> No
     assert (bound.bytes, bound.witness, bound.rule) == (14, (0, 1), "handoff")
 
 
+def test_what_lives_on_after_its_place_was_to_be_passed_on_counts_once() -> None:
+    """It is alive when the other is made, so nothing ends there that would count besides."""
+    apart = {"handoff_from": np.array([-1, 0]), "must_not_alias": np.array([[0, 1]])}
+    bound = lower_bound(problem((0, 3, 6), (2, 4, 8), **apart))
+    assert (bound.bytes, bound.witness, bound.rule) == (14, (0, 1), "live")
+
+
 def test_a_place_can_be_passed_on_to_what_is_larger() -> None:
     assert lower_bound(problem((0, 2, 6), (2, 4, 8), handoff_from=np.array([-1, 0]))).bytes == 8
 

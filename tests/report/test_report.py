@@ -9,13 +9,15 @@ import pytest
 from playwright.sync_api import Browser
 
 from app.report.build import Known, build_report
-from app.report.figures import MOST_COLUMNS, drawn_steps
+from app.report.figures import MOST_COLUMNS, drawn_steps, ledger_figure
 from app.say import words
 from tests.build import chain, residual
 from tests.canvas.plans import FOUR, plan_of
+from tests.plan.examples import problem_of
 from tmmu_core.judge.finding import Finding, Verdict
 from tmmu_core.plan.analysis.waste import WasteLedger, waste_ledger
 from tmmu_core.plan.making.engine import Solution, plan_graph
+from tmmu_core.plan.making.instance import plan_problem
 
 RED = Verdict((Finding("overlap", "error", "a and b share bytes [0, 16) at step 1", "a", "b"),), ("overlap",))
 
@@ -105,6 +107,12 @@ def test_long_timelines_draw_whole_steps_with_the_peak_among_them() -> None:
     assert len(steps) == MOST_COLUMNS
     assert (np.diff(steps) > 0).all()
     assert live[steps].max() == live.max()
+
+
+def test_a_timeline_that_is_told_at_events_alone_says_their_own_steps() -> None:
+    plan = plan_problem(problem_of(("a", 0, 2**31, 1024), ("b", 2**40, 2**62, 2048)))
+    ticks = re.findall(r">(#[0-9,]+)</text>", str(ledger_figure(plan, waste_ledger(plan, "arena"))))
+    assert ticks == ["#0", f"#{2**31:,}", f"#{2**40:,}"]
 
 
 def test_short_timelines_draw_every_step() -> None:

@@ -44,7 +44,10 @@ def test_the_command_says_it_as_json(tmp_path: Path, capsys: pytest.CaptureFixtu
     path = tmp_path / "model.onnx"
     path.write_bytes(products("N"))
     assert run(["measure", str(path), "--dims", "N=16", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["given"]["bound"] == 2 * 16 * 4 * SIDE
+    found = json.loads(capsys.readouterr().out)
+    assert found["given"]["bound"] == 2 * 16 * 4 * SIDE
+    assert run(["measure", str(path), "--dims", "N=16"]) == 0
+    assert f"ours, by {found['planner']}" in capsys.readouterr().out
 
 
 def test_a_model_that_does_not_run_is_refused_with_the_way_out() -> None:

@@ -162,6 +162,10 @@ class Graph(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
     origins: dict[str, Origin] = {}
     """By node id, where nodes come from; of some, of all or of none. In no hash: it changes nothing of a plan."""
 
+    def __repr__(self) -> str:
+        size = f"{len(self.nodes):,} nodes, {len(self.tensors):,} tensors"
+        return f"<Graph {self.name[:60]!r}: {size}>"
+
 
 class Arena(msgspec.Struct, frozen=True, omit_defaults=True):
     """One named region of memory (contract §4), in bytes; ``page_size`` 0 means that nothing is said of pages."""

@@ -53,7 +53,7 @@ def examine(facts: PlanFacts, graph: Graph, dims: Mapping[str, int] | None, cut_
     try:
         lives = _lives(plan, graph, dims)
     except ContractError as refusal:
-        found = error("graph", f"the graph cannot be run as the plan says: {refusal}")
+        found = error("graph", f"{_other(plan, graph, cut_from)}the graph cannot be run as the plan says: {refusal}")
         untried = {rule: "the graph cannot be run as the plan says" for rule in RULES if rule != "graph"}
         return Seen((found,), None, None, untried)
     findings = [
@@ -72,6 +72,12 @@ def examine(facts: PlanFacts, graph: Graph, dims: Mapping[str, int] | None, cut_
     alignment = {number[s.name]: s.alignment for s in lives.storages.values() if s.name in number}
     pairs = frozenset(lives.storages[name].arena for pair in lives.apart for name in pair)
     return Seen(tuple(findings), alignment, pairs, {"arena": "its arenas are its own"} if plan.own_arenas else {})
+
+
+def _other(plan: Plan, graph: Graph, cut_from: bytes | None) -> str:
+    """Said before a refusal that comes of it: the plan's graph is not this one."""
+    other = plan.ir_hash != (ir_hash(graph) if cut_from is None else cut_from)
+    return "the plan was made of another graph: the ir_hash differs; " if other else ""
 
 
 def _lives(plan: Plan, graph: Graph, dims: Mapping[str, int] | None) -> Lives:

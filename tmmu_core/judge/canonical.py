@@ -13,6 +13,7 @@ from typing import Any
 
 import cbor2
 
+from tmmu_core.errors import InvalidIrShapes
 from tmmu_core.graph.dtypes import canonical as one_name
 from tmmu_core.graph.model import GRAPH_SCHEMA, Arena, Dim, Graph, Node, Tensor
 
@@ -76,8 +77,14 @@ def token_from_seed(seed: int) -> bytes:
 
 
 def ir_hash(graph: Graph) -> bytes:
-    """``H(ir_object)``: the normalised native object of contract §8, fields that hold their default omitted."""
-    return hash_of(ir_object(graph))
+    """``H(ir_object)``: the normalised native object of contract §8, fields that hold their default omitted.
+
+    Raises ``InvalidIrShapes`` (``not_canonical``) for a graph made in memory with what has no canonical form.
+    """
+    try:
+        return hash_of(ir_object(graph))
+    except (ValueError, RecursionError) as error:
+        raise InvalidIrShapes(f"the graph has no hash: {error}.", reason="not_canonical") from error
 
 
 def ir_object(graph: Graph) -> dict[str, Any]:

@@ -38,7 +38,8 @@ def check_arenas(facts: PlanFacts) -> Iterator[Finding]:
         if arena.extent_bytes not in possible:
             yield error(
                 "extent",
-                f"{arena.name} says an extent of {arena.extent_bytes} bytes, its highest storage ends at {highest}.",
+                f"{arena.name} says an extent of {arena.extent_bytes:,} bytes, "
+                f"its highest storage ends at {highest:,}.",
                 arena=arena.name,
             )
         for what, said, counted in (
@@ -61,14 +62,14 @@ def impossible(plan: Plan) -> Iterator[Finding]:
         if arena.committed_bytes != pages:
             yield error(
                 "extent",
-                f"{arena.name} commits {arena.committed_bytes} bytes; {arena.extent_bytes} in whole pages of "
-                f"{arena.page_size} are {pages}.",
+                f"{arena.name} commits {arena.committed_bytes:,} bytes; {arena.extent_bytes:,} in whole pages of "
+                f"{arena.page_size:,} are {pages:,}.",
                 arena=arena.name,
             )
         if arena.extent_bytes > arena.capacity_bytes:
             yield error(
                 "capacity",
-                f"{arena.name} needs {arena.extent_bytes} bytes and has {arena.capacity_bytes}.",
+                f"{arena.name} needs {arena.extent_bytes:,} bytes and has {arena.capacity_bytes:,}.",
                 arena=arena.name,
             )
         for bound, why in (
@@ -78,7 +79,7 @@ def impossible(plan: Plan) -> Iterator[Finding]:
             if bound > arena.extent_bytes:
                 yield error(
                     "figures",
-                    f"{arena.name} has an extent of {arena.extent_bytes} bytes, where {bound} {why}: it cannot be.",
+                    f"{arena.name} has an extent of {arena.extent_bytes:,} bytes, where {bound:,} {why}: it cannot be.",
                     arena=arena.name,
                 )
 
@@ -141,7 +142,7 @@ def check_metrics(plan: Plan) -> Iterator[Finding]:
         if what in said and said[what] not in ratios:
             yield error("figures", f"the metrics say {what} {said[what]}, the counts make {ratios[0]}.")
     if kept > activations:
-        yield error("figures", f"{kept} bytes of activations are said to be kept, of {activations}.")
+        yield error("figures", f"{kept:,} bytes of activations are said to be kept, of {activations:,}.")
 
 
 def check_certificates(facts: PlanFacts) -> Iterator[Finding]:
@@ -154,7 +155,8 @@ def check_certificates(facts: PlanFacts) -> Iterator[Finding]:
         if arena.status == "optimal" and arena.extent_bytes > least:
             yield error(
                 "certificate",
-                f"{arena.name} is called optimal with {arena.extent_bytes} bytes, and no more than {least} are proven.",
+                f"{arena.name} is called optimal with {arena.extent_bytes:,} bytes, "
+                f"and no more than {least:,} are proven.",
                 arena=arena.name,
             )
         if arena.witness:
@@ -185,8 +187,8 @@ def _witness(facts: PlanFacts, number: int, arena: ArenaSummary) -> Iterator[Fin
     if (arena.lower_bound_bytes or 0) not in {sum(sizes), side_by_side(sizes, grids)} | ends:
         yield error(
             "certificate",
-            f"the bound of {arena.name} is said to be {arena.lower_bound_bytes} bytes; what makes it takes "
-            f"{side_by_side(sizes, grids)}.",
+            f"the bound of {arena.name} is said to be {arena.lower_bound_bytes or 0:,} bytes; what makes it takes "
+            f"{side_by_side(sizes, grids):,}.",
             arena=arena.name,
         )
 

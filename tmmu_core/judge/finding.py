@@ -29,7 +29,7 @@ class Finding:
     step: int = -1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Verdict:
     """What was checked and what was found. ``ok``: no error among the findings (warnings may be)."""
 
@@ -53,6 +53,9 @@ class Verdict:
     def warnings(self) -> tuple[Finding, ...]:
         """The findings that do not."""
         return tuple(finding for finding in self.findings if finding.severity == "warning")
+
+    def __repr__(self) -> str:
+        return f"<Verdict {str(self)[:200]!r}, {counted(len(self.checked), 'rule')} checked>"
 
     def __str__(self) -> str:
         if self.ok:

@@ -72,6 +72,16 @@ RULES: tuple[LintRule, ...] = (
         "docs/decisions/0004",
     ),
     LintRule(
+        "untouched",
+        "A tensor is read and written by no node, and is no input and no output.",
+        "design",
+    ),
+    LintRule(
+        "unread",
+        "A tensor is written, and is read by nobody and no output.",
+        "design",
+    ),
+    LintRule(
         "slots_over_optimal",
         "must_not_alias pairs cost slots above the optimum.",
         "contract §3",
@@ -92,7 +102,7 @@ RULES: tuple[LintRule, ...] = (
 )
 """The first four are errors when broken, the others are warnings."""
 
-_ASKS_THE_GRAPH = ("undeclared_inplace", "backward_before_forward", "split_scope")
+_ASKS_THE_GRAPH = ("undeclared_inplace", "backward_before_forward", "split_scope", "untouched", "unread")
 
 _RULE_OF = {rule: lint.name for lint in RULES for rule in lint.made_of}
 
@@ -104,7 +114,7 @@ def lint_plan(
     verified = verify_plan(plan, graph, dims=dims, cut_from=cut_from)
     found = [replace(finding, rule=_RULE_OF[finding.rule]) for finding in verified.findings]
     if graph is not None:
-        found += [*_undeclared(plan, graph), *_out_of_phase(plan, graph), *_split_scopes(plan, graph)]
+        found += [*_undeclared(plan, graph), *_out_of_phase(plan, graph), *_split_scopes(plan, graph), *_idle(graph)]
     return shortened(found)
 
 
@@ -179,3 +189,35 @@ def _split_scopes(plan: Plan, graph: Graph) -> Iterator[Finding]:
             "hold where its nodes follow one another; give an execution_order that keeps them together.",
             step=stranger + plan.has_inputs_step,
         )
+
+
+def _idle(graph: Graph) -> Iterator[Finding]:
+    """Warnings ``untouched`` and ``unread``: bytes that nobody has a use for, perhaps a slip in a name.
+
+    Whoever reads one view of bytes, or one of an alias group, reads them for all; a gradient that leaves the step and
+    what is written into another tensor are results.
+    """
+    base = {tensor.id: tensor.view.base_tensor_uid for tensor in graph.tensors if tensor.view is not None}
+    group = {tensor.id: tensor.alias_group_id for tensor in graph.tensors if tensor.alias_group_id is not None}
+
+    def bytes_of(name: str) -> tuple[bool, str]:
+        for _ in base:
+            if name not in base:
+                break
+            name = base[name]
+        return (True, group[name]) if name in group else (False, name)
+
+    written = {bytes_of(name) for node in graph.nodes for name in node.outputs}
+    read = {bytes_of(name) for node in graph.nodes for name in node.inputs}
+    into = {node.outputs[k] for node in graph.nodes for _, k in node.in_place_write}
+    used = read | {bytes_of(name) for name in (*graph.outputs, *into)}
+    for tensor in sorted(graph.tensors, key=lambda tensor: tensor.id.encode()):
+        own = bytes_of(tensor.id)
+        if own in used or tensor.role in ("output", "gradient"):
+            continue
+        if own in written:
+            message = f'"{tensor.id}" is written, and nobody reads it; list it in outputs, or let nobody write it.'
+            yield Finding("unread", "warning", message, tensor=tensor.id)
+        elif tensor.id not in graph.inputs:
+            message = f'"{tensor.id}" is read and written by no node; is it written otherwise there?'
+            yield Finding("untouched", "warning", message, tensor=tensor.id)

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, KeysView, Mapping
 from dataclasses import dataclass
+from heapq import nlargest
 from typing import NamedTuple
 
 from tmmu_core.errors import AlignmentViolation, ArenaTooSmall, InvalidIrShapes
 from tmmu_core.graph.model import DEFAULT_ARENAS, OFFLOAD_ARENA, Node, Tensor
-from tmmu_core.judge.steps import Run
+from tmmu_core.judge.steps import Run, refuse_far
 from tmmu_core.judge.whole import element_bytes, refuse
+from tmmu_core.once import cached_property
 
 Handoff = tuple[int, str, str]
 """(step, from, to)."""
@@ -98,6 +100,7 @@ def lives_of(run: Run, declared: Iterable[str] | None = ()) -> Lives:
 
     judge = HandoffJudge(run, birth, unhanded, saved, last_read, storage_of, groups, arena, apart)
     handoffs, refusals = judge.decide()
+    refuse_misplaced(run, offset)
     final = unhanded | {giver: step for step, giver, _ in handoffs}
     storages = {
         name: _storage(run, groups.members(name), arena[name], Ranges(birth, final, saved, last_read), offset)
@@ -143,13 +146,13 @@ def saved_tensors(run: Run) -> frozenset[str]:
 
 def refuse_dangling(run: Run, birth: Mapping[str, int], last_read: Mapping[str, int]) -> None:
     """Dangling input → ``INVALID_IR_SHAPES`` (§2)."""
-    for name in last_read:
+    for name in last_read:  # as run: the earliest step first, and its operands in their order
         if name not in birth:
-            refuse("dangling_input", name)
+            refuse("dangling_input", tensor=name, node_id=run.node_name(run.reads[name][0]))
     written = {name for node in run.graph.nodes for name in node.outputs}
-    for name in run.graph.outputs:
+    for name in sorted(run.graph.outputs):
         if name not in birth and name not in written:
-            refuse("never_produced", name)
+            refuse("never_produced", tensor=name, node_id="")
 
 
 def deaths(run: Run, birth: Mapping[str, int], saved: frozenset[str], last_read: Mapping[str, int]) -> dict[str, int]:
@@ -157,7 +160,7 @@ def deaths(run: Run, birth: Mapping[str, int], saved: frozenset[str], last_read:
     death: dict[str, int] = {}
     for name, born in birth.items():
         held = saved if run.mode == "forward" else frozenset()  # mode forward holds saved tensors to T
-        if run.tensors[name].persistent or name in run.graph.outputs or name in held:
+        if run.tensors[name].persistent or name in run.outputs or name in held:
             death[name] = run.end
         elif name in last_read:  # last read at step k, and no hand-off (yet): k + 1
             death[name] = last_read[name] + 1
@@ -206,12 +209,14 @@ class Groups:
 
 def join_views_and_alias_groups(run: Run, groups: Groups) -> None:
     """A storage is a tensor with its views and its alias group."""
+    for name in sorted(groups.names()):
+        if run.root[name] not in groups.names():  # address = base + byte_offset, and the base has none
+            makers = [node.node_id for node in run.graph.nodes if name in node.outputs]
+            refuse("view_of_nothing", tensor=name, node_id=makers[0] if makers else "")
     representative: dict[str, str] = {}
     for name in groups.names():
         tensor = run.tensors[name]
         if tensor.view is not None:
-            if run.root[name] not in groups.names():
-                refuse("view_of_nothing", name)  # address = base + byte_offset, and the base has none
             groups.join(name, run.root[name])
         if tensor.alias_group_id is not None:
             groups.join(name, representative.setdefault(tensor.alias_group_id, name))
@@ -225,18 +230,25 @@ def write_in_place(run: Run, groups: Groups, ranges: Ranges, offset: dict[str, i
     birth, death, saved, last_read = ranges
     after = dict(death)
     taken: set[tuple[int, str]] = set()
-    for step, node, x, y in _in_place_writes(run):
-        mine, theirs = groups.members(x), groups.members(y)
+    writes = list(_in_place_writes(run))
+    if not writes:
+        return after
+    counts = RefCounts(run, groups, ranges)
+    views_of: dict[str, list[str]] = {}
+    for name in offset:
+        views_of.setdefault(run.root[name], []).append(name)
+    for step, node, x, y in writes:
+        mine, theirs = groups.leader(x), groups.leader(y)
         a, b = run.tensors[x], run.tensors[y]
         conditions = {
             # alias_group_refcount == 1: nobody else of x's storage is alive now, and y brings nobody who was before.
-            "refcount": any(birth[m] < step < death[m] for m in mine if m not in (x, y))
-            or any(birth[m] < step for m in theirs if m not in mine and m != y)
+            "refcount": counts.others(step, x, y) > 0
+            or (mine != theirs and any(born < step for born, m in counts.first[theirs] if m != y))
             # One input gives its bytes to one output, and one output takes the bytes of one input.
             or not taken.isdisjoint({(step, x), (step, y)}),
             "saved_for_backward": x in saved,
             "read_later": last_read[x] > step,
-            "graph_output": x in run.graph.outputs,
+            "graph_output": x in run.outputs,
             "constant": a.role == "constant",
             "must_not_alias": y in a.must_not_alias or x in b.must_not_alias,
             "other_arena": None not in (a.arena, b.arena) and a.arena != b.arena,
@@ -248,18 +260,59 @@ def write_in_place(run: Run, groups: Groups, ranges: Ranges, offset: dict[str, i
                     reason="in_place_denied",
                     condition=condition,
                     node_id=node.node_id,
+                    tensor=x,
                     t=step,
                 )
         taken |= {(step, x), (step, y)}
-        groups.join(x, y)
+        counts.join(x, y)
         if b.view is None:
             # y lies where x lies, and y's views with it.
-            for m in theirs:
-                if run.root[m] == y:
-                    offset[m] = offset[x] + run.root_offset[m]
+            for m in views_of[y]:
+                offset[m] = offset[x] + run.root_offset[m]
         if not a.persistent:
             after[x] = max(step, birth[x] + 1)  # never empty: what is there before step 0 may be overwritten at it
+    for name in sorted(offset):
+        refuse_far(name, offset[name])
     return after
+
+
+class RefCounts:
+    """§3: +1 at a member's birth, −1 at its end. Here of those that are there before a step and after it."""
+
+    def __init__(self, run: Run, groups: Groups, ranges: Ranges) -> None:
+        self.groups, self.step, self.death = groups, -1, ranges.death
+        # What no node writes, nor what it looks into, is loaded before step 0; whoever reads it later wants that.
+        unwritten = {
+            name for name in ranges.birth if name not in run.written_at and run.root[name] not in run.written_at
+        }
+        wanted = {name for name in unwritten if ranges.last_read.get(name, -1) > 0 or name in run.outputs}
+        self.began = {name: -1 if name in wanted else born for name, born in ranges.birth.items()}
+        self.count = dict.fromkeys(groups.leaders(), 0)
+        self.first = {name: sorted((self.began[m], m) for m in groups.members(name))[:2] for name in groups.leaders()}
+        """The two first-born of each storage."""
+        self.changes: dict[int, list[tuple[str, int]]] = {}
+        for name, born in self.began.items():
+            if born + 1 < ranges.death[name]:
+                self.changes.setdefault(born + 1, []).append((name, 1))
+                self.changes.setdefault(ranges.death[name], []).append((name, -1))
+
+    def others(self, step: int, x: str, y: str) -> int:
+        """How many members of ``x``'s storage but ``x`` and ``y`` are alive around ``step``; steps only grow."""
+        while self.step < step:
+            self.step += 1
+            for name, change in self.changes.get(self.step, ()):
+                self.count[self.groups.leader(name)] += change
+        mine = [m for m in {x, y} if self.groups.leader(m) == self.groups.leader(x)]
+        own = sum(self.began[m] < step < self.death[m] for m in mine)
+        return self.count[self.groups.leader(x)] - own
+
+    def join(self, x: str, y: str) -> None:
+        """Make one storage of two."""
+        a, b = self.groups.leader(x), self.groups.leader(y)
+        if a != b:
+            self.groups.join(x, y)
+            count, first = self.count.pop(a) + self.count.pop(b), self.first.pop(a) + self.first.pop(b)
+            self.count[self.groups.leader(x)], self.first[self.groups.leader(x)] = count, sorted(first)[:2]
 
 
 def _in_place_writes(run: Run) -> Iterator[tuple[int, Node, str, str]]:
@@ -275,15 +328,7 @@ def _first_born(run: Run, birth: Mapping[str, int], members: Iterable[str]) -> s
 
 def _storage(run: Run, members: list[str], arena: str, ranges: Ranges, offset: Mapping[str, int]) -> Storage:
     birth, death = ranges.birth, ranges.death
-    name, alignment = _first_born(run, birth, members), 1
-    for member in members:
-        if offset[member] % element_bytes(run.tensors[member]):  # a view of a view may miss its dtype's grid
-            raise AlignmentViolation(f"{member} lies at byte {offset[member]} of {name}.", arena=arena)
-        declared = run.tensors[member].alignment
-        if declared is not None:
-            if offset[member] % declared:
-                raise AlignmentViolation(f"{member} lies at byte {offset[member]} of {name}.", arena=arena)
-            alignment = max(alignment, declared)
+    name = _first_born(run, birth, members)
     # refcount +1 at a member's birth, −1 at its end, reusable at 0: the range is the hull of the members'.
     # It is persistent if a member is.
     persistent = any(run.tensors[member].persistent for member in members)
@@ -294,20 +339,30 @@ def _storage(run: Run, members: list[str], arena: str, ranges: Ranges, offset: M
         birth=0 if persistent else min(birth[member] for member in members),
         death=run.end if persistent else max(death[member] for member in members),
         size=max(offset[member] + run.sizes.row_bytes[member] for member in members),
-        alignment=alignment,
+        alignment=max(run.tensors[member].alignment or 1 for member in members),
         sort_key=(birth[name], -run.sizes.nbytes[name], name.encode()),
     )
+
+
+def refuse_misplaced(run: Run, offset: Mapping[str, int]) -> None:
+    """Every tensor keeps to the alignment that it asks for, and to its dtype's grid, within 64 bits."""
+    for grid_of in (lambda tensor: tensor.alignment or 1, element_bytes):
+        for name in sorted(offset):
+            if offset[name] % grid_of(run.tensors[name]):  # a view of a view may miss its dtype's grid
+                raise AlignmentViolation(f"{name} lies at byte {offset[name]}.", arena="unknown", tensor=name)
+    for name in sorted(offset):
+        refuse_far(name, offset[name] + run.sizes.row_bytes[name])
 
 
 def pairs_apart(run: Run, storage_of: Mapping[str, str]) -> frozenset[tuple[str, str]]:
     """§3: ``must_not_alias`` holds between storages; inside one it contradicts itself."""
     pairs: set[tuple[str, str]] = set()
-    for name, tensor in run.tensors.items():
-        for other in tensor.must_not_alias:
+    for name, tensor in sorted(run.tensors.items()):
+        for other in sorted(tensor.must_not_alias):
             if name in storage_of and other in storage_of:
                 a, b = storage_of[name], storage_of[other]
                 if a == b:
-                    refuse("must_not_alias_same_storage", f"{name} and {other}")
+                    refuse("must_not_alias_same_storage", tensor=name, node_id="")
                 pairs |= {(a, b), (b, a)}
     return frozenset(pairs)
 
@@ -328,9 +383,9 @@ def arena_of(tensor: Tensor, declared: frozenset[str]) -> str:
 
 def refuse_undeclared(arena: Mapping[str, str], declared: frozenset[str]) -> None:
     """A needed arena that is not declared → ``ARENA_TOO_SMALL``, capacity 0."""
-    for name, needed in arena.items():
+    for needed, name in sorted((needed, name) for name, needed in arena.items()):
         if needed not in (declared or DEFAULT_ARENAS) and needed != OFFLOAD_ARENA:
-            raise ArenaTooSmall(f"{name} needs {needed}.", arena=needed, capacity=0, required="unknown")
+            raise ArenaTooSmall(f"{name} needs {needed}.", arena=needed, capacity=0, required="unknown", tensor=name)
 
 
 # --- §1: hand-offs -----------------------------------------------------------------------------------------------
@@ -350,6 +405,19 @@ class HandoffJudge:
     arena: Mapping[str, str]
     """Storage → arena."""
     apart: frozenset[tuple[str, str]]
+
+    @cached_property
+    def _persistent(self) -> frozenset[str]:
+        """Storages with a persistent member."""
+        return frozenset(name for member, name in self.storage_of.items() if self.run.tensors[member].persistent)
+
+    @cached_property
+    def _last(self) -> dict[str, list[tuple[int, str]]]:
+        """Of each storage the two members that die last."""
+        return {
+            self.storage_of[leader]: nlargest(2, ((self.death[m], m) for m in self.groups.members(leader)))
+            for leader in self.groups.leaders()
+        }
 
     def decide(self) -> tuple[tuple[Handoff, ...], tuple[tuple[int, str, str, str], ...]]:
         """Granted (step, from, to) and refused (step, from, to, condition), in step order."""
@@ -393,16 +461,15 @@ class HandoffJudge:
 
     def refusal(self, step: int, node: Node, x: str, y: str) -> str:
         """The first condition of §1 that refuses y the storage of x; empty when all hold."""
-        mine = self.groups.members(x)
         if len(node.outputs) != 1:
             return "several_outputs"
-        if any(self.run.tensors[member].persistent for member in mine):
+        if self.storage_of[x] in self._persistent:
             return "persistent"
-        if x in self.run.graph.outputs:
+        if x in self.run.outputs:
             return "graph_output"
         if x in self.saved:
             return "saved_for_backward"
-        if any(self.death[member] > step for member in mine if member != x):
+        if any(death > step for death, member in self._last[self.storage_of[x]] if member != x):
             return "alias_live"
         # y takes over a place; a storage that is there already has one.
         if self.storage_of[y] != y or self.birth[y] != step:

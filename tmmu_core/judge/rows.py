@@ -28,8 +28,8 @@ def check_rows(facts: PlanFacts) -> Iterator[Finding]:
             own, size, is_view = _bytes(plan.shapes[i], dtype), int(plan.size[i]), plan.base_tensor_uids[i] is not None
             # A view that repeats bytes spans fewer than it shows.
             if own is None or size > own or (size != own and not is_view):
-                makes = "no size" if own is None else f"{own} bytes"
-                yield error("row", f'"{name}" has {size} bytes, its shape and dtype make {makes}.', tensor=name)
+                makes = "no size" if own is None else f"{own:,} bytes"
+                yield error("row", f'"{name}" has {size:,} bytes, its shape and dtype make {makes}.', tensor=name)
     yield from _views(facts)
 
 

@@ -171,6 +171,7 @@ def simulate(graph: Graph, asked: Asked) -> SimulatedPlan:
     for arena_figures in figures:
         check_capacity(arena_figures)
     check_quota(figures, asked.budget)
+    check_together(figures)
 
     # 4. tensor_map: tensors, not nodes, by id
     rows = rows_of(run, lives, slots, config)
@@ -323,6 +324,19 @@ def check_quota(figures: Sequence[ArenaFigures], budget: int | None) -> None:
     needed = sum(arena.extent_bytes for arena in figures)
     if budget is not None and needed > budget:
         raise AllocationFailure(f"{needed} bytes are over the budget.", arena="", peak_required_bytes=needed)
+
+
+def check_together(figures: Sequence[ArenaFigures]) -> None:
+    """§4: a sum over all arenas that is past 2^64 − 1 → ``ALLOCATION_OVERFLOW``."""
+    needed = sum(arena.committed_bytes for arena in figures)
+    if needed > U64_MAX:
+        last = max(figures, key=lambda arena: (arena.committed_bytes, arena.name))
+        raise AllocationOverflow(
+            f"all arenas need {needed} bytes.",
+            arena=last.name,
+            offset=needed - last.committed_bytes,
+            size=last.committed_bytes,
+        )
 
 
 def waste_at(slots: Sequence[Slot], extent: int, step: int, still_read: frozenset[str]) -> dict[str, int]:

@@ -6,17 +6,18 @@ its steps. Everything is a dictionary by id; nothing is fast but what must be.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
 import msgspec
 
-from tmmu_core.errors import LivenessCycle
+from tmmu_core.errors import U64_MAX, AllocationOverflow, LivenessCycle
 from tmmu_core.graph.dtypes import FLOATING, canonical
 from tmmu_core.graph.model import INPUTS_STEP, Graph, Mode, Node, Preset, Tensor, View
 from tmmu_core.graph.operators import gradient_needs
 from tmmu_core.judge.whole import Sizes, check_whole, refuse
+from tmmu_core.once import cached_property
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,11 @@ class Run:
     """Tensor → the step that writes it; missing where none does."""
     reads: dict[str, list[int]]
     """Tensor → the steps that read it, in order."""
+
+    @cached_property
+    def outputs(self) -> frozenset[str]:
+        """What the graph as run hands out."""
+        return frozenset(self.graph.outputs)
 
     @property
     def has_inputs_step(self) -> bool:
@@ -94,9 +100,11 @@ def run_of(
     as_run = graph
     if mode == "backward" and not any(node.phase == "backward" for node in graph.nodes):
         as_run, joint = with_backward(graph, ran, retain)
+        check_whole(as_run, dims)
         ran = timeline_order(as_run, mode, joint)
     if mode == "backward" and preset == "remat_enabled":
         as_run, joint = with_remat(as_run, ran)
+        check_whole(as_run, dims)
         ran = timeline_order(as_run, mode, joint)
     inside = set(ran)
     root, root_offset = roots(as_run)
@@ -145,7 +153,17 @@ def roots(graph: Graph) -> tuple[dict[str, str], dict[str, int]]:
             assert seen is not None
             root[member] = root[seen.base_tensor_uid]
             offset[member] = offset[seen.base_tensor_uid] + seen.byte_offset
+    for name in view:
+        refuse_far(name, offset[name])
     return root, offset
+
+
+def refuse_far(tensor: str, byte: int) -> None:
+    """§4: a sum past 2^64 − 1 → ``AllocationOverflow``. ``byte`` is one of its storage that ``tensor`` reaches."""
+    if byte > U64_MAX:
+        raise AllocationOverflow(
+            f"{tensor} reaches byte {byte}.", arena="unknown", offset=str(byte), size="unknown", tensor=tensor
+        )
 
 
 # --- §2: the order -----------------------------------------------------------------------------------------------
@@ -164,14 +182,14 @@ def _dependencies(graph: Graph, inside: Mapping[str, Node]) -> dict[str, set[str
     writer = {name: node.node_id for node in graph.nodes for name in node.outputs}
     root, _ = roots(graph)
     waits_for: dict[str, set[str]] = {}
-    for node in inside.values():
+    for node in sorted(inside.values(), key=lambda node: node.node_id.encode()):
         waits_for[node.node_id] = set()
         for name in node.inputs:
             source = writer.get(name) or writer.get(root[name])
             if source is None:
                 continue
             if source not in inside:
-                refuse("producer_outside_mode", f"{node.node_id} reads {name}, which {source} writes")
+                refuse("producer_outside_mode", node_id=node.node_id)
             waits_for[node.node_id].add(source)
     return waits_for
 
@@ -193,9 +211,20 @@ def _by_default(waits_for: Mapping[str, set[str]]) -> list[str]:
             if missing[follower] == 0:
                 heappush(ready, (follower.encode(), follower))
     if len(order) < len(waits_for):
-        stuck = min(set(waits_for) - set(order), key=str.encode)
-        raise LivenessCycle(f"{stuck} waits for itself, or for a node that does.", node_id=stuck)
+        stuck = min(_on_cycles(waits_for, set(waits_for) - set(order)), key=str.encode)
+        raise LivenessCycle(f"{stuck} waits for itself.", node_id=stuck)
     return order
+
+
+def _on_cycles(waits_for: Mapping[str, set[str]], stuck: set[str]) -> Iterator[str]:
+    """Those of ``stuck`` that wait for themselves: the others only wait for one that does."""
+    # Loaded here: only a graph that is refused has need of it.
+    import networkx as nx
+
+    waiting = nx.DiGraph((node_id, source) for node_id in stuck for source in waits_for[node_id] & stuck)
+    for together in nx.strongly_connected_components(waiting):
+        if len(together) > 1 or any(waiting.has_edge(node_id, node_id) for node_id in together):
+            yield from together
 
 
 def _as_given(graph: Graph, given: Sequence[str], waits_for: Mapping[str, set[str]]) -> list[str]:
@@ -205,15 +234,15 @@ def _as_given(graph: Graph, given: Sequence[str], waits_for: Mapping[str, set[st
     done: set[str] = set()
     for node_id in given:
         if node_id not in known:
-            refuse("order_unknown_node", node_id)
+            refuse("order_unknown_node", node_id=node_id)
         if node_id not in waits_for:
             continue
         if node_id in done:
-            refuse("order_duplicate_node", node_id)
+            refuse("order_duplicate_node", node_id=node_id)
         done.add(node_id)
         order.append(node_id)
     if len(order) < len(waits_for):
-        refuse("order_missing_node", min(set(waits_for) - done))
+        refuse("order_missing_node", node_id=min(set(waits_for) - done))
     done.clear()
     for node_id in order:
         if not waits_for[node_id] <= done:
@@ -299,16 +328,18 @@ def differentiable_tensors(graph: Graph, forward: Sequence[Node]) -> set[str]:
     tensors = {tensor.id: tensor for tensor in graph.tensors}
     written = {name for node in graph.nodes for name in node.outputs}
     bases = {t.id: t.view.base_tensor_uid for t in graph.tensors if t.view is not None}
-    loose_views = {name: base for name, base in bases.items() if name not in written}
-    found = {t.id for t in graph.tensors if may(t) and (t.role == "parameter" or t.id in graph.inputs)}
-    size = None
-    while size != len(found):
-        size = len(found)
-        for node in forward:
-            for i, o in gradient_edges(node):
-                if node.inputs[i] in found and may(tensors[node.outputs[o]]):
-                    found.add(node.outputs[o])
-        found.update(name for name, base in loose_views.items() if base in found and may(tensors[name]))
+    steps = [(base, name) for name, base in bases.items() if name not in written]
+    steps += [(node.inputs[i], node.outputs[o]) for node in forward for i, o in gradient_edges(node)]
+    leads_to: dict[str, set[str]] = {}
+    for source, target in steps:
+        if may(tensors[source]) and may(tensors[target]):
+            leads_to.setdefault(source, set()).add(target)
+    inputs = set(graph.inputs)
+    new = {t.id for t in graph.tensors if may(t) and (t.role == "parameter" or t.id in inputs)}
+    found: set[str] = set()
+    while new:
+        found |= new
+        new = set().union(*(leads_to.get(name, ()) for name in new)) - found
     return found
 
 
@@ -351,7 +382,7 @@ def with_remat(graph: Graph, order: Sequence[str]) -> tuple[Graph, list[str]]:
     nodes = {node.node_id: node for node in graph.nodes}
     tensors = {tensor.id: tensor for tensor in graph.tensors}
     maker = {name: node for node in graph.nodes if node.phase == "forward" for name in node.outputs}
-    dropped = {name for name in maker if tensors[name].remat and name not in graph.outputs}
+    dropped = {name for name in maker if tensors[name].remat} - set(graph.outputs)
 
     def renamed(names: Iterable[str]) -> tuple[str, ...]:
         return tuple(again(name) if name in dropped else name for name in names)

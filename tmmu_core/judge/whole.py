@@ -5,13 +5,13 @@ Refusals carry the code and the ``reason`` of the contract; the sentences are th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NoReturn
 
 from tmmu_core.errors import U64_MAX, AlignmentViolation, AllocationOverflow, InvalidIrShapes, LivenessCycle
 from tmmu_core.graph.dtypes import BITS, canonical
-from tmmu_core.graph.model import PHASES, ROLES, Graph, Node, Tensor
+from tmmu_core.graph.model import PHASES, ROLES, Graph, Tensor
 
 
 @dataclass(frozen=True)
@@ -24,22 +24,22 @@ class Sizes:
     """A view's ``byte_length``; everybody else's own bytes."""
 
 
-def refuse(reason: str, what: str) -> NoReturn:
-    """``InvalidIrShapes`` with its reason."""
-    raise InvalidIrShapes(f"{what} ({reason}).", reason=reason)
+def refuse(reason: str, *, tensor: str | None = None, node_id: str | None = None) -> NoReturn:
+    """``InvalidIrShapes`` with its reason, and the tensor and the node that it is about."""
+    about = {key: name for key, name in (("tensor", tensor), ("node_id", node_id)) if name is not None}
+    refusal = InvalidIrShapes(f"{' and '.join(about.values())} ({reason}).", reason=reason)
+    refusal.diagnostics |= about
+    raise refusal
 
 
 def check_whole(graph: Graph, dims: Mapping[str, int] | None = None) -> Sizes:
     """Check everything that can be said of a graph without an order, and size its tensors at the point ``dims``.
 
-    Raises ``InvalidIrShapes``, ``AllocationOverflow``, ``AlignmentViolation``, and ``LivenessCycle`` for a circle of
-    views.
+    Of several things that are wrong the first is told of: in the order of what is asked here, and of one question in
+    the order of the file. Raises ``InvalidIrShapes``, ``AllocationOverflow``, ``AlignmentViolation``, and
+    ``LivenessCycle`` for a circle of views.
     """
-    _distinct((tensor.id for tensor in graph.tensors), "duplicate_tensor")
-    _distinct((node.node_id for node in graph.nodes), "duplicate_node")
-    _distinct(graph.inputs, "duplicate_input")
-    _distinct(graph.outputs, "duplicate_output")
-    _words(graph)
+    _names_and_words(graph)
     point = _point(graph, dims or {})
     sizes = Sizes({}, {}, {})
     for tensor in graph.tensors:
@@ -50,22 +50,22 @@ def check_whole(graph: Graph, dims: Mapping[str, int] | None = None) -> Sizes:
     for tensor in graph.tensors:
         sizes.row_bytes[tensor.id] = _view_bytes(tensor, sizes.nbytes)
     _no_view_circle(graph)
+    _made(graph)
     for tensor in graph.tensors:
-        if tensor.alignment is not None:
-            check_power_of_two(tensor.alignment, tensor.id)
-        if tensor.id in tensor.must_not_alias:
-            refuse("must_not_alias_same_storage", f"{tensor.id} must not alias itself")
-        if tensor.shard is not None and not 0 <= tensor.shard.axis < len(tensor.shape):
-            refuse("shard_axis", tensor.id)
-    for node in graph.nodes:
-        _pairs(node)
+        _marks(tensor, sizes.nbytes)
+    _pairs(graph)
+    nodes = {node.node_id for node in graph.nodes}
+    for name in graph.safepoints:
+        if name not in nodes:
+            refuse("unknown_node", node_id=name)
     return sizes
 
 
-def check_power_of_two(alignment: int, what: str) -> None:
+def check_power_of_two(alignment: int, what: str, tensor: str = "") -> None:
     """Alignment must be a power of two ≥ 1, else ``AlignmentViolation`` (contract §4)."""
     if alignment < 1 or alignment & (alignment - 1) or alignment > U64_MAX:
-        raise AlignmentViolation(f"{what}: {alignment} is no power of two.", arena="unknown", logical_slot="unknown")
+        no_power = f"{what}: {alignment} is no power of two."
+        raise AlignmentViolation(no_power, arena="unknown", logical_slot="unknown", tensor=tensor)
 
 
 def element_bytes(tensor: Tensor) -> int:
@@ -73,23 +73,25 @@ def element_bytes(tensor: Tensor) -> int:
     return _bytes(tensor, ())
 
 
-def _distinct(names: Iterable[str], reason: str) -> None:
+def _names_and_words(graph: Graph) -> None:
+    for name in _second_mentions(tensor.id for tensor in graph.tensors):
+        refuse("duplicate_tensor", tensor=name)
+    for name in _second_mentions(node.node_id for node in graph.nodes):
+        refuse("duplicate_node", node_id=name)
+    for tensor in graph.tensors:
+        if tensor.role not in ROLES:
+            refuse("unknown_role", tensor=tensor.id)
+    for node in graph.nodes:
+        if node.phase not in PHASES:
+            refuse("unknown_phase", node_id=node.node_id)
+
+
+def _second_mentions(names: Iterable[str]) -> Iterator[str]:
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            refuse(reason, name)
+            yield name
         seen.add(name)
-
-
-def _words(graph: Graph) -> None:
-    for tensor in graph.tensors:
-        if tensor.role not in ROLES:
-            refuse("unknown_role", tensor.id)
-    for node in graph.nodes:
-        if node.phase not in PHASES:
-            refuse("unknown_phase", node.node_id)
-        if isinstance(node.inplace, str) and node.inplace not in ("any", "none"):
-            refuse("unknown_inplace", node.node_id)
 
 
 def _point(graph: Graph, dims: Mapping[str, int]) -> dict[str, int]:
@@ -97,13 +99,13 @@ def _point(graph: Graph, dims: Mapping[str, int]) -> dict[str, int]:
     point = {}
     for name, dim in graph.dims.items():
         if not 0 <= dim.min <= dim.max:
-            refuse("dim_envelope", name)
+            refuse("dim_envelope")
         point[name] = dim.max
-    for name, value in (*graph.assumed.items(), *dims.items()):
+    for name, value in sorted((dict(graph.assumed) | dict(dims)).items()):
         if name not in graph.dims:
-            refuse("unknown_dim", name)
+            refuse("unknown_dim")
         if not graph.dims[name].min <= value <= graph.dims[name].max:
-            refuse("dim_out_of_envelope", name)
+            refuse("dim_out_of_envelope")
         point[name] = value
     return point
 
@@ -111,13 +113,9 @@ def _point(graph: Graph, dims: Mapping[str, int]) -> dict[str, int]:
 def _shape(tensor: Tensor, point: Mapping[str, int]) -> tuple[int, ...]:
     shape = []
     for dim in tensor.shape:
-        if isinstance(dim, str):
-            if dim not in point:
-                refuse("unknown_dim", f"{tensor.id}: {dim}")
-            dim = point[dim]
-        if dim < 0:
-            refuse("negative_dim", tensor.id)
-        shape.append(dim)
+        if isinstance(dim, str) and dim not in point:
+            refuse("unknown_dim", tensor=tensor.id)
+        shape.append(point[dim] if isinstance(dim, str) else dim)
     return tuple(shape)
 
 
@@ -125,52 +123,63 @@ def _bytes(tensor: Tensor, shape: tuple[int, ...]) -> int:
     """§3: any zero dimension means 0; sub-byte dtypes round up to whole bytes per tensor."""
     dtype = canonical(tensor.dtype)
     if dtype is None:
-        refuse("unknown_dtype", f"{tensor.id}: {tensor.dtype}")
+        refuse("unknown_dtype", tensor=tensor.id)
     elements = 1
     for dim in shape:
+        if dim < 0:
+            refuse("negative_dim", tensor=tensor.id)
         elements *= dim
     nbytes = -(-elements * BITS[dtype] // 8)
     if nbytes > U64_MAX:
-        raise AllocationOverflow(f"{tensor.id} has {nbytes} bytes.", arena="unknown", offset=0, size=str(nbytes))
+        raise AllocationOverflow(
+            f"{tensor.id} has {nbytes} bytes.", arena="unknown", offset=0, size=str(nbytes), tensor=tensor.id
+        )
     return nbytes
 
 
 def _references(graph: Graph, known: Mapping[str, int]) -> None:
-    named: list[str] = [*graph.inputs, *graph.outputs]
-    for node in graph.nodes:
-        named += [*node.inputs, *node.outputs]
-    for tensor in graph.tensors:
-        named += tensor.must_not_alias
-        if tensor.view is not None:
-            named.append(tensor.view.base_tensor_uid)
-    for name in named:
-        if name not in known:
-            refuse("unknown_tensor", name)
-    nodes = {node.node_id for node in graph.nodes}
-    for name in graph.safepoints:
-        if name not in nodes:
-            refuse("unknown_node", name)
+    """What a graph and its nodes name is there, its ends once each."""
+    for ends, twice in ((graph.inputs, "duplicate_input"), (graph.outputs, "duplicate_output")):
+        for name in _second_mentions(ends):
+            refuse(twice, tensor=name)
+        for name in ends:
+            if name not in known:
+                refuse("unknown_tensor", tensor=name)
+    for side in ("inputs", "outputs"):
+        for node in graph.nodes:
+            for name in getattr(node, side):
+                if name not in known:
+                    refuse("unknown_tensor", tensor=name, node_id=node.node_id)
 
 
 def _producers(graph: Graph) -> None:
-    """One producer each; what is read or handed out comes from somewhere."""
-    produced: set[str] = set()
+    """One producer each, and a graph input has none."""
+    producer: dict[str, str] = {}
     for node in graph.nodes:
         for name in node.outputs:
-            if name in produced:
-                refuse("two_producers", name)
-            produced.add(name)
-    for name in graph.inputs:
-        if name in produced:
-            refuse("input_is_produced", name)
-    made = produced | set(graph.inputs) | {t.id for t in graph.tensors if t.persistent or t.view is not None}
+            if name in producer:
+                refuse("two_producers", tensor=name, node_id=node.node_id)
+            producer[name] = node.node_id
+    inputs = set(graph.inputs)
+    for tensor in graph.tensors:
+        if tensor.id in inputs and tensor.id in producer:
+            refuse("input_is_produced", tensor=tensor.id, node_id=producer[tensor.id])
+
+
+def _made(graph: Graph) -> None:
+    """What is read or handed out comes from somewhere."""
+    readers: dict[str, str] = {}
     for node in graph.nodes:
         for name in node.inputs:
-            if name not in made:
-                refuse("dangling_input", f"{node.node_id} reads {name}")
-    for name in graph.outputs:
-        if name not in made:
-            refuse("never_produced", name)
+            readers.setdefault(name, node.node_id)
+    made, outputs = {name for node in graph.nodes for name in node.outputs} | set(graph.inputs), set(graph.outputs)
+    for tensor in graph.tensors:
+        if tensor.id in made or tensor.persistent or tensor.view is not None:
+            continue
+        if tensor.id in readers:
+            refuse("dangling_input", tensor=tensor.id, node_id=readers[tensor.id])
+        if tensor.id in outputs:
+            refuse("never_produced", tensor=tensor.id)
 
 
 def _view_bytes(tensor: Tensor, nbytes: Mapping[str, int]) -> int:
@@ -178,15 +187,18 @@ def _view_bytes(tensor: Tensor, nbytes: Mapping[str, int]) -> int:
     own, view = nbytes[tensor.id], tensor.view
     if view is None:
         return own
+    if view.base_tensor_uid not in nbytes:
+        refuse("unknown_tensor", tensor=tensor.id)
     length = own if view.byte_length is None else view.byte_length
     least = 0 if view.stride_desc is not None and 0 in view.stride_desc else own  # one that repeats may span less
     if not least <= length <= own:
-        refuse("view_size", tensor.id)
+        refuse("view_size", tensor=tensor.id)
     if view.byte_offset < 0 or view.byte_offset + length > nbytes[view.base_tensor_uid]:
-        refuse("view_out_of_bounds", tensor.id)
+        refuse("view_out_of_bounds", tensor=tensor.id)
     element = element_bytes(tensor)
     if view.byte_offset % element:
-        raise AlignmentViolation(f"{tensor.id}: {view.byte_offset} is off its {element}-byte grid.", arena="unknown")
+        off = f"{tensor.id}: {view.byte_offset} is off its {element}-byte grid."
+        raise AlignmentViolation(off, arena="unknown", tensor=tensor.id)
     return length
 
 
@@ -197,14 +209,39 @@ def _no_view_circle(graph: Graph) -> None:
         walked: dict[str, None] = {}
         while name in base and name not in ends:
             if name in walked:
-                raise LivenessCycle(f"{name} is a view of itself.", node_id="", tensor=name)
+                makers = [node.node_id for node in graph.nodes if name in node.outputs]
+                raise LivenessCycle(
+                    f"{name} is a view of itself.",
+                    node_id=makers[0] if makers else "",
+                    tensor=name,
+                    reason="view_cycle",
+                )
             walked[name] = None
             name = base[name]
         ends.update(walked)
 
 
-def _pairs(node: Node) -> None:
-    permitted = () if node.inplace is None or isinstance(node.inplace, str) else node.inplace
-    for i, o in (*permitted, *node.in_place_write, *node.grad_edges):
-        if not (0 <= i < len(node.inputs) and 0 <= o < len(node.outputs)):
-            refuse("pair_out_of_range", node.node_id)
+def _marks(tensor: Tensor, known: Mapping[str, int]) -> None:
+    if tensor.alignment is not None:
+        check_power_of_two(tensor.alignment, tensor.id, tensor=tensor.id)
+    for other in tensor.must_not_alias:
+        if other not in known:
+            refuse("unknown_tensor", tensor=tensor.id)
+        if other == tensor.id:
+            refuse("must_not_alias_same_storage", tensor=tensor.id)
+    if tensor.shard is not None and not 0 <= tensor.shard.axis < len(tensor.shape):
+        refuse("shard_axis", tensor=tensor.id)
+
+
+def _pairs(graph: Graph) -> None:
+    """Permissions and pairs of operands, field by field."""
+    for field in ("inplace", "in_place_write", "grad_edges"):
+        for node in graph.nodes:
+            said = getattr(node, field)
+            if said in (None, "any", "none"):
+                continue
+            if isinstance(said, str):
+                refuse("unknown_inplace", node_id=node.node_id)
+            for i, o in said:
+                if not (0 <= i < len(node.inputs) and 0 <= o < len(node.outputs)):
+                    refuse("pair_out_of_range", node_id=node.node_id)

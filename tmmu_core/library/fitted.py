@@ -16,7 +16,7 @@ from tmmu_core.graph.model import Graph
 from tmmu_core.library.requests import capacity_of, ratio
 from tmmu_core.plan import model
 from tmmu_core.plan.making.request import PlanRequest
-from tmmu_core.writing import replace_file
+from tmmu_core.writing import put
 
 P = TypeVar("P", bound=model.Plan)
 
@@ -63,12 +63,12 @@ class Fit(Generic[P]):
     def save(self, path: str | Path) -> Path:
         """Write the fitted graph as a native file (``.tmmu.json``, ``.tmmu.cbor``, ``.gz`` of either). Gives the path.
 
-        Raises ``UnreadableInput`` for another ending.
+        Raises ``UnreadableInput`` for another ending, ``UnwritableOutput`` where the file cannot be written.
         """
         path = Path(path)
         if not {".json", ".cbor"} & set(path.suffixes):
             raise UnreadableInput("a graph is written as .tmmu.json or .tmmu.cbor.", source=str(path))
-        replace_file(path, native.encode(self.graph, path.name))
+        put(path, native.encode(self.graph, path.name))
         return path
 
     def __bool__(self) -> bool:

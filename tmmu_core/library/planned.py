@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from tmmu_core.door import face
-from tmmu_core.errors import UnreadableInput
+from tmmu_core.errors import UnreadableInput, UnwritableOutput
 from tmmu_core.extras import need, require
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.finding import Verdict
@@ -29,7 +29,7 @@ from tmmu_core.plan.formats.trace import Trace
 from tmmu_core.plan.making.engine import Solution
 from tmmu_core.plan.making.make import Made
 from tmmu_core.plan.making.request import PlanRequest
-from tmmu_core.writing import replace_file
+from tmmu_core.writing import put
 
 DRAWN = 460
 """Pixels of height of the map in a notebook."""
@@ -154,7 +154,10 @@ class Plan(model.Plan):
         return pandas.DataFrame(columns, index=pandas.Index(self.tensor_ids, name="tensor_id"))
 
     def save(self, path: str | Path) -> Path:
-        """Write the plan file: ``.json``, ``.cbor``, ``.csv`` or ``.parquet`` (contract §9). Gives the path."""
+        """Write the plan file: ``.json``, ``.cbor``, ``.csv`` or ``.parquet`` (contract §9). Gives the path.
+
+        Raises ``UnreadableInput`` for another ending, ``UnwritableOutput`` where the file cannot be written.
+        """
         path = Path(path)
         writer = files.WRITERS.get(path.suffix.removeprefix("."))
         if writer is None:
@@ -163,14 +166,15 @@ class Plan(model.Plan):
                 source=str(path),
                 hint=f"End the name in .{', .'.join(files.WRITERS)}.",
             )
-        replace_file(path, writer(self))
+        put(path, writer(self))
         return path
 
     def report(self, path: str | Path | None = None, *, baseline: Any = None, title: str = "") -> Any:
         """The report: one offline HTML file; a summary where ``path`` ends in ``.md``, on paper in ``.pdf``.
 
         Gives the path; without one, the HTML as bytes. With ``baseline`` it tells what changed from there to here.
-        Raises ``UnreadableInput`` for another ending, and where no browser is installed that prints.
+        Raises ``UnreadableInput`` for another ending, and where no browser is installed that prints;
+        ``UnwritableOutput`` where the file cannot be written.
         """
         ending = "" if path is None else Path(path).suffix.lower()
         if ending not in ("", ".html", ".htm", ".md", ".pdf"):
@@ -187,7 +191,7 @@ class Plan(model.Plan):
             )
         if path is None:
             return data
-        replace_file(Path(path), _printed(data) if ending == ".pdf" else data)
+        put(Path(path), _printed(data) if ending == ".pdf" else data)
         return Path(path)
 
     def show(self, *, browser: bool = True) -> subprocess.Popen[bytes]:
@@ -210,8 +214,8 @@ class Plan(model.Plan):
         figures = f"extent {t.extent_bytes:,} B, bound {t.lower_bound_bytes:,} B, gap {gap}"
         if any(arena.status == model.INVALID for arena in self.arenas):
             figures = f"INVALID, {figures}"
-        name = visible(self.ir_name or "a plan").replace("\n", " ")
-        return f"<Plan {name[:60]} · {self.mode} · {self.planner}: {figures}, {len(self):,} tensors>"
+        name = visible(self.ir_name or "a plan").replace("\n", " ")[:60]
+        return f"<Plan {name} · {self.mode} · {self.planner}: {figures}, {len(self):,} tensors>"
 
     def _repr_html_(self) -> str:
         """The figures, and the map of the arena where most moves, as SVG: no script, no network."""
@@ -277,7 +281,10 @@ def _printed(report: bytes) -> bytes:
     program = paper.browser()
     if program is None:
         raise UnreadableInput("a PDF is printed by a browser, and none is installed.", hint="Write .html instead.")
-    printed: bytes = paper.pdf(report, program)
+    try:
+        printed: bytes = paper.pdf(report, program)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise UnwritableOutput(f"the report was not printed: {error}.", "Write .html, and print that.") from error
     return printed
 
 

@@ -22,7 +22,7 @@ from tmmu_core.liveness.groups import Groups, storage_groups
 from tmmu_core.liveness.handoffs import Grouping, decide_handoffs
 from tmmu_core.liveness.model import Liveness, Storages, Timeline
 from tmmu_core.liveness.ranges import Ranges, tensor_ranges
-from tmmu_core.liveness.views import view_roots
+from tmmu_core.liveness.views import far_away, view_roots
 
 I64 = NDArray[np.int64]
 U64 = NDArray[np.uint64]
@@ -64,7 +64,7 @@ def analyse(timeline: Timeline, arenas: Mapping[str, Arena] | None = None) -> Li
         birth=ranges.birth,
         death=death,
         storage_of=storage_of,
-        offset_in_storage=groups.offset.astype(np.uint64),
+        offset_in_storage=groups.offset,
         storages=storages,
         handoffs=handoffs,
         taken=np.ones(len(handoffs), np.bool_),
@@ -136,6 +136,7 @@ def _forbidden_pairs(timeline: Timeline, ranges: Ranges, groups: Groups) -> I64:
     index = timeline.index
     count = len(index.tensor_ids)
     found = [np.zeros(0, np.int64)]
+    together: list[tuple[str, str, int]] = []
     for i in index.marked.tolist():
         tensor = timeline.graph.tensors[i]
         if not ranges.planned[i]:
@@ -143,17 +144,18 @@ def _forbidden_pairs(timeline: Timeline, ranges: Ranges, groups: Groups) -> I64:
         others = np.array([index.tensor_of[name] for name in tensor.must_not_alias], np.int64)
         others = others[ranges.planned[others]]
         a, b = groups.group[i], groups.group[others]
-        for other in others[a == b].tolist():
-            other_id = index.tensor_ids[other]
-            raise InvalidIrShapes(
-                f"tensors {tensor.id!r} and {other_id!r} must not alias, yet they share one storage.",
-                reason="must_not_alias_same_storage",
-                node_id="",
-                tensor=tensor.id,
-                path=f"$.tensors[{i}].must_not_alias",
-                hint="Take the pair out of must_not_alias, or undo the view, alias group or in-place write.",
-            )
+        together += [(tensor.id, index.tensor_ids[other], i) for other in others[a == b].tolist()]
         found.append(np.minimum(a, b) * count + np.maximum(a, b))
+    if together:
+        one, other_id, i = min(together)
+        raise InvalidIrShapes(
+            f"tensors {one!r} and {other_id!r} must not alias, yet they share one storage.",
+            reason="must_not_alias_same_storage",
+            node_id="",
+            tensor=one,
+            path=f"$.tensors[{i}].must_not_alias",
+            hint="Take the pair out of must_not_alias, or undo the view, alias group or in-place write.",
+        )
     return np.stack(np.divmod(np.unique(np.concatenate(found)), count), axis=1)
 
 
@@ -194,25 +196,17 @@ def _storages(timeline: Timeline, grouping: Grouping, death: I64, handoffs: I64)
     birth[persistent] = 0
     hull_end[persistent] = max(timeline.steps, 1)
 
+    _refuse_misplaced(timeline, groups, planned)
+    ends = groups.offset[planned] + row_bytes(timeline)[planned]
+    _refuse_far_ends(timeline, groups, planned[ends < groups.offset[planned]])
     size = np.zeros(len(head), np.uint64)
-    np.maximum.at(size, row, groups.offset[planned].astype(np.uint64) + row_bytes(timeline)[planned])
+    np.maximum.at(size, row, ends)
     alignment = np.ones(len(head), np.uint64)
     for i in index.marked.tolist():
-        tensor = tensors[i]
-        if tensor.alignment is not None and ranges.planned[i]:
-            if int(groups.offset[i]) % tensor.alignment:
-                raise AlignmentViolation(
-                    f"tensor {tensor.id!r} asks for an alignment of {tensor.alignment} B, but lies at byte "
-                    f"{int(groups.offset[i])} of its storage.",
-                    arena="unknown",
-                    logical_slot="unknown",
-                    tensor=tensor.id,
-                    path=f"$.tensors[{i}].alignment",
-                    hint="Ask for the alignment on the base, at an offset that is a multiple of it.",
-                )
+        asked = tensors[i].alignment
+        if asked is not None and ranges.planned[i]:
             s = storage_of[i]
-            alignment[s] = max(int(alignment[s]), tensor.alignment)
-    _refuse_off_grid(timeline, groups, planned)
+            alignment[s] = max(int(alignment[s]), asked)
 
     handoff_from = np.full(len(head), -1, np.int64)
     handoff_from[storage_of[handoffs[:, 2]]] = storage_of[handoffs[:, 1]]
@@ -231,18 +225,43 @@ def _storages(timeline: Timeline, grouping: Grouping, death: I64, handoffs: I64)
     return storages, storage_of
 
 
-def _refuse_off_grid(timeline: Timeline, groups: Groups, planned: I64) -> None:
-    """A view of a view may keep to its base's grid and still miss its own dtype's within the storage (contract §3)."""
-    tensors = timeline.graph.tensors
-    for i in planned[groups.offset[planned] > 0].tolist():
+def _refuse_misplaced(timeline: Timeline, groups: Groups, planned: I64) -> None:
+    """Refuse the tensor of lowest id that lies off the alignment it asks for, or else off its dtype's grid.
+
+    A view of a view may keep to its base's grid and still miss its own dtype's within the storage (contract §3).
+    """
+    tensors, ids = timeline.graph.tensors, timeline.index.tensor_ids
+    inside = planned[groups.offset[planned] > 0].tolist()  # at the start all is well
+    unaligned = [i for i in inside if int(groups.offset[i]) % (tensors[i].alignment or 1)]
+    if unaligned:
+        i = min(unaligned, key=ids.__getitem__)
+        raise AlignmentViolation(
+            f"tensor {ids[i]!r} asks for an alignment of {tensors[i].alignment} B, but lies at byte "
+            f"{int(groups.offset[i])} of its storage.",
+            arena="unknown",
+            logical_slot="unknown",
+            tensor=ids[i],
+            path=f"$.tensors[{i}].alignment",
+            hint="Ask for the alignment on the base, at an offset that is a multiple of it.",
+        )
+    off_grid = [i for i in inside if int(groups.offset[i]) % itemsize(tensors[i].dtype)]
+    if off_grid:
+        i = min(off_grid, key=ids.__getitem__)
         grid = itemsize(tensors[i].dtype)
-        if int(groups.offset[i]) % grid:
-            raise AlignmentViolation(
-                f"tensor {tensors[i].id!r} lies at byte {int(groups.offset[i])} of its storage, "
-                f"off the {grid}-byte grid of {tensors[i].dtype}.",
-                arena="unknown",
-                logical_slot="unknown",
-                tensor=tensors[i].id,
-                path=f"$.tensors[{i}].view.byte_offset",
-                hint=f"Let it, with the views it looks through, begin at a multiple of {grid}.",
-            )
+        raise AlignmentViolation(
+            f"tensor {ids[i]!r} lies at byte {int(groups.offset[i])} of its storage, "
+            f"off the {grid}-byte grid of {tensors[i].dtype}.",
+            arena="unknown",
+            logical_slot="unknown",
+            tensor=ids[i],
+            path=f"$.tensors[{i}].view.byte_offset",
+            hint=f"Let it, with the views it looks through, begin at a multiple of {grid}.",
+        )
+
+
+def _refuse_far_ends(timeline: Timeline, groups: Groups, past: I64) -> None:
+    """Refuse the one of lowest id among the tensors ``past``, which end where no byte has a number."""
+    if len(past):
+        ids = timeline.index.tensor_ids
+        i = min(past.tolist(), key=ids.__getitem__)
+        raise far_away(ids[i], int(groups.offset[i]) + int(row_bytes(timeline)[i]), f"$.tensors[{i}]")

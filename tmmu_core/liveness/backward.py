@@ -97,19 +97,23 @@ def _differentiable(graph: Graph, tensors: dict[str, Tensor], forward: Sequence[
 
     sources = {tensor.id for tensor in graph.tensors if tensor.role == "parameter"}.union(graph.inputs)
     # A view that no node writes is as differentiable as its base.
-    found = {name for name in sources if can(name)}
     produced = {name for node in graph.nodes for name in node.outputs}
     bases = {tensor.id: tensor.view.base_tensor_uid for tensor in graph.tensors if tensor.view}
-    views = {name: base for name, base in bases.items() if name not in produced}
+    onwards: dict[str, list[str]] = {}
+    for name, base in bases.items():
+        if name not in produced:
+            onwards.setdefault(base, []).append(name)
+    for node in forward:
+        for i, o in _edges(node):
+            onwards.setdefault(node.inputs[i], []).append(node.outputs[o])
 
-    # One pass along the order does it, but where a view of a written view is read before that one is written.
-    grown = True
-    while grown:
-        size = len(found)
-        for node in forward:
-            found |= {node.outputs[o] for i, o in _edges(node) if node.inputs[i] in found and can(node.outputs[o])}
-        found |= {name for name, base in views.items() if base in found and can(name)}
-        grown = bool(views) and len(found) > size
+    found: set[str] = set()
+    ahead = [name for name in sources if can(name)]
+    while ahead:
+        name = ahead.pop()
+        if name not in found:
+            found.add(name)
+            ahead += [further for further in onwards.get(name, ()) if can(further)]
     return found
 
 

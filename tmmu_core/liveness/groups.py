@@ -6,16 +6,19 @@ Most tensors share nothing. Everything here costs by the number of tensors that 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, NoReturn
+from heapq import heappop, heappush
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tmmu_core.errors import InvalidIrShapes
+from tmmu_core.errors import U64_MAX, InvalidIrShapes
 from tmmu_core.liveness.model import Timeline
 from tmmu_core.liveness.ranges import Ranges
+from tmmu_core.liveness.views import far_away
 
 I64 = NDArray[np.int64]
+U64 = NDArray[np.uint64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +27,7 @@ class Groups:
 
     group: I64
     """A tensor number that stands for the storage: the lowest of its members."""
-    offset: I64
+    offset: U64
     """Bytes from the storage's start."""
     shared: NDArray[np.bool_]
     """Whether the storage has more than one member."""
@@ -48,53 +51,64 @@ def storage_groups(timeline: Timeline, ranges: Ranges) -> Groups:
         a, b = find(i), find(j)
         parent[max(a, b)] = min(a, b)
 
+    _refuse_views_of_nothing(timeline, ranges)
     for view in np.flatnonzero(ranges.planned & (index.base >= 0)).tolist():
-        root = int(ranges.roots[view])
-        if not ranges.planned[root]:
-            _refuse_view_of_nothing(timeline, view, root)
-        join(view, root)
+        join(view, int(ranges.roots[view]))
     first_of: dict[str, int] = {}
     for i in index.marked.tolist():
         alias = tensors[i].alias_group_id
         if alias is not None and ranges.planned[i]:
             join(i, first_of.setdefault(alias, i))
 
-    offset = ranges.view_offset.copy()
+    offset = ranges.view_offset
     death = ranges.death.copy()
     writes = _in_place_writes(timeline)
     if writes:
         members: dict[int, list[int]] = {}
         for i in np.flatnonzero(ranges.planned).tolist():
             members.setdefault(find(i), []).append(i)
+        concerned = {find(t) for write in writes for t in (write.x, write.y)}
+        # What no node writes was loaded, before the first step; who reads it after that step reads what was loaded.
+        loaded = (index.producer < 0) & (index.producer[ranges.roots] < 0)
+        began = np.where(loaded & ((ranges.last_read > 0) | index.is_output), -1, ranges.birth)
+        lives = {group: _Members(began, ranges.death, members[group]) for group in concerned}
         taken: set[tuple[int, int]] = set()
+        placed: dict[int, int] = {}
         for write in writes:
             step, x, y, _ = write
             a, b = find(x), find(y)
             # One input gives its bytes to one output, and brings nobody together who was alive before.
             twice = not taken.isdisjoint({(step, x), (step, y)})
-            strangers = a != b and any(ranges.birth[m] < step for m in members[b] if m != y)
-            _check_in_place(timeline, ranges, write, members[a], alone=not (twice or strangers))
+            strangers = a != b and lives[b].began_before(step, y)
+            alone = not (twice or strangers or lives[a].lives_through(step, (x, y)))
+            _check_in_place(timeline, ranges, write, alone=alone)
             taken |= {(step, x), (step, y)}
             if a != b:
                 join(x, y)
-                members[find(x)] = members[a] + members[b]
+                lives[find(x)] = lives.pop(a).joined(lives.pop(b))
             if index.base[y] < 0:
-                offset[y] = ranges.view_offset[x] + offset[ranges.roots[x]]
+                placed[y] = int(ranges.view_offset[x]) + placed.get(int(ranges.roots[x]), 0)
             if not index.is_persistent[x]:
                 death[x] = max(step, int(ranges.birth[x]) + 1)  # of step 0 already: what was there before it
-        _settle_views(timeline, ranges, offset)
+        offset = _settled(timeline, ranges, placed)
     group = np.fromiter(map(find, range(len(tensors))), np.int64, len(tensors)) if _any_shared(parent) else parent
     shared = np.bincount(group[ranges.planned], minlength=len(tensors))[group] > 1
     return Groups(group, offset, shared, death)
 
 
-def _refuse_view_of_nothing(timeline: Timeline, view: int, root: int) -> NoReturn:
-    ids, producer = timeline.index.tensor_ids, int(timeline.index.producer[view])
+def _refuse_views_of_nothing(timeline: Timeline, ranges: Ranges) -> None:
+    """Refuse the view of lowest id that has no bytes to look at."""
+    index, ids = timeline.index, timeline.index.tensor_ids
+    views = np.flatnonzero(ranges.planned & (index.base >= 0) & ~ranges.planned[ranges.roots]).tolist()
+    if not views:
+        return
+    view = min(views, key=ids.__getitem__)
+    root, producer = int(ranges.roots[view]), int(index.producer[view])
     raise InvalidIrShapes(
         f"tensor {ids[view]!r} is a view of {ids[root]!r}, which nothing in this mode's timeline writes: "
         "it has no address.",
         reason="view_of_nothing",
-        node_id=timeline.index.node_ids[producer] if producer >= 0 else "",
+        node_id=index.node_ids[producer] if producer >= 0 else "",
         tensor=ids[view],
         hint=f"Let a node write {ids[root]!r}, make it a graph input, or let {ids[view]!r} be no view.",
     )
@@ -104,10 +118,52 @@ def _any_shared(parent: I64) -> bool:
     return bool((parent != np.arange(len(parent))).any())
 
 
-def _settle_views(timeline: Timeline, ranges: Ranges, offset: I64) -> None:
-    """A view lies where its root lies, and the root may have been written in place somewhere inside a storage."""
-    views = np.flatnonzero(timeline.index.base >= 0)
-    offset[views] = ranges.view_offset[views] + offset[ranges.roots[views]]
+def _settled(timeline: Timeline, ranges: Ranges, placed: dict[int, int]) -> U64:
+    """Shape (tensors,): bytes from the storage's start. ``placed`` has those of what is written in place.
+
+    A view lies where its root lies, and the root may have been written in place somewhere inside a storage. Raises
+    ``AllocationOverflow`` for what then lies past 2^64 − 1, naming the lowest id.
+    """
+    offset, ids = ranges.view_offset.copy(), timeline.index.tensor_ids
+    moved = np.flatnonzero(ranges.planned & np.isin(ranges.roots, list(placed))).tolist()
+    begins = {i: int(offset[i]) + placed[int(ranges.roots[i])] for i in moved}
+    far = [i for i in moved if begins[i] > U64_MAX]
+    if far:
+        i = min(far, key=ids.__getitem__)
+        raise far_away(ids[i], begins[i], f"$.tensors[{i}]")
+    offset[moved] = np.fromiter(begins.values(), np.uint64, len(begins))
+    return offset
+
+
+class _Members:
+    """Who of a storage's members is alive, asked step by step: each comes and goes once, however often it is asked."""
+
+    def __init__(self, began: I64, death: I64, members: list[int]) -> None:
+        self.death = death
+        self.coming = sorted((int(began[m]), m) for m in members)
+        """(step of its birth, or −1 for what was loaded and is read later; tensor) as a heap: who was not there yet."""
+        self.first = self.coming[:2]
+        self.there: list[int] = []
+
+    def began_before(self, step: int, besides: int) -> bool:
+        """Whether anyone but ``besides`` was there before ``step``."""
+        return any(birth < step for birth, m in self.first if m != besides)
+
+    def lives_through(self, step: int, besides: tuple[int, int]) -> bool:
+        """Whether anyone else was there before ``step`` and is there after it; steps only grow."""
+        while self.coming and self.coming[0][0] < step:
+            self.there.append(heappop(self.coming)[1])
+        self.there = [m for m in self.there if self.death[m] > step]
+        return any(m not in besides for m in self.there)
+
+    def joined(self, other: _Members) -> _Members:
+        """Both; the smaller one moves."""
+        large, small = (self, other) if len(self.coming) >= len(other.coming) else (other, self)
+        for each in small.coming:
+            heappush(large.coming, each)
+        large.first = sorted(large.first + small.first)[:2]
+        large.there += small.there
+        return large
 
 
 class _Write(NamedTuple):
@@ -120,28 +176,24 @@ class _Write(NamedTuple):
 
 
 def _in_place_writes(timeline: Timeline) -> list[_Write]:
-    """In step order."""
-    index = timeline.index
+    """In step order, those of a node as it lists them: of two that may not be, the first listed is told of."""
+    index, nodes = timeline.index, timeline.graph.nodes
     found = []
-    for k in [k for k, node in enumerate(timeline.graph.nodes) if node.in_place_write]:
-        inputs, outputs = index.inputs_of(k), index.outputs_of(k)
-        step = int(timeline.step_of[k])
-        if step >= 0:
-            found += [
-                _Write(step, int(inputs[i]), int(outputs[o]), k) for i, o in timeline.graph.nodes[k].in_place_write
-            ]
-    return sorted(found)
+    writing = [k for k, node in enumerate(nodes) if node.in_place_write and timeline.step_of[k] >= 0]
+    for k in sorted(writing, key=timeline.step_of.__getitem__):
+        inputs, outputs, step = index.inputs_of(k), index.outputs_of(k), int(timeline.step_of[k])
+        found += [_Write(step, int(inputs[i]), int(outputs[o]), k) for i, o in nodes[k].in_place_write]
+    return found
 
 
-def _check_in_place(timeline: Timeline, ranges: Ranges, write: _Write, members: list[int], *, alone: bool) -> None:
+def _check_in_place(timeline: Timeline, ranges: Ranges, write: _Write, *, alone: bool) -> None:
     """Seed II.G, condition by condition; a write that may not be is refused, never silently copied."""
     step, x, y, node = write
     tensors, index = timeline.graph.tensors, timeline.index
-    others = [m for m in members if m not in (x, y)]
     forbidden = set(tensors[x].must_not_alias) & {tensors[y].id} or set(tensors[y].must_not_alias) & {tensors[x].id}
     arenas = {tensor.arena for tensor in (tensors[x], tensors[y]) if tensor.arena is not None}
     conditions = (
-        ("refcount", not alone or any(ranges.birth[m] < step < ranges.death[m] for m in others)),
+        ("refcount", not alone),
         ("saved_for_backward", bool(ranges.saved[x])),
         ("read_later", bool(ranges.last_read[x] > step)),
         ("graph_output", bool(index.is_output[x])),

@@ -37,7 +37,8 @@ def dependencies(index: GraphIndex, source: I64, inside: NDArray[np.bool_]) -> t
     before, after = before[keep], after[keep]
     outside = ~inside[before]
     if outside.any():
-        at = int(np.flatnonzero(outside)[0])
+        # The reader of lowest id, and the first that it reads of them.
+        at = min(np.flatnonzero(outside).tolist(), key=lambda edge: (index.node_ids[after[edge]], edge))
         raise InvalidIrShapes(
             f"node {index.node_ids[after[at]]!r} reads what node {index.node_ids[before[at]]!r} writes, "
             "and that node is not part of this mode's timeline.",

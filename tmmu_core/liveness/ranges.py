@@ -11,6 +11,7 @@ from tmmu_core.errors import InvalidIrShapes
 from tmmu_core.liveness.model import Timeline
 
 I64 = NDArray[np.int64]
+U64 = NDArray[np.uint64]
 Mask = NDArray[np.bool_]
 
 
@@ -27,11 +28,11 @@ class Ranges:
     """Held for the backward pass: marked, or the base of a marked view, and marks count in this timeline."""
     roots: I64
     """Root base of each tensor."""
-    view_offset: I64
+    view_offset: U64
     """Bytes from the root's start."""
 
 
-def tensor_ranges(timeline: Timeline, roots: I64, view_offset: I64) -> Ranges:
+def tensor_ranges(timeline: Timeline, roots: I64, view_offset: U64) -> Ranges:
     """Half-open ranges of all planned tensors. Raises ``InvalidIrShapes`` for what is read but never written."""
     index, steps = timeline.index, timeline.steps
     count = len(index.tensor_ids)
@@ -85,10 +86,12 @@ def _saved(timeline: Timeline, roots: I64) -> Mask:
 
 def _refuse_dangling(timeline: Timeline, planned: Mask, last_read: I64) -> None:
     index = timeline.index
-    dangling = np.flatnonzero(~planned & (last_read >= 0))
-    if len(dangling):
-        tensor = int(dangling[0])
-        reader = next(int(node) for node in index.readers_of(tensor) if timeline.step_of[node] >= 0)
+    dangling = ~planned & (last_read >= 0)
+    if dangling.any():
+        # Told of as it is run into: the earliest step, and its first operand.
+        readers = (int(node) for node in timeline.node_at if node >= 0 and dangling[index.inputs_of(int(node))].any())
+        reader = next(readers)
+        tensor = next(int(i) for i in index.inputs_of(reader) if dangling[i])
         raise InvalidIrShapes(
             f"node {index.node_ids[reader]!r} reads tensor {index.tensor_ids[tensor]!r}, which nothing writes.",
             reason="dangling_input",
@@ -97,9 +100,9 @@ def _refuse_dangling(timeline: Timeline, planned: Mask, last_read: I64) -> None:
             t=int(timeline.step_of[reader]),
             hint="Add it to the graph's inputs, give it a persistent role, or let a node write it.",
         )
-    lost = np.flatnonzero(~planned & index.is_output & (index.producer < 0))
-    if len(lost):
-        name = index.tensor_ids[int(lost[0])]
+    lost = np.flatnonzero(~planned & index.is_output & (index.producer < 0)).tolist()
+    if lost:
+        name = min(index.tensor_ids[i] for i in lost)
         raise InvalidIrShapes(
             f"graph output {name!r} is written by nothing.",
             reason="never_produced",

@@ -22,7 +22,7 @@ def with_rematerialisation(graph: Graph, order: Sequence[str]) -> tuple[Graph, l
     nodes = {node.node_id: node for node in graph.nodes}
     tensors = {tensor.id: tensor for tensor in graph.tensors}
     producer = {name: node for node in graph.nodes if node.phase == "forward" for name in node.outputs}
-    dropped = {name for name, node in producer.items() if tensors[name].remat and name not in graph.outputs}
+    dropped = {name for name in producer if tensors[name].remat} - set(graph.outputs)
 
     copies: dict[str, Tensor] = {}
     recomputed: dict[str, Node] = {}

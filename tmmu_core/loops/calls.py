@@ -79,7 +79,9 @@ class Meeting(_Call):
 class Site(_Call):
     """``struct site``."""
 
-    _fields_ = _fields("n blurs capacity turns ruin unit heat loss meets blur work near spot now stop")
+    _fields_ = _fields(
+        "n sections blurs capacity turns ruin unit heat loss meets begin run blur work near sky spot now stop"
+    )
 
 
 DONE = 0
@@ -173,14 +175,20 @@ def search(loops: ctypes.CDLL, levels: int, **fields: Any) -> int:
 
 def rebuild(loops: ctypes.CDLL, n: int, **fields: Any) -> bool:
     """As :func:`tmmu_core.planners.exact.rebuilding.rebuild`, the interpreter's lock not held meanwhile."""
-    unit, meets, blur, work, near = (fields[name] for name in ("unit", "meets", "blur", "work", "near"))
+    names = ("unit", "meets", "begin", "run", "blur", "work", "near", "sky")
+    unit, meets, begin, run, blur, work, near, sky = (fields[name] for name in names)
     assert unit.shape == (n, 10)
     assert meets.shape == (n, n)
+    assert (len(begin), begin[0]) == (n + 1, 0)
+    assert run.shape == (begin[-1], 2)
+    assert (np.diff(begin) >= 0).all()
+    assert ((run >= 0) & (run <= len(sky))).all()
     assert blur.shape[0] == 2
     assert blur.shape[1] >= 4096 + n
-    assert work.shape == (14, n + 1)
+    assert work.shape == (15, n + 1)
     assert near.shape == (7, n)
-    assert blur.dtype == near.dtype == np.int32
-    assert (len(fields["spot"]), len(fields["now"])) == (8, 6)
+    assert blur.dtype == near.dtype == sky.dtype == np.int32
+    assert 0 < fields["capacity"] < 2**30
+    assert (len(fields["spot"]), len(fields["now"])) == (7, 6)
     assert len(fields["heat"]) == len(fields["loss"]) + 1 == 1025
-    return bool(loops.tmmu_rebuild(ctypes.byref(Site(n=n, blurs=blur.shape[1], **fields))))
+    return bool(loops.tmmu_rebuild(ctypes.byref(Site(n=n, sections=len(sky), blurs=blur.shape[1], **fields))))

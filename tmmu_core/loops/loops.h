@@ -47,12 +47,13 @@ struct search {
 
 /* n units and the packing at hand, see Site in planners/exact/rebuilding.py; `now` may be read, and `stop` set, meanwhile. */
 struct site {
-    I n, blurs, capacity, turns, ruin;
+    I n, sections, blurs, capacity, turns, ruin;
     const I *unit, *heat, *loss;
     const uint8_t *meets;
-    const int32_t *blur; /* 2 rows of as many as `blurs` */
+    const I *begin, *run; /* a unit's runs of sections, from and to */
+    const int32_t *blur;  /* 2 rows of as many as `blurs` */
     I *work;
-    int32_t *near;
+    int32_t *near, *sky;
     I *spot;
     volatile I *now;
     const volatile I *stop;

@@ -9,15 +9,15 @@
 typedef int32_t N;
 
 enum { AREA, BYTES, LIFE, EARLY, LATE, BORN, DIES, SIZE, GRID, FIXED, COLUMNS };
-enum { OFFSET, LEFT, WEIGHT, ROW, START, END, NEXT_ROW, NEXT_START, NEXT_END, TAKEN, WAS, ORDER, KEY, COUNTED };
-enum { FROM, UNTIL, LONG, TALL, LOW, HIGH, FAR };
+enum { OFFSET, LEFT, WEIGHT, ROW, TOP, HIGH, NEXT_ROW, NEXT_TOP, NEXT_HIGH, RANK, FLOOR, CEILING, TAKEN, ORDER, KEY };
+enum { FROM, UNTIL, LONG, TALL, BELOW, ABOVE, FAR };
 enum { DRAWN, ROWS, OUT, COST, FEWEST, TURN };
-enum { WHO, AT, WHEN, BELOW, ABOVE, MANY, LOOSE, FIRM };
-enum { LOWEST, TIGHTEST, HIGHEST, TIGHTEST_ABOVE };
-enum { UNITS = 1024, STAGES = 1024, BLURS = 4096, TRIES = 8, TOUCH = 32, EVERY = 128, ROUNDS = 1000, DEARER = 64 };
+enum { WHO, WHEN, UNDER, OVER, MANY, LOOSE, FIRM };
+enum { LOWEST, TIGHTEST, HIGHEST, WIDEST };
+enum { AS_LOW, AS_HIGH, BETWEEN, AS_IT_IS };
+enum { UNITS = 1024, STAGES = 1024, BLURS = 4096, EVERY = 128, ROUNDS = 1000, DEARER = 64, NARROWLY = 384 };
 enum { NOWHERE = 0x7FFFFFFF };
 #define BEYOND ((I)1 << 62)
-#define PINNED ((I)1 << 50)
 static const N FAR_IN_TIME[3] = {48, 10, 144}, FAR_IN_BYTES[3] = {60, 300, 20};
 
 typedef const struct site *P;
@@ -35,60 +35,165 @@ static inline I draw(I *state)
     return (word >> 22) ^ word;
 }
 
-static inline I scale_of(P p) { return (p->capacity + UNITS - 1) / UNITS; }
-
-static inline void lay(P p, I scale, I i, I at)
+static inline N highest(P p, I i)
 {
-    const N low = at >= 0 && UNIT(i, FIXED) < 0 ? (N)(at / scale) : -1;
-    WORK(OFFSET)[i] = at;
-    NEAR(LOW)[i] = low;
-    NEAR(HIGH)[i] = low + NEAR(TALL)[i];
+    const N *const sky = p->sky;
+    N found = 0;
+    for (I k = p->begin[i]; k < p->begin[i + 1]; k++)
+        for (I s = p->run[2 * k]; s < p->run[2 * k + 1]; s++)
+            found = sky[s] > found ? sky[s] : found;
+    return found;
 }
 
-static I least_in_the_way(P p, I i, I *state)
+static inline N lowest(P p, I i)
 {
-    I *const start = WORK(NEXT_START), *const end = WORK(NEXT_END), *const weight = WORK(NEXT_ROW);
-    const uint8_t *const meets = p->meets + i * p->n;
-    const I need = UNIT(i, SIZE), grid = UNIT(i, GRID), rows = p->now[ROWS];
-    I count = 0, best = -1, least = PINNED;
+    const N *const sky = p->sky;
+    N found = (N)p->capacity;
+    for (I k = p->begin[i]; k < p->begin[i + 1]; k++)
+        for (I s = p->run[2 * k]; s < p->run[2 * k + 1]; s++)
+            found = sky[s] < found ? sky[s] : found;
+    return found;
+}
+
+static inline void raise(P p, I i, I to)
+{
+    N *const sky = p->sky;
+    for (I k = p->begin[i]; k < p->begin[i + 1]; k++)
+        for (I s = p->run[2 * k]; s < p->run[2 * k + 1]; s++)
+            sky[s] = sky[s] > (N)to ? sky[s] : (N)to;
+}
+
+static inline void lower(P p, I i, I to)
+{
+    N *const sky = p->sky;
+    for (I k = p->begin[i]; k < p->begin[i + 1]; k++)
+        for (I s = p->run[2 * k]; s < p->run[2 * k + 1]; s++)
+            sky[s] = sky[s] < (N)to ? sky[s] : (N)to;
+}
+
+static inline void level(P p, I at)
+{
+    for (I s = 0; s < p->sections; s++)
+        p->sky[s] = (N)at;
+}
+
+static inline I as_low(P p, I i, I floor)
+{
+    const I grid = UNIT(i, GRID), fixed = UNIT(i, FIXED);
+    return fixed >= 0 ? fixed : (floor + grid - 1) & -grid;
+}
+
+static inline I as_high(P p, I i, I ceiling)
+{
+    const I fixed = UNIT(i, FIXED);
+    return fixed >= 0 ? fixed : (ceiling - UNIT(i, SIZE)) & -UNIT(i, GRID);
+}
+
+static void let_loose(P p, I lying, I rows)
+{
+    const I *const row = WORK(lying);
+    I *const top = WORK(lying + 1), *const high = WORK(lying + 2);
+    level(p, 0);
     for (I k = 0; k < rows; k++) {
-        const I j = WORK(ROW)[k];
-        start[count] = WORK(START)[k];
-        end[count] = WORK(END)[k];
-        weight[count] = UNIT(j, FIXED) >= 0 ? PINNED : WORK(WEIGHT)[j];
+        const I i = row[k];
+        top[i] = as_low(p, i, highest(p, i)) + UNIT(i, SIZE);
+        raise(p, i, top[i]);
+    }
+    level(p, p->capacity);
+    for (I k = rows - 1; k >= 0; k--) {
+        const I i = row[k];
+        high[i] = as_high(p, i, lowest(p, i));
+        lower(p, i, high[i]);
+    }
+}
+
+static I ranks(P p, I i, I lying, I rows)
+{
+    const I *const row = WORK(lying), *const top = WORK(lying + 1), *const high = WORK(lying + 2);
+    const uint8_t *const meets = p->meets + i * p->n;
+    I *const rank = WORK(RANK), *const floor = WORK(FLOOR), *const ceiling = WORK(CEILING), count = 0;
+    for (I k = 0; k < rows; k++) {
+        const I j = row[k];
+        rank[count] = k;
+        floor[count + 1] = top[j];
+        ceiling[count] = high[j];
         count += meets[j];
     }
-    start[count] = p->capacity;
-    end[count] = 0;
-    for (I tried = 0; tried < TRIES; tried++) {
-        const I r = draw(state), k = (r >> 1) % (count + 1);
-        const I at = r & 1 ? (end[k] + grid - 1) & -grid : (start[k] - need) & -grid, top = at + need;
-        if (at < 0 || top > p->capacity)
-            continue;
-        I cost = 0;
-        for (I j = 0; j < count; j++)
-            cost += weight[j] & -(I)((start[j] < top) & (end[j] > at));
-        if (cost < least) {
-            least = cost;
-            best = at;
+    rank[count] = rows;
+    ceiling[count] = p->capacity;
+    floor[0] = 0;
+    for (I k = 1; k <= count; k++)
+        floor[k] = greater(floor[k], floor[k - 1]);
+    for (I k = count - 1; k >= 0; k--)
+        ceiling[k] = ceiling[k] < ceiling[k + 1] ? ceiling[k] : ceiling[k + 1];
+    return count;
+}
+
+static I widest(P p, I i, I lying, I rows)
+{
+    const I *const floor = WORK(FLOOR), *const ceiling = WORK(CEILING), count = ranks(p, i, lying, rows);
+    I room = -BEYOND;
+    for (I k = 0; k <= count; k++)
+        room = greater(room, ceiling[k] - floor[k]);
+    return room;
+}
+
+static I left_out(P p, I i, I lacking)
+{
+    const I weight = WORK(WEIGHT)[i], size = UNIT(i, SIZE), lacks = greater(lacking < size ? lacking : size, 0);
+    return weight - ((weight * NARROWLY) >> 10) + ((weight * ((lacks * NARROWLY) / greater(size, 1))) >> 10);
+}
+
+static I cost_of(P p, I which, I count, I lying, I rows)
+{
+    const I *const left = WORK(which);
+    I cost = 0;
+    for (I k = 0; k < count; k++)
+        cost += left_out(p, left[k], UNIT(left[k], SIZE) - widest(p, left[k], lying, rows));
+    return cost;
+}
+
+static void sorted(P p, I by)
+{
+    I *const row = WORK(ROW), *const key = WORK(KEY);
+    const I *const top = WORK(TOP), *const high = WORK(HIGH), rows = p->now[ROWS];
+    N *const below = NEAR(BELOW), *const above = NEAR(ABOVE);
+    const N *const tall = NEAR(TALL);
+    const I scale = ((I)UNITS << 32) / p->capacity;
+    for (I i = 0; i < p->n; i++)
+        below[i] = -1;
+    for (I k = 0; k < rows; k++) {
+        const I i = row[k], low = top[i] - UNIT(i, SIZE);
+        const I at = by == AS_LOW ? 2 * low : by == AS_HIGH ? 2 * high[i] : low + high[i];
+        if (UNIT(i, FIXED) < 0) {
+            below[i] = (N)((at * scale) >> 33);
+            above[i] = below[i] + tall[i];
+        }
+        if (by != AS_IT_IS) {
+            I to = k;
+            for (; to > 0 && key[to - 1] > at; to--) {
+                key[to] = key[to - 1];
+                row[to] = row[to - 1];
+            }
+            key[to] = at;
+            row[to] = i;
         }
     }
-    return best;
 }
 
 static void chosen(P p, I *state)
 {
-    const I out = p->now[OUT], scale = scale_of(p);
-    p->spot[MANY] = 1 + draw(state) % (2 * p->ruin);
     I r = draw(state);
-    const I who = r & 7 ? WORK(LEFT)[(r >> 3) % out] : (r >> 3) % p->n;
-    p->spot[AT] = r & 1 ? least_in_the_way(p, who, state) : -1;
+    p->spot[MANY] = 1 + r % (2 * p->ruin);
+    sorted(p, (r >> 20) & 3);
+    r = draw(state);
+    const I who = r & 7 ? WORK(LEFT)[(r >> 3) % p->now[OUT]] : (r >> 3) % p->n;
     p->spot[WHEN] = UNIT(who, BORN) + draw(state) % greater(UNIT(who, DIES) - UNIT(who, BORN), 1);
     r = draw(state);
-    const I at = greater(p->spot[AT], WORK(OFFSET)[who]), below = at >= 0 ? at / scale : r % UNITS;
+    const I under = NEAR(BELOW)[who] >= 0 ? NEAR(BELOW)[who] : r % UNITS;
     p->spot[WHO] = who;
-    p->spot[BELOW] = below;
-    p->spot[ABOVE] = below + NEAR(TALL)[who];
+    p->spot[UNDER] = under;
+    p->spot[OVER] = under + NEAR(TALL)[who];
 }
 
 static void how_far(P p, I *state)
@@ -96,49 +201,34 @@ static void how_far(P p, I *state)
     const I r = draw(state), n = p->n;
     const N in_time = FAR_IN_TIME[r % 3], in_bytes = FAR_IN_BYTES[r % 3];
     const N *const one = p->blur + (r >> 4) % BLURS, *const two = p->blur + p->blurs + (r >> 16) % BLURS;
-    const N when = (N)p->spot[WHEN], below = (N)p->spot[BELOW], above = (N)p->spot[ABOVE];
+    const N when = (N)p->spot[WHEN], under = (N)p->spot[UNDER], over = (N)p->spot[OVER];
     const N *const from = NEAR(FROM), *const until = NEAR(UNTIL), *const life = NEAR(LONG);
-    const N *const low = NEAR(LOW), *const high = NEAR(HIGH);
+    const N *const below = NEAR(BELOW), *const above = NEAR(ABOVE);
     N *const restrict far = NEAR(FAR);
     for (I j = 0; j < n; j++) {
-        const N early = from[j] - when, late = when - until[j], over = low[j] - above, under = below - high[j];
-        N steps = early > late ? early : late, places = over > under ? over : under;
+        const N early = from[j] - when, late = when - until[j], higher = below[j] - over, lower = under - above[j];
+        N steps = early > late ? early : late, places = higher > lower ? higher : lower;
         steps = steps > 0 ? steps : 0;
         places = places > 0 ? places : 0;
         const N distance = (in_time * steps + in_bytes * places) * one[j] + ((life[j] * two[j]) >> 6);
-        far[j] = low[j] < 0 ? NOWHERE : distance;
+        far[j] = below[j] < 0 ? NOWHERE : distance;
     }
 }
 
-static void torn_down(P p, I scale, I *state)
+static void torn_down(P p, I *state)
 {
-    I *const taken = WORK(TAKEN), *const was = WORK(WAS), *const key = WORK(KEY);
-    const I *const row = WORK(ROW), *const start = WORK(START), *const end = WORK(END);
-    const I n = p->n, rows = p->now[ROWS], out = p->now[OUT], at = p->spot[AT];
-    I count = out;
-    for (I k = 0; k < out; k++) {
+    I *const taken = WORK(TAKEN), *const key = WORK(KEY), *const next = WORK(NEXT_ROW);
+    const I *const row = WORK(ROW), n = p->n, rows = p->now[ROWS], out = p->now[OUT], full = out + p->spot[MANY];
+    N *const far = NEAR(FAR), farthest = NOWHERE;
+    I count = out, kept = 0;
+    for (I k = 0; k < out; k++)
         taken[k] = WORK(LEFT)[k];
-        was[k] = -1;
-    }
-    if (at >= 0) {
-        const I who = p->spot[WHO], top = at + UNIT(who, SIZE);
-        for (I k = 0; k < rows; k++)
-            if (start[k] < top && end[k] > at && p->meets[who * n + row[k]])
-                taken[count++] = row[k];
-    }
-    for (I k = out; k < count; k++) {
-        was[k] = WORK(OFFSET)[taken[k]];
-        lay(p, scale, taken[k], -1);
-    }
     how_far(p, state);
-    const N *const far = NEAR(FAR);
-    const I first = count, full = first + p->spot[MANY];
-    N farthest = NOWHERE;
     for (I j = 0; j < n; j++) {
         if (far[j] >= farthest)
             continue;
         I k = count < full ? count++ : count - 1;
-        for (; k > first && key[k - 1] > far[j]; k--) {
+        for (; k > out && key[k - 1] > far[j]; k--) {
             key[k] = key[k - 1];
             taken[k] = taken[k - 1];
         }
@@ -147,17 +237,11 @@ static void torn_down(P p, I scale, I *state)
         if (count == full)
             farthest = (N)key[count - 1];
     }
-    for (I k = first; k < count; k++) {
-        was[k] = WORK(OFFSET)[taken[k]];
-        lay(p, scale, taken[k], -1);
-    }
-    I *const next_row = WORK(NEXT_ROW), *const next_start = WORK(NEXT_START), *const next_end = WORK(NEXT_END);
-    I kept = 0;
+    for (I k = out; k < count; k++)
+        far[taken[k]] = -1;
     for (I k = 0; k < rows; k++) {
-        next_row[kept] = row[k];
-        next_start[kept] = start[k];
-        next_end[kept] = end[k];
-        kept += WORK(OFFSET)[row[k]] >= 0;
+        next[kept] = row[k];
+        kept += far[row[k]] >= 0;
     }
     p->spot[LOOSE] = count;
     p->spot[FIRM] = kept;
@@ -182,146 +266,114 @@ static void in_an_order(P p, I *state)
 
 static I gap(P p, I i, I rule, I *state)
 {
-    I *const row = WORK(NEXT_ROW), *const start = WORK(NEXT_START), *const end = WORK(NEXT_END);
-    const uint8_t *const meets = p->meets + i * p->n;
-    const I need = UNIT(i, SIZE), grid = UNIT(i, GRID), rows = p->spot[FIRM];
-    I top = 0, best = -1, least = BEYOND;
-    /* It meets itself: what is above all others is met as well. */
-    row[rows] = i;
-    start[rows] = end[rows] = p->capacity;
-    for (I k = 0; k <= rows; k++) {
-        const I met = -(I)meets[row[k]], over = end[k] & met;
-        if (__builtin_expect(((start[k] - top) & met) >= need, 0)) {
-            const I low = (top + grid - 1) & -grid, high = (start[k] - need) & -grid;
-            if (low <= high) {
-                const I worth = rule == LOWEST ? low : rule == HIGHEST ? -high : start[k] - top - need;
-                if (draw(state) % EVERY && worth < least) {
-                    least = worth;
-                    best = rule <= TIGHTEST ? low : high;
-                    if (rule == LOWEST)
-                        break;
-                }
-            }
+    const I *const floor = WORK(FLOOR), *const ceiling = WORK(CEILING), need = UNIT(i, SIZE);
+    const I count = ranks(p, i, NEXT_ROW, p->spot[FIRM]);
+    I best = -1, least = BEYOND;
+    for (I k = 0; k <= count; k++) {
+        const I room = ceiling[k] - floor[k] - need;
+        if (__builtin_expect(room < 0, 1) || as_low(p, i, floor[k]) > as_high(p, i, ceiling[k]))
+            continue;
+        const I worth = rule == LOWEST ? k : rule == HIGHEST ? -k : rule == TIGHTEST ? room : -room;
+        if (draw(state) % EVERY && worth < least) {
+            least = worth;
+            best = k;
+            if (rule == LOWEST)
+                break;
         }
-        top = greater(top, over);
     }
     return best;
 }
 
-static void put(P p, I scale, I i, I at)
+static void put(P p, I i, I k)
 {
-    I *const row = WORK(NEXT_ROW), *const start = WORK(NEXT_START), *const end = WORK(NEXT_END);
-    lay(p, scale, i, at);
-    I k = p->spot[FIRM]++;
-    for (; k > 0 && (start[k - 1] > at || (start[k - 1] == at && row[k - 1] > i)); k--) {
-        row[k] = row[k - 1];
-        start[k] = start[k - 1];
-        end[k] = end[k - 1];
+    I *const row = WORK(NEXT_ROW), *const top = WORK(NEXT_TOP), *const high = WORK(NEXT_HIGH);
+    const I at = WORK(RANK)[k], rows = p->spot[FIRM]++;
+    top[i] = as_low(p, i, WORK(FLOOR)[k]) + UNIT(i, SIZE);
+    high[i] = as_high(p, i, WORK(CEILING)[k]);
+    for (I q = rows; q > at; q--)
+        row[q] = row[q - 1];
+    row[at] = i;
+    I most = top[i];
+    level(p, 0);
+    raise(p, i, most);
+    for (I q = at + 1; q <= rows; q++) {
+        const I j = row[q], low = top[j] - UNIT(j, SIZE);
+        if (low >= most)
+            continue;
+        const I floor = highest(p, j);
+        if (floor > low) {
+            top[j] = as_low(p, j, floor) + UNIT(j, SIZE);
+            raise(p, j, top[j]);
+            most = greater(most, top[j]);
+        }
     }
-    row[k] = i;
-    start[k] = at;
-    end[k] = at + UNIT(i, SIZE);
+    I least = high[i];
+    level(p, p->capacity);
+    lower(p, i, least);
+    for (I q = at - 1; q >= 0; q--) {
+        const I j = row[q], end = high[j] + UNIT(j, SIZE);
+        if (end <= least)
+            continue;
+        const I ceiling = lowest(p, j);
+        if (ceiling < end) {
+            high[j] = as_high(p, j, ceiling);
+            lower(p, j, high[j]);
+            least = high[j] < least ? high[j] : least;
+        }
+    }
 }
 
 static I put_up(P p, I most, I *still, I *state)
 {
-    const I scale = scale_of(p), first = p->spot[AT] >= 0 ? p->spot[WHO] : -1, count = p->spot[LOOSE];
+    const I count = p->spot[LOOSE];
     I *const order = WORK(ORDER), cost = 0;
-    if (first >= 0)
-        put(p, scale, first, p->spot[AT]);
+    let_loose(p, NEXT_ROW, p->spot[FIRM]);
     const I common = draw(state);
     *still = 0;
-    for (I k = 0; k < count; k++) {
-        const I i = order[k];
-        if (i == first)
-            continue;
-        const I r = draw(state), at = gap(p, i, r & 7 ? common & 3 : (r >> 3) & 3, state);
+    for (I k = 0; k < count && cost < most; k++) {
+        const I i = order[k], r = draw(state), at = gap(p, i, r & 7 ? common & 3 : (r >> 3) & 3, state);
         if (at >= 0) {
-            put(p, scale, i, at);
+            put(p, i, at);
             continue;
         }
         order[(*still)++] = i;
-        cost += WORK(WEIGHT)[i];
-        if (cost >= most)
-            break;
+        cost += left_out(p, i, 0);
     }
-    return cost;
-}
-
-static I touching(P p, I i, I at, I lying)
-{
-    const I *const row = WORK(lying), *const start = WORK(lying + 1), *const end = WORK(lying + 2);
-    const uint8_t *const meets = p->meets + i * p->n;
-    const I born = UNIT(i, BORN), dies = UNIT(i, DIES), top = at + UNIT(i, SIZE);
-    const I rows = lying == ROW ? p->now[ROWS] : p->spot[FIRM];
-    I sum = (dies - born) * ((at == 0) + (top == p->capacity));
-    for (I k = 0; k < rows; k++)
-        if (__builtin_expect((start[k] == top) | (end[k] == at), 0)) {
-            const I j = row[k];
-            if (meets[j] && !WORK(COUNTED)[j])
-                sum += (dies < UNIT(j, DIES) ? dies : UNIT(j, DIES)) - greater(born, UNIT(j, BORN));
-        }
-    return sum;
-}
-
-static I more_touching(P p)
-{
-    const I *const taken = WORK(TAKEN), *const was = WORK(WAS), count = p->spot[LOOSE];
-    I *const counted = WORK(COUNTED), more = 0;
-    for (I k = 0; k < count; k++)
-        if (was[k] >= 0) {
-            more -= touching(p, taken[k], was[k], ROW);
-            counted[taken[k]] = 1;
-        }
-    for (I k = 0; k < count; k++)
-        counted[taken[k]] = 0;
-    for (I k = 0; k < count; k++)
-        if (WORK(OFFSET)[taken[k]] >= 0) {
-            more += touching(p, taken[k], WORK(OFFSET)[taken[k]], NEXT_ROW);
-            counted[taken[k]] = 1;
-        }
-    for (I k = 0; k < count; k++)
-        counted[taken[k]] = 0;
-    return more;
+    return cost < most ? cost_of(p, ORDER, *still, NEXT_ROW, p->spot[FIRM]) : cost;
 }
 
 static void begin(P p)
 {
-    const I scale = scale_of(p);
     for (I i = 0; i < p->n; i++) {
-        const I tall = UNIT(i, SIZE) / scale;
         NEAR(FROM)[i] = (N)UNIT(i, BORN);
         NEAR(UNTIL)[i] = (N)UNIT(i, DIES);
         NEAR(LONG)[i] = (N)(3 * (UNIT(i, DIES) - UNIT(i, BORN)));
-        NEAR(TALL)[i] = (N)(tall < UNITS ? tall : UNITS);
-        lay(p, scale, i, WORK(OFFSET)[i]);
+        NEAR(TALL)[i] = (N)(UNIT(i, SIZE) < p->capacity ? UNIT(i, SIZE) * UNITS / p->capacity : UNITS);
     }
-    for (I k = 0; k < p->now[ROWS]; k++) {
-        const I j = WORK(ROW)[k];
-        WORK(START)[k] = WORK(OFFSET)[j];
-        WORK(END)[k] = WORK(OFFSET)[j] + UNIT(j, SIZE);
-    }
+    let_loose(p, ROW, p->now[ROWS]);
+    p->now[COST] = cost_of(p, LEFT, p->now[OUT], ROW, p->now[ROWS]);
 }
 
 SHARED I tmmu_rebuild(P p)
 {
     volatile I *const now = p->now;
     I *const left = WORK(LEFT), *const weight = WORK(WEIGHT);
-    const I scale = scale_of(p), every = greater(p->turns / ROUNDS, 1);
+    const I every = greater(p->turns / ROUNDS, 1);
     begin(p);
     while (now[OUT] && now[TURN] < p->turns && !*p->stop) {
         I state = now[DRAWN], still;
         chosen(p, &state);
-        torn_down(p, scale, &state);
+        torn_down(p, &state);
         in_an_order(p, &state);
         const I more = (p->heat[now[TURN] * STAGES / p->turns] * p->loss[draw(&state) & 1023]) >> 20;
         const I most = now[COST] + greater(more, 0), cost = put_up(p, most, &still, &state);
-        if (cost < most && (!still || cost - ((more_touching(p) * TOUCH) >> 10) < most)) {
+        if (cost < most) {
             const I rows = p->spot[FIRM];
-            for (I k = 0; k < rows; k++) {
+            for (I k = 0; k < rows; k++)
                 WORK(ROW)[k] = WORK(NEXT_ROW)[k];
-                WORK(START)[k] = WORK(NEXT_START)[k];
-                WORK(END)[k] = WORK(NEXT_END)[k];
+            for (I i = 0; i < p->n; i++) {
+                WORK(TOP)[i] = WORK(NEXT_TOP)[i];
+                WORK(HIGH)[i] = WORK(NEXT_HIGH)[i];
             }
             for (I k = 0; k < still; k++)
                 left[k] = WORK(ORDER)[k];
@@ -330,19 +382,18 @@ SHARED I tmmu_rebuild(P p)
             now[COST] = cost;
             if (still < now[FEWEST])
                 now[FEWEST] = still;
-        } else {
-            for (I k = 0; k < p->spot[LOOSE]; k++)
-                lay(p, scale, WORK(TAKEN)[k], WORK(WAS)[k]);
         }
         now[DRAWN] = state;
         now[TURN]++;
         if (now[TURN] % every == 0) {
-            for (I k = 0; k < now[OUT]; k++) {
-                const I dearer = weight[left[k]] / DEARER + 1;
-                weight[left[k]] += dearer;
-                now[COST] += dearer;
-            }
+            for (I k = 0; k < now[OUT]; k++)
+                weight[left[k]] += weight[left[k]] / DEARER + 1;
+            now[COST] = cost_of(p, LEFT, now[OUT], ROW, now[ROWS]);
         }
     }
+    for (I i = 0; i < p->n; i++)
+        WORK(OFFSET)[i] = -1;
+    for (I k = 0; k < now[ROWS]; k++)
+        WORK(OFFSET)[WORK(ROW)[k]] = WORK(TOP)[WORK(ROW)[k]] - UNIT(WORK(ROW)[k], SIZE);
     return now[OUT] == 0;
 }

@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
-from tmmu_core.errors import ArenaTooSmall, InvalidIrShapes
+from tmmu_core.errors import U64_MAX, AllocationOverflow, ArenaTooSmall, InvalidIrShapes
 from tmmu_core.planners.platform import BASE_ALIGNMENT, ROLES, Memory, Platform, Rule, read_platform
 from tmmu_core.planners.problem import Problem
 
@@ -220,6 +220,14 @@ class _Placing:
             reason = self._no_room(candidate, name)
             if reason:
                 return reason
+        if end > U64_MAX:
+            raise AllocationOverflow(
+                f"storage {self.problem.ids[i]!r} would end at byte {end:,} of {role}@{where.memory}, past 2^64 − 1.",
+                arena=f"{role}@{where.memory}",
+                offset=min(offset, U64_MAX),
+                size=size,
+                hint="Check the shapes for a wrong dimension, and the alignments.",
+            )
         if role == "scratch" and size:
             self.blocks[where.memory].take(offset, size, NEVER if i in self.apart else int(self.problem.death[i]))
         if region is None:

@@ -112,7 +112,7 @@ GIVEN = "given"
 """The planner's name in a plan whose offsets came with the instance."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class PlainInstance:
     """A packing problem without a graph, and its finished plan where the file gave every offset."""
 
@@ -123,6 +123,10 @@ class PlainInstance:
     """What the reader has to say about the file."""
     made: Mapping[str, Made] = field(default_factory=dict)
     """By storage who made it, where the file says so; planned or hashed it is not."""
+
+    def __repr__(self) -> str:
+        placed = ", with offsets" if self.packing is not None else ""
+        return f"<PlainInstance {self.name[:60]!r}: {len(self.problem):,} buffers{placed}>"
 
 
 ArenaPlanner = Callable[[Problem, Mapping[str, Any], Progress | None], Packing]

@@ -7,7 +7,7 @@
              LiteRT         its arena, to the byte (``measure_litert``)
              PyTorch eager  what its allocator held, and of that the tensors, operator by operator (``torch_eager``)
              ExecuTorch     the arenas that its program asks of whoever loads it: planned ahead, so read, not run
-    ours     the extent of the best quick plan of the graph that runs
+    ours     the extent of the plan of the graph that runs by ``PLANNER``, which is quick: another may come lower
     bound    what no plan of that graph can be below
 
 onnxruntime's is read from the kernel, which counts pages of 4 KiB in batches of some dozens: it holds the scratch of
@@ -71,6 +71,8 @@ class Measured:
     """Where the named dimensions stood."""
     steps: tuple[int, ...] = ()
     """Bytes of tensors held after each operator, where the runtime says it."""
+    planner: str = PLANNER
+    """Who made ours: a quick one, of which another may come lower."""
 
     @property
     def planned(self) -> Figures:

@@ -20,11 +20,12 @@ from typing import Any
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from onnx import helper, inliner, numpy_helper
+from onnx import helper, numpy_helper
 
 from tmmu_core.errors import UnreadableInput
 from tmmu_core.extras import install, need
 from tmmu_core.graph.importers.onnx import read
+from tmmu_core.graph.importers.onnx_functions import inlined
 from tmmu_core.graph.model import Graph, Node
 from tmmu_core.plan.model import Plan
 from tmmu_core.runtime.apply import Applied, apply_plan
@@ -122,8 +123,7 @@ def plain_run(data: bytes, name: str = "") -> Oracle:
             hint="Plan and verify it; its bodies are not executed here.",
         )
     model = onnx.ModelProto.FromString(data)
-    if model.functions:
-        model = inliner.inline_local_functions(model)
+    model = inlined(model, name)
     shapes = {t.id: (tuple(d for d in t.shape if isinstance(d, int)), t.dtype) for t in graph.tensors}
     feeds = {tensor: _varied(tensor, *shapes[tensor]) for tensor in graph.inputs}
     values = {w.name: numpy_helper.to_array(w) for w in model.graph.initializer if w.name in shapes}

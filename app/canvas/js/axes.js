@@ -32,16 +32,16 @@ export function ticksOf(sight) {
   return { steps: stepTicks(sight), levels: levelTicks(sight) };
 }
 
-function stepTicks({ plan, plane, plot }) {
+export function stepTicks({ plan, plane, plot }) {
   const { t0, t1 } = plane.win, ticks = [];
   let longest = 0;
   for (let k = 0; k < 24; k++) longest = Math.max(longest, plan.nodes.at(Math.floor(t0 + (k / 24) * (t1 - t0))).length);
-  const words = Math.max(64, plot.w / 14, 6.2 * (longest + grouped(plan.steps).length + 4));
+  const words = Math.max(64, plot.w / 14, 6.2 * (longest + grouped(plan.stepAt(plan.steps)).length + 4));
   const [room] = plane.turned(Math.min(132, words), 22), every = tens(room / plane.perStep);
   const [from, to] = [plane.step(t0), plane.step(t1)], middle = plane.perStep > 30 ? 0.5 : 0;
   for (let t = Math.max(0, Math.ceil(t0 / every - 1e-9) * every); t < Math.min(plan.steps, t1); t += every) {
     const px = plane.step(t + middle);
-    if (px >= from - 1 && px <= to + 1) ticks.push({ px, text: stepName(t), more: plan.nodes.at(t) });
+    if (px >= from - 1 && px <= to + 1) ticks.push({ px, text: stepName(plan.stepAt(t)), more: plan.nodes.at(t) });
   }
   return ticks;
 }
@@ -111,7 +111,8 @@ export function drawGrid(pen, { plane, scene, look }, { steps, levels }) {
 export function drawTicks(pen, sight, { steps, levels }) {
   const { plan, plane, plot, scene, look, height } = sight;
   const v = { lifetimes: "tensor, by birth", slots: plan.slotted ? "slot" : "storage", map: "offset" }[scene.view];
-  const [foot, left] = plane.turned(steps, levels), [footName, leftName] = plane.turned("step", v);
+  const t = plan.events ? "steps at which a range begins or ends" : "step";
+  const [foot, left] = plane.turned(steps, levels), [footName, leftName] = plane.turned(t, v);
   pen.fillStyle = look.soft;
   drawFoot(pen, sight, foot);
   drawLeft(pen, sight, left);

@@ -441,8 +441,8 @@ export class Chart {
   }
 
   showFoot(sight, drawn) {
-    const { view, memory } = this.state;
-    const key = [this.scheme, this.pack.token, view, sight.look.dark, JSON.stringify(memory)].join();
+    const { view, memory, arena, plan_index } = this.state, { dark } = sight.look;
+    const key = [this.scheme, this.pack.token, view, dark, JSON.stringify([memory, arena, plan_index])].join();
     if (this.legendKey !== key) this.parts.legend.replaceChildren(...legendOf(sight));
     this.legendKey = key;
     this.parts.status.textContent = statusOf(this.plan.n, drawn);

@@ -23,6 +23,7 @@ const CHANGES = [
   ["retimed", "#56B4E9"],
   ["moved", "#0072B2"],
   ["redescribed", "#8C6BB1"],
+  ["renumbered", "#4D9221"],
 ];
 export const CONFLICT = "#D55E00";
 const SLOT_HUES = 24;
@@ -86,16 +87,12 @@ function byArena(plan) {
 
 /** The operators that write most bytes. A view writes none: it has the colour of what it looks at. */
 function byOperator(plan) {
-  const { names, codes } = plan.operator, bytes = names.map(() => 0), writer = (i) => codes[rootOf(plan, i)];
-  for (let i = 0; i < plan.n; i++) if (!plan.isView[i]) bytes[codes[i]] += plan.size[i];
-  const first = names
-    .map((_, code) => code)
-    .filter((code) => names[code] && bytes[code])
-    .sort((a, b) => bytes[b] - bytes[a] || a - b)
-    .slice(0, CATEGORIES.length);
-  const rank = names.map((_, code) => (first.indexOf(code) < 0 ? CATEGORIES.length : first.indexOf(code)));
-  const legend = first.map((code, k) => [names[code], CATEGORIES[k]]);
-  const rest = names.filter((_, code) => bytes[code] && !first.includes(code));
+  const { names, codes } = plan.operator, writes = names.map(() => false), writer = (i) => codes[rootOf(plan, i)];
+  for (let i = 0; i < plan.n; i++) if (!plan.isView[i] && plan.size[i]) writes[codes[i]] = true;
+  const places = names.map((name) => plan.ranked.indexOf(name));
+  const rank = places.map((place) => (place < 0 ? CATEGORIES.length : place));
+  const legend = plan.ranked.map((name, k) => [name, CATEGORIES[k]]);
+  const rest = names.filter((_, code) => writes[code] && places[code] < 0);
   if (rest.length) legend.push([rest.join() ? "all others" : "no operator", OTHER]);
   return {
     codes: coded(plan.n, (i) => rank[writer(i)]),
@@ -181,6 +178,7 @@ function byChange(plan) {
     table: CHANGES.map(([, hex]) => rgbOf(hex)),
     legend: CHANGES.map(([name, hex]) => [name.replace("_", " "), hex]),
     note: "colour = change, baseline → candidate",
+    whole: true,
   };
 }
 
@@ -193,7 +191,11 @@ function coded(n, code) {
 
 // --- colours as numbers ------------------------------------------------------------------------------------------
 
-const rgbOf = (hex) => [1, 3, 5].map((k) => parseInt(hex.slice(k, k + 2), 16));
+/** "#0072B2" or "rgb(0,114,178)" → [r, g, b]. */
+export function rgbOf(colour) {
+  if (!colour.startsWith("#")) return colour.match(/\d+/g).map(Number);
+  return [1, 3, 5].map((k) => parseInt(colour.slice(k, k + 2), 16));
+}
 export const css = ([r, g, b]) => `rgb(${r},${g},${b})`;
 export const luminance = ([r, g, b]) => (0.2126 * r ** 2.2 + 0.7152 * g ** 2.2 + 0.0722 * b ** 2.2) / 255 ** 2.2;
 

@@ -101,6 +101,7 @@ class Columns {
     this.preset = spec.preset;
     this.n = spec.rows;
     this.steps = spec.steps;
+    this.events = spec.events ? read(spec.events) : null; // the step of the plan that each drawn one stands for
     this.raw = Object.fromEntries(Object.entries(spec.columns).map(([name, triple]) => [name, read(triple)]));
     this.birth = numbers(spec.columns.birth);
     this.death = numbers(spec.columns.death); // until when its bytes are in use, which is what is drawn
@@ -116,6 +117,7 @@ class Columns {
     this.dtype = new Table(spec.dtype, read);
     this.shape = new Table(spec.shape, read);
     this.operator = spec.operator && new Table(spec.operator, read);
+    this.ranked = spec.ranked; // the operators that have a colour to themselves, on every page the same
     this.module = spec.module ? new Table(spec.module, read) : null; // the layer that each row comes from
     this.phase = spec.phase ? new Table(spec.phase, read) : null;
     this.stretches = spec.stretches ?? []; // [phase, first step, step after the last]
@@ -141,6 +143,11 @@ class Columns {
 
   exact(column, row) {
     return BigInt(this.raw[column][row]);
+  }
+
+  /** The plan's own number of a step that is drawn, or of its end: what is said of steps says these. */
+  stepAt(t) {
+    return BigInt(this.events ? (this.events[t] ?? this.events.at(-1)) : t);
   }
 
   /** The end of a row's live range. */

@@ -1,16 +1,14 @@
 // What stands below the picture: what colours and lines mean, and how much of the plan is drawn.
 
-import { CONFLICT, css } from "./colours.js";
+import { CONFLICT, css, rgbOf } from "./colours.js";
 import { el } from "./element.js";
 import { counted, grouped, shortBytes } from "./words.js";
 
-const LINES = [["solid", "extent"], ["dotted", "lower bound"], ["dashed", "capacity"]];
-
-/** The legend's entries as elements. */
-export function legendOf({ paints, scene }) {
+/** The legend's entries as elements: what the arenas that are shown have. */
+export function legendOf({ plan, shown, paints, scene }) {
   const items = [el("span", { class: "note" }, paints.note)];
   const entry = (mark, name) => items.push(el("span", {}, mark, name));
-  for (const [name, colour] of paints.legend) entry(el("i", { style: `background:${colour}` }), name);
+  for (const [name, colour] of inUse(paints, plan, shown)) entry(el("i", { style: `background:${colour}` }), name);
   if (paints.ramp) {
     const [low, high] = paints.ramp, shades = paints.table.map(css).join();
     const ramp = el("i", { class: "ramp", style: `background:linear-gradient(90deg,${shades})` });
@@ -21,9 +19,24 @@ export function legendOf({ paints, scene }) {
   }
   if (scene.over.length) entry(el("i", { style: `background:${CONFLICT}` }), "above the capacity");
   if (scene.view === "map") {
-    for (const [kind, name] of LINES) entry(el("i", { class: "rule", style: `border-top-style:${kind}` }), name);
+    const limited = scene.memory ? scene.limit !== null && scene.limit <= scene.top : scene.bands.some(hasLine);
+    const lines = [["solid", "extent"], ...(scene.memory ? [] : [["dotted", "lower bound"]])];
+    if (limited) lines.push(["dashed", "capacity"]);
+    for (const [kind, name] of lines) entry(el("i", { class: "rule", style: `border-top-style:${kind}` }), name);
   }
   return items;
+}
+
+/** Whether the line of a band's capacity is drawn. */
+const hasLine = ({ arena, height }) => arena.capacity !== null && Number(arena.capacity) <= height;
+
+/** The entries whose colour a shown tensor has; all of a comparison's, for outlines have some of them. */
+function inUse({ legend, table, codes, whole }, plan, shown) {
+  if (whole) return legend;
+  const used = new Set();
+  for (let i = 0; i < plan.n; i++) if (shown[plan.arena[i]]) used.add(codes[i]);
+  const colours = new Set(Array.from(used, (code) => css(table[code])));
+  return legend.filter(([, colour]) => colour === "transparent" || colours.has(css(rgbOf(colour))));
 }
 
 /** `count` tensors are seen, `thin` of them thinner than a pixel; `outlined` of how many changed, or null. */

@@ -161,7 +161,7 @@ function drawStep(pen, { plan, plane, plot, strip, look, curve }, step) {
   }
   const node = shortened(plan.nodes.at(step), 30);
   const live = arena ? ` · ${shortBytes(arena.rawLive[step] ?? 0)} live in ${arena.name}` : "";
-  const text = `${stepName(step, node)}${live}`;
+  const text = `${stepName(plan.stepAt(step), node)}${live}`;
   pen.font = look.font;
   const width = pen.measureText(text).width + 10;
   const x = Math.max(plot.x, Math.min(plot.x + plot.w - width, x0 + 4));

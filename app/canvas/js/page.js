@@ -1,7 +1,7 @@
 // How charts get into a page. Plans are kept by their token for the whole page: a store brings the bytes once, and any
 // number of charts, come before or after them, draw by the token alone.
 
-import { byteLabels } from "./axes.js";
+import { byteLabels, stepTicks } from "./axes.js";
 import { Chart, charts } from "./chart.js";
 import { decode, tokenOf } from "./columns.js";
 import { el } from "./element.js";
@@ -81,6 +81,6 @@ document.addEventListener("keydown", (event) => {
   chart.find.focus();
 });
 
-const words = { byteLabels, namerOf, shortBytes, fullBytes, offsetWords, rangeWords, shortened, stepName };
+const words = { byteLabels, stepTicks, namerOf, shortBytes, fullBytes, offsetWords, rangeWords, shortened, stepName };
 
 export { charts, decode, keep, Plane, Raster, show, streamlit, words };

@@ -168,10 +168,11 @@ export function drawViews(pen, { plan, scene, plane, shown, paints, hits }) {
 /**
  * Names inside the boxes that have room for them, the largest first. A box carries its storage's name: tensors that
  * share one are counted, and the largest box of them says so. In lifetimes every tensor has a row, and its own name.
+ * What a larger box says is said of no other: two names that read alike once they are cut are told apart by none.
  */
 export function drawNames(pen, sight, rows) {
   const { plan, scene, paints, hits, look, namer } = sight, places = roomForNames(sight, rows);
-  const each = scene.view === "lifetimes", named = new Set();
+  const each = scene.view === "lifetimes", named = new Set(), said = new Set();
   pen.textBaseline = "middle";
   pen.textAlign = "left";
   for (const { row, box } of places.slice(0, MOST_NAMES)) {
@@ -180,11 +181,13 @@ export function drawNames(pen, sight, rows) {
     if (named.has(head)) continue;
     named.add(head);
     const more = !each && others > 0 ? ` +${others}` : "", letters = Math.floor((x1 - x0 - 9) / LETTER) - more.length;
-    const text = namer.brief(plan.ids.at(head), letters) + more, y = Math.min((y0 + y1) / 2, y0 + 60) + 0.5;
+    const name = namer.brief(plan.ids.at(head), letters), y = Math.min((y0 + y1) / 2, y0 + 60) + 0.5;
+    if (said.has(name)) continue;
+    said.add(name);
     if (!each && plan.isView[row]) pen.fillStyle = "#111"; // views are light
     else if (hits && !hits[row]) pen.fillStyle = look.soft;
     else pen.fillStyle = luminance(paints.table[paints.codes[row]]) > 0.22 ? "#000" : "#fff";
-    pen.fillText(text, x0 + 4, y);
+    pen.fillText(name + more, x0 + 4, y);
   }
 }
 
@@ -220,12 +223,23 @@ export function drawLines(pen, sight) {
       if (capacity !== null && Number(capacity) <= height) level(base + Number(capacity), [7, 5]);
       level(base + Number(bound), [2, 3]);
     }
-    bandName(pen, sight, band);
+    if (!scene.memory || plane.sideways) bandName(pen, sight, band);
   }
+  if (scene.memory && !plane.sideways) nameStack(pen, sight);
   if (scene.memory && scene.limit !== null) level(scene.limit, [7, 5]);
 }
 
-function bandName(pen, { plan, scene, plane, plot, look }, { arena, base, height }) {
+/** Arenas end to end have no room between them for a name: all are named above the highest one that is seen. */
+function nameStack(pen, sight) {
+  const { plane, plot } = sight, { t0, t1 } = plane.win;
+  const seen = sight.scene.bands.filter(({ base, height }) => {
+    const [, top, , bottom] = plane.box(t0, t1, base, base + height);
+    return bottom > plot.y && top < plot.y + plot.h;
+  });
+  if (seen.length) bandName(pen, sight, seen[0], seen.slice(1).map(({ arena }) => arena));
+}
+
+function bandName(pen, { plan, scene, plane, plot, look }, { arena, base, height }, below = []) {
   const { t0, t1 } = plane.win, [left, top, right, bottom] = plane.box(t0, t1, base, base + height);
   const x = Math.max(plot.x, left) + 6, y = Math.max(plot.y + 10, top - 9);
   const room = Math.min(plot.x + plot.w, right) - x - 6;
@@ -236,7 +250,13 @@ function bandName(pen, { plan, scene, plane, plot, look }, { arena, base, height
   pen.font = look.font;
   const ofBytes = scene.memory ? shortBytes(arena.extent) : byteFigures(arena);
   const figures = scene.view === "slots" ? slotFigures(plan, arena) : ofBytes;
-  const second = first + 10 + pen.measureText(figures).width <= room ? `  ${figures}` : "";
+  const under = (said) => below.map((other) => ` · on ${said(other)}`).join("");
+  const more = [
+    `  ${figures}${under((other) => `${other.name} ${shortBytes(other.extent)}`)}`,
+    `  ${figures}${under((other) => other.name)}`,
+    below.length ? under((other) => other.name) : `  ${figures}`,
+  ];
+  const second = more.find((said) => first + 10 + pen.measureText(said).width <= room) ?? "";
   pen.fillStyle = look.paper === "rgba(0, 0, 0, 0)" ? css(look.solid) : look.paper;
   pen.globalAlpha = 0.86;
   pen.fillRect(x - 3, y - 8, first + pen.measureText(second).width + 6, 16);

@@ -10,19 +10,19 @@ export function linesOf(plan, row, { other = null, candidate = true } = {}) {
     ["size", fullBytes(plan.exact("size", row))],
     ["offset", offsetWords(plan.exact("offset", row))],
     ["place", place(plan, row)],
-    ["lives", `${rangeWords(birth, death)} · ${counted(death - birth, "step")}`],
-    ["born", stepName(birth, plan.nodes.at(birth))],
+    ["lives", livesFor(plan, birth, death)],
+    ["born", named(plan, birth)],
     ...storage(plan, row),
     ["kind", kind(plan, row)],
     ...(plan.module?.at(row) ? [["layer", plan.module.at(row)]] : []),
   ];
   if (plan.baseOf.has(row)) lines.push(["view of", plan.ids.at(plan.baseOf.get(row))]);
   for (const [step, from, to] of plan.handoffs) {
-    if (from === row) lines.push(["hands off to", `${plan.ids.at(to)} at ${stepName(step)}`]);
-    if (to === row) lines.push(["takes over", `${plan.ids.at(from)} at ${stepName(step)}`]);
+    if (from === row) lines.push(["hands off to", `${plan.ids.at(to)} at ${stepName(plan.stepAt(step))}`]);
+    if (to === row) lines.push(["takes over", `${plan.ids.at(from)} at ${stepName(plan.stepAt(step))}`]);
   }
   if (plan.stillRead.has(row)) {
-    lines.push(["still read", `at ${stepName(death, plan.nodes.at(death))}; its hand-off is not taken`]);
+    lines.push(["still read", `at ${named(plan, death)}; its hand-off is not taken`]);
   }
   for (const [heading, table] of plan.extra) if (table.at(row)) lines.push([heading, table.at(row)]);
   if (plan.twin && other) lines.push(...against(plan, other, row, candidate));
@@ -37,7 +37,7 @@ function storage(plan, row) {
   const holders = last.slice(0, 3).map((i) => plan.ids.at(i)).join(", ");
   return [
     ["storage", `${plan.ids.at(head)} and ${counted(members.length - 1, "more tensor")}`],
-    ["bytes held", `${rangeWords(birth, death)} · ${counted(death - birth, "step")}, at last by ${holders}`],
+    ["bytes held", `${livesFor(plan, birth, death)}, at last by ${holders}`],
   ];
 }
 
@@ -52,7 +52,14 @@ function kind(plan, row) {
   return words.filter(Boolean).join(" · ");
 }
 
-const livesOf = (plan, row) => rangeWords(plan.birth[row], plan.rangeEnd(row));
+const named = (plan, t) => stepName(plan.stepAt(t), plan.nodes.at(t));
+const range = (plan, from, to) => rangeWords(plan.stepAt(from), plan.stepAt(to));
+const livesOf = (plan, row) => range(plan, plan.birth[row], plan.rangeEnd(row));
+
+/** A range of drawn steps and its length, both in the plan's own. */
+function livesFor(plan, from, to) {
+  return `${range(plan, from, to)} · ${counted(plan.stepAt(to) - plan.stepAt(from), "step")}`;
+}
 
 /** Baseline → candidate, of what differs. */
 function against(plan, other, row, candidate) {

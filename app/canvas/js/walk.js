@@ -9,6 +9,7 @@ import { WORKER } from "./worker.js";
 
 const READABLE = 0.55;
 const KEPT = 24;
+const EDGE = 12, LOW = 0.85; // pixels above the first row; how far down the box may be that is looked at
 const HALF_ROWS = 24, LETTER = 6.3;
 const layouts = new Map(); // shape → layout: of the last graphs that were laid out in this page
 const waiting = new Map(); // number → [resolve, reject]
@@ -147,6 +148,13 @@ class Walk {
     this.view.scale = 0.9;
     const box = this.layout.boxes[first >= 0 ? first : 0] ?? [0, 0, 0, 0];
     this.centre(box, first >= 0 ? 0.5 : 0.1);
+    this.withTop(box);
+  }
+
+  /** Move down to where the drawing begins, where `box` stays well in sight: its first row is not cut in two. */
+  withTop([, y, , h]) {
+    const { scale } = this.view, lowest = EDGE + (y + h) * scale;
+    if (this.view.y < EDGE && lowest < this.stage.clientHeight * LOW) this.view.y = EDGE;
   }
 
   centre([x, y, w, h], part = 0.5) {

@@ -98,6 +98,7 @@ export class Steps {
       Enter: () => walk.act(walk.cursor >= 0 ? { vertex: walk.cursor } : null),
       " ": () => walk.act(walk.cursor >= 0 ? { vertex: walk.cursor } : null),
       Backspace: () => this.closeAround(),
+      Escape: () => walk.emit("select", ""),
       "+": () => walk.zoom(1.3),
       "=": () => walk.zoom(1.3),
       "-": () => walk.zoom(1 / 1.3),

@@ -41,4 +41,4 @@ export function shortened(text, width) {
   const head = (width - 1) >> 1;
   return `${text.slice(0, head)}…${text.slice(text.length - (width - 1 - head))}`;
 }
-export const counted = (n, noun) => `${grouped(n)} ${noun}${n === 1 ? "" : "s"}`;
+export const counted = (n, noun) => `${grouped(n)} ${noun}${BigInt(n) === 1n ? "" : "s"}`;

@@ -9,8 +9,9 @@ What becomes of a model, in this order:
 3. Sizes that the inputs leave open become ``dims`` with an envelope, and are ``assumed``: a batch is 1 (of 1 to 8),
    anything else 512 (of 1 to 512). A size that is the product of one or two names and a number (``2 * N``) is written
    as so many dimensions. Any other is told at the sizes where the dimensions stand, and those that it hangs on are held
-   there: at other sizes the model is read again. Shapes that inference does not give are asked of onnxruntime
-   (``onnx_complete.py``), and the nodes say so.
+   there: at other sizes the model is read again. Sizes that the file declares and its operators contradict are put
+   right (``onnx_declared.py``). Shapes that inference does not give are asked of onnxruntime (``onnx_complete.py``),
+   and the nodes say so.
 4. Whatever does not depend on a graph input is folded: ``Constant``, ``ConstantOfShape``, operators on weights alone,
    and the shape of a tensor whose shape is fixed. Folded values that are still read have the role ``constant``; so have
    initialisers of integers and booleans (shape data, indices). Floating-point initialisers have the role
@@ -32,18 +33,16 @@ import msgspec
 import numpy as np
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
-from onnx import inliner
 
 from tmmu_core.errors import InvalidIrShapes, UnreadableInput
 from tmmu_core.graph.assumed import dims_text
 from tmmu_core.graph.importers import onnx_complete
 from tmmu_core.graph.importers.onnx_build import Builder
 from tmmu_core.graph.importers.onnx_external import check_places, without_places
-from tmmu_core.graph.importers.onnx_functions import check_calls
+from tmmu_core.graph.importers.onnx_functions import inlined
 from tmmu_core.graph.importers.onnx_growth import by_the_largest
-from tmmu_core.graph.importers.onnx_operators import (
-    say_defaults,
-)
+from tmmu_core.graph.importers.onnx_names import first_line
+from tmmu_core.graph.importers.onnx_operators import say_defaults
 from tmmu_core.graph.importers.onnx_scope_shapes import check_scopes, say_trips, without_dead_branches
 from tmmu_core.graph.importers.onnx_scopes import SCOPE, Flat, flatten, graphs
 from tmmu_core.graph.importers.onnx_shapes import (
@@ -52,7 +51,6 @@ from tmmu_core.graph.importers.onnx_shapes import (
     Facts,
     Sizes,
     decided,
-    first_line,
     infer,
     named_dims,
     refuse_type,
@@ -170,7 +168,7 @@ def flattened(model: onnx.ModelProto, name: str = "") -> Flat:
     """
     _drop_weights(model)
     model.ir_version = max(model.ir_version, OWN_WEIGHTS_FROM)
-    model = _inline(model, name)
+    model = inlined(model, name)
     _refuse_by_name(model, name)
     flat = flatten(model, name)
     return without_dead_branches(flat, decided(flat.model, name))
@@ -235,21 +233,6 @@ def _drop_weights(model: onnx.ModelProto) -> None:
         if prod(weight.dims) > KEPT_ELEMENTS:
             for data_field in _DATA_FIELDS:
                 weight.ClearField(data_field)
-
-
-def _inline(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
-    if not model.functions:
-        return model
-    check_calls(model, name)
-    try:
-        return inliner.inline_local_functions(model)
-    except Exception as error:  # the inliner raises bare RuntimeErrors of its own
-        function = model.functions[0]
-        raise UnreadableInput(
-            f'the local function "{function.domain}::{function.name}" cannot be inlined: {first_line(error)}',
-            source=name,
-            hint="Export the model without functions.",
-        ) from error
 
 
 def _refuse_by_name(model: onnx.ModelProto, name: str) -> None:

@@ -131,7 +131,7 @@ class Builder:
         scope = self.flat.origins[k].scope
         return Node(
             node_id=node_id,
-            instr=node.op_type if node.domain in ("", "ai.onnx", SCOPE) else f"{node.domain}::{node.op_type}",
+            instr=node.op_type if node.domain in ("", SCOPE) else f"{node.domain}::{node.op_type}",
             inputs=tuple(operands),
             outputs=tuple(written),
             inplace=pairs or "none",
@@ -266,7 +266,7 @@ def _first(pair: tuple[str, str]) -> str:
 
 def _operator(node: onnx.NodeProto) -> str:
     """The operator's name in the default operator set, or ``""`` for one of another set."""
-    return node.op_type if node.domain in ("", "ai.onnx") else ""
+    return "" if node.domain else node.op_type
 
 
 def _attribute(node: onnx.NodeProto, name: str) -> Any:

@@ -22,12 +22,13 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, inliner
+from onnx import TensorProto, helper
 
 from tmmu_core import limits
 from tmmu_core.extras import install
 from tmmu_core.graph import dtypes
 from tmmu_core.graph.importers.onnx_external import tensors_of
+from tmmu_core.graph.importers.onnx_functions import inlined
 from tmmu_core.graph.importers.onnx_names import unique_ids
 from tmmu_core.graph.importers.onnx_scope_shapes import Found, scope_shapes
 from tmmu_core.graph.importers.onnx_scopes import Flat, bodies_of, branch, is_scope
@@ -105,8 +106,7 @@ def measure(data: bytes, flat: Flat, points: list[dict[str, int]]) -> Run:
     model = onnx.ModelProto.FromString(data)
     if any(tensor.data_location == TensorProto.EXTERNAL for tensor in tensors_of(model.graph)):
         return Run(failed="its weights lie beside the file")
-    if model.functions:
-        model = inliner.inline_local_functions(model)
+    model = inlined(model, "")
     names = dict(_name_nodes(model.graph, flat))
     weights = {weight.name for weight in flat.model.graph.initializer}
     inputs = []

@@ -1,4 +1,4 @@
-"""How large a model becomes when its local functions are inlined: counted before it is done.
+"""A model without local functions, and how large it becomes: counted before it is done.
 
 A function may call functions that call functions: thirty of three lines each, two calls a line, are 2^30 nodes.
 """
@@ -8,12 +8,51 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import onnx
+from onnx import inliner
 
 from tmmu_core import limits
 from tmmu_core.errors import UnreadableInput
+from tmmu_core.graph.importers.onnx_names import first_line
 
 Key = tuple[str, str, str]
 """(domain, name, overload) of a function."""
+OTHER_NAME = "ai.onnx"
+"""Of the set of operators without a name: ONNX's own. Both are valid, in the model's list and at a node."""
+
+
+def inlined(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
+    """The model with the bodies of its functions where they are called, and ONNX's own operators by one name.
+
+    Changes ``model``. Raises ``UnreadableInput`` as :func:`check_calls`, and for a function that cannot be inlined.
+    """
+    _name_alike(model)
+    if not model.functions:
+        return model
+    check_calls(model, name)
+    try:
+        return inliner.inline_local_functions(model)
+    except Exception as error:  # the inliner raises bare RuntimeErrors of its own
+        function = model.functions[0]
+        raise UnreadableInput(
+            f'the local function "{function.domain}::{function.name}" cannot be inlined: {first_line(error)}',
+            source=name,
+            hint="Export the model without functions.",
+        ) from error
+
+
+def _name_alike(model: onnx.ModelProto) -> None:
+    for holder in (model, *model.functions):
+        named = {entry.domain for entry in holder.opset_import}
+        for k in reversed(range(len(holder.opset_import))):
+            if holder.opset_import[k].domain == OTHER_NAME and "" in named:
+                del holder.opset_import[k]
+        for part in (*model.functions, *holder.opset_import, *_nodes(_own(holder))):
+            if part.domain == OTHER_NAME:
+                part.domain = ""
+
+
+def _own(holder: onnx.ModelProto | onnx.FunctionProto) -> Iterable[onnx.NodeProto]:
+    return holder.graph.node if isinstance(holder, onnx.ModelProto) else holder.node
 
 
 def check_calls(model: onnx.ModelProto, name: str) -> None:

@@ -18,9 +18,10 @@ from math import prod
 import onnx
 
 from tmmu_core.errors import InvalidIrShapes
+from tmmu_core.graph.importers.onnx_declared import Known
 from tmmu_core.graph.importers.onnx_scope_shapes import Found, trips_of
 from tmmu_core.graph.importers.onnx_scopes import UNBOUNDED, Flat, carried_of, is_scope
-from tmmu_core.graph.importers.onnx_shapes import DTYPES, Facts, Known, Sizes, bind, inferred_with_values, telling
+from tmmu_core.graph.importers.onnx_shapes import DTYPES, Facts, Sizes, bind, inferred_with_values, telling
 from tmmu_core.graph.importers.onnx_values import written_values
 
 ONE_BY_ONE = 64

@@ -1,4 +1,4 @@
-"""Names for nodes that have none, or one that is taken."""
+"""Names for nodes that have none, or one that is taken, and what an error of the onnx package says."""
 
 from __future__ import annotations
 
@@ -17,3 +17,8 @@ def unique_ids(nodes: list[tuple[int, str, str]]) -> list[str]:
         taken.add(node_id)
         ids.append(node_id)
     return ids
+
+
+def first_line(error: Exception) -> str:
+    """What an error says, without the traces that the onnx package appends."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -387,7 +387,7 @@ def _known(names: Names, name: str) -> str:
 
 
 def _operator(node: onnx.NodeProto) -> str:
-    return node.op_type if node.domain in ("", "ai.onnx") else ""
+    return "" if node.domain else node.op_type
 
 
 def _attribute(node: onnx.NodeProto, name: str) -> Any:

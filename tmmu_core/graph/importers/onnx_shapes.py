@@ -17,6 +17,8 @@ from onnx import TensorProto, helper, shape_inference
 
 from tmmu_core.errors import InvalidIrShapes, UnreadableInput
 from tmmu_core.graph import dtypes
+from tmmu_core.graph.importers.onnx_declared import Known, corrected
+from tmmu_core.graph.importers.onnx_names import first_line
 from tmmu_core.graph.importers.onnx_scope_shapes import Found, scope_shapes
 from tmmu_core.graph.importers.onnx_scopes import is_scope
 from tmmu_core.graph.importers.onnx_values import Array, hide_ranges, with_values, written_values
@@ -238,9 +240,6 @@ def _factors(sizes: list[int | str | None], points: list[dict[str, int]]) -> tup
     return None
 
 
-Known = dict[str, tuple[int, list[int | str | None]]]
-"""Value → (element type, dimensions as number, name or ``None``)."""
-
 ROUNDS = 64
 """Of inference and arithmetic in turn: each takes inference past one more shape that is computed."""
 
@@ -264,8 +263,7 @@ def decided(model: onnx.ModelProto, name: str) -> dict[str, Array]:
 
 def inferred_with_values(model: onnx.ModelProto, name: str) -> tuple[Known, onnx.ModelProto]:
     """The same as :func:`_inferred`, and the model with what could be carried out among its weights."""
-    model = hide_ranges(model)
-    known = _once(model, name, propagate=False)
+    model, known = corrected(hide_ranges(model), lambda asked: _once(asked, name, propagate=False))
     scopes = sum(is_scope(node) for node in model.graph.node)
     if not scopes and not _missing(model, known):
         return known, model
@@ -353,11 +351,6 @@ def declared_by(model: onnx.ModelProto) -> Known:
                 [dim.dim_value if dim.HasField("dim_value") else dim.dim_param or None for dim in tensor.shape.dim],
             )
     return known
-
-
-def first_line(error: Exception) -> str:
-    """What an error says, without the traces that the onnx package appends."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 def _type_name(element: int) -> str:

@@ -32,12 +32,12 @@ def hide_ranges(model: onnx.ModelProto) -> onnx.ModelProto:
 
     A few bytes of a file can ask for 2^40 of them. :func:`with_values` tells their number instead.
     """
-    if not any(node.op_type == "Range" and node.domain in ("", "ai.onnx") for node in model.graph.node):
+    if not any(node.op_type == "Range" and not node.domain for node in model.graph.node):
         return model
     hidden = onnx.ModelProto()
     hidden.CopyFrom(model)
     for node in hidden.graph.node:
-        if node.op_type == "Range" and node.domain in ("", "ai.onnx"):
+        if node.op_type == "Range" and not node.domain:
             node.domain = HIDDEN
     hidden.opset_import.append(helper.make_opsetid(HIDDEN, 1))
     return hidden
@@ -96,7 +96,7 @@ def _carried_out(
 ) -> dict[str, Array] | None:
     """The node's results by name, or ``None`` where it is not to be carried out."""
     operator = node.op_type
-    if node.domain not in ("", "ai.onnx", HIDDEN) or operator in RANDOM:
+    if node.domain not in ("", HIDDEN) or operator in RANDOM:
         return None
     if operator in MEASURES:
         return measured(node, shapes)

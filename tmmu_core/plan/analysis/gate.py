@@ -53,6 +53,11 @@ def gate(plan: Plan, limits: Sequence[Limit], before: Plan | None = None) -> tup
     return tuple([check for limit in limits for check in _checks(plan, limit, before)])
 
 
+def in_common(plan: Plan, before: Plan) -> int:
+    """How many tensors of ``plan`` ``before`` has too, by id: of two versions of one model most, of two models none."""
+    return len(before.row_of.keys() & plan.row_of.keys())
+
+
 def _checks(plan: Plan, limit: Limit, before: Plan | None) -> Iterator[Check]:
     if limit.what == "growth":
         assert before is not None, "growth is over a baseline"

@@ -27,15 +27,16 @@ from tmmu_core.plan.model import INVALID, ArenaSummary, Plan, TensorRow
 
 I64 = NDArray[np.int64]
 
-KINDS = ("moved", "resized", "retimed", "other_arena", "redescribed", "added", "removed")
+KINDS = ("moved", "resized", "retimed", "other_arena", "redescribed", "added", "removed", "renumbered")
 """What can change of a tensor, in the order in which it is told:
 
-* ``moved`` — another slot, generation or offset within the same arena;
+* ``moved`` — at another offset of the same arena;
 * ``resized`` — another size in bytes;
 * ``retimed`` — another birth or death;
 * ``other_arena`` — it lies in another arena;
 * ``redescribed`` — another role, dtype, shape, alignment, alias group or base;
-* ``added``, ``removed`` — only the candidate, only the baseline has it.
+* ``added``, ``removed`` — only the candidate, only the baseline has it;
+* ``renumbered`` — at the same bytes, under another number of slot or generation.
 """
 
 
@@ -67,7 +68,7 @@ class ArenaChange:
     right: ArenaSummary | None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Comparison:
     """The verdict of :func:`compare`, and everything behind it."""
 
@@ -100,6 +101,17 @@ class Comparison:
         return not self.incomparable and not self.divergences and not self.kinds.any()
 
     @property
+    def word(self) -> str:
+        """``not comparable``, ``identical`` or ``diverged``, and whether every tensor keeps its bytes all the same."""
+        if not self.comparable:
+            return "not comparable"
+        if self.identical:
+            return "identical"
+        others = ~np.uint8(1 << KINDS.index("renumbered"))
+        renumbered = not self._early and self.kinds.any() and not (self.kinds & others).any()
+        return "diverged in numbers of slots alone" if renumbered else "diverged"
+
+    @property
     def invalid(self) -> tuple[str, ...]:
         """Which sides were found not to verify (``left``, ``right``): whatever is said of them, no memory is so."""
         sides = (("left", self.left), ("right", self.right))
@@ -108,13 +120,16 @@ class Comparison:
     @cached_property
     def first(self) -> Difference | None:
         """The first divergence: mode, order, then tensor by tensor, then figures and hashes."""
-        early = [d for d in self.divergences if d.path in _BEFORE_ROWS or d.path.startswith("$.execution_order[")]
-        if early:
-            return early[0]
+        if self._early:
+            return self._early[0]
         changed = self._changed(None)
         if len(changed):
             return self._row_difference(int(changed[0]))
         return self.divergences[0] if self.divergences else None
+
+    @property
+    def _early(self) -> list[Difference]:
+        return [d for d in self.divergences if d.path in _BEFORE_ROWS or d.path.startswith("$.execution_order[")]
 
     def changes(self, kind: str | None = None) -> Iterator[TensorChange]:
         """Tensors that changed (in one of :data:`KINDS`, or at all), by id bytes."""
@@ -162,6 +177,16 @@ class Comparison:
         """Every arena of either plan, by name."""
         names = sorted({**self.left.arena_of, **self.right.arena_of})
         return tuple(ArenaChange(n, self.left.arena_of.get(n), self.right.arena_of.get(n)) for n in names)
+
+    def __repr__(self) -> str:
+        left, right = (f"{plan.ir_name[:60]!r} · {plan.planner}" for plan in (self.left, self.right))
+        verdict = "identical" if self.identical else f"first at {self.first and self.first.path[:80]!r}"
+        if self.invalid:
+            verdict = f"INVALID ({', '.join(self.invalid)})"
+        elif not self.comparable:
+            verdict = f"not comparable ({self.incomparable[0].path[:80]!r})"
+        said = ", ".join(f"{n:,} {kind.replace('_', ' ')}" for kind, (n, _) in self.totals.items() if n)
+        return f"<Comparison {left} → {right}: {verdict}{'; ' * bool(said)}{said}>"
 
     def _row_difference(self, i: int) -> Difference:
         change, path = self.change(i), f"$.tensors[{self.ids[i]!r}]"
@@ -324,20 +349,20 @@ def _kinds(left: Plan, right: Plan, left_row: I64, right_row: I64) -> NDArray[np
     arena_a = np.array([names[x.name] for x in left.arenas], np.int64)[left.arena[a]]
     arena_b = np.array([names[x.name] for x in right.arenas], np.int64)[right.arena[b]]
     other_arena = arena_a != arena_b
-    place = np.zeros(len(both), np.bool_)
-    for name in ("logical_slot", "generation", "offset"):
-        place |= getattr(left, name)[a] != getattr(right, name)[b]
+    moved = (left.offset[a] != right.offset[b]) & ~other_arena
+    number = (left.logical_slot[a] != right.logical_slot[b]) | (left.generation[a] != right.generation[b])
     described = left.alignment[a] != right.alignment[b]
     for name in ("roles", "dtypes", "shapes", "alias_group_ids", "base_tensor_uids"):
         x, y = getattr(left, name), getattr(right, name)
         if x != y:
             described |= np.array([x[i] != y[j] for i, j in zip(a.tolist(), b.tolist(), strict=True)], np.bool_)
     masks = {
-        "moved": place & ~other_arena,
+        "moved": moved,
         "resized": left.size[a] != right.size[b],
         "retimed": (left.birth[a] != right.birth[b]) | (left.death[a] != right.death[b]),
         "other_arena": other_arena,
         "redescribed": described,
+        "renumbered": number & ~moved & ~other_arena,
     }
     for kind, mask in masks.items():
         kinds[both[mask]] |= np.uint8(1 << KINDS.index(kind))

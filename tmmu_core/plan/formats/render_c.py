@@ -78,7 +78,7 @@ def c_header(render: RenderMemoryPlan) -> str:
         f"extern const {prefix}_slot_t {prefix}_tensors[];",
         f"extern const char {prefix}_plan_hash[];",
         "",
-        "/* Named by the plan hash: what refers to it links with these arenas, or not at all. */",
+        "/* Named by the regions and by where tensors lie: what refers to it links with this plan, or not at all. */",
         f"#define {upper}_PLAN_SYMBOL {plan_symbol(render)}",
         f"extern const uint32_t {plan_symbol(render)};",
         "",
@@ -164,8 +164,8 @@ _ADDRESS = [
 
 
 def plan_symbol(render: RenderMemoryPlan) -> str:
-    """The symbol that only these arenas define."""
-    return f"{render.prefix}_plan_{render.plan_hash[:16]}"
+    """The symbol that only these arenas define, with every tensor at its place in them."""
+    return f"{render.prefix}_plan_{render.plan_hash[:16]}_{render.tensor_layout_hash[:16]}"
 
 
 def literal(value: int) -> str:

@@ -49,7 +49,7 @@ ANEW = 'Write it anew with "tmmu trace".'
 Record = dict[str, Any]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Trace:
     """A trace as read: the plan it tells of and what is the trace's own."""
 
@@ -64,6 +64,10 @@ class Trace:
     """``replan`` records, in order."""
     digests: Held | None = None
     """Hashes of the rows, arena by arena; ``None`` in a trace of an older version."""
+
+    def __repr__(self) -> str:
+        rows = "whole" if self.complete else "a digest"
+        return f"<Trace {self.plan.ir_name[:60]!r}: {self.tensor_count:,} tensors, {rows}>"
 
 
 # --- writing -----------------------------------------------------------------------------------------------------

@@ -83,7 +83,7 @@ def solve(
         return _planned(graph, said, ir_hash, progress)
     except ContractError as error:
         error.fill(replay_token=request.replay_token.hex(), rank=request.rank)
-        if isinstance(error, ArenaTooSmall) and error.diagnostics.get("capacity") == 0:
+        if isinstance(error, ArenaTooSmall) and error.undeclared:
             error.diagnostics["required"] = _needed_of(error, graph, request, ir_hash)
         if "ir_hash" in error.required:
             error.fill(ir_hash=_hash_or_unknown(graph, ir_hash))

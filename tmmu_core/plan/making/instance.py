@@ -65,7 +65,7 @@ def plan_problem(
     found = Found(packing, int(slot.max(initial=-1)) + 1, extent, ends[1], lives)
     summary = summarise(problem, found, config, steps)
     if planner != GIVEN:
-        check_capacity(problem, summary)
+        check_capacity(problem, summary, of_graph=False)
     identity = canonical.Identity(
         ir_hash=H(["tmmu_problem_v1", _identity(problem)]),
         mode="inference",

@@ -23,12 +23,12 @@ from tmmu_core.planners.problem import PlainInstance, Progress
 def make_plan_anyway(asked: Graph | PlainInstance, request: PlanRequest, progress: Progress | None = None) -> Made:
     """:func:`make_plan`, but where a limit is exceeded the plan without limits, under the limits that were asked for.
 
-    Raises everything else that planning raises; an arena that is not declared (capacity 0) is still refused.
+    Raises everything else that planning raises; an arena that is not declared is still refused.
     """
     try:
         return make_plan(asked, request, progress)
     except (ArenaTooSmall, AllocationFailure) as error:
-        if error.diagnostics.get("capacity") == 0:
+        if isinstance(error, ArenaTooSmall) and error.undeclared:
             raise
         try:
             made = make_plan(asked, without_limits(request), progress)

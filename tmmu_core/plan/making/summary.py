@@ -61,8 +61,14 @@ def summarise(problem: Problem, found: Found, config: Mapping[str, Arena], steps
     )
 
 
-def check_capacity(problem: Problem, summary: ArenaSummary) -> None:
+OF_GRAPHS = "Enlarge the arena, or let tmmu fit change what is alive: order, recomputing, offloading, sizes."
+OF_INSTANCES = "Enlarge the arena, shorten lives or make buffers smaller."
+
+
+def check_capacity(problem: Problem, summary: ArenaSummary, *, of_graph: bool = True) -> None:
     """Raise ``ArenaTooSmall`` when the extent is over the capacity, saying whether another planner would fit.
+
+    What is alive can be changed of a graph alone, so that an instance's way out is another.
 
     ``diagnostics["another_planner_would_fit"]`` is the name of one that was seen to fit, ``"no"`` where the lower bound
     is over the capacity too, else ``"unknown"``.
@@ -72,8 +78,8 @@ def check_capacity(problem: Problem, summary: ArenaSummary) -> None:
     bound = max(summary.bound_bytes, summary.proven_bytes or 0)
     other = _who_fits(problem, bound, summary.capacity_bytes)
     if other == "no":
-        way = f"No planner can fit: {bound:,} B is proven to be the least. Enlarge the arena, or let "
-        way += "tmmu fit change what is alive: order, recomputing, offloading, sizes."
+        way = f"No planner can fit: {bound:,} B is proven to be the least. "
+        way += OF_GRAPHS if of_graph else OF_INSTANCES
     elif other == "unknown":
         way = f"The least that is proven to be needed is {bound:,} B: a search may fit, try --planner exact."
     else:

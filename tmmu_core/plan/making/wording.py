@@ -86,9 +86,17 @@ def _addressing(text: str) -> str:
     return text
 
 
+def _some_pairs(text: str) -> list[tuple[str | None, str]]:
+    """The pairs of a text that says one at least: who writes none means another, or leaves the text out."""
+    pairs = read_pairs(text)
+    if not pairs:
+        raise ValueError("it is empty.")
+    return pairs
+
+
 def _dims(text: str) -> dict[str, int]:
     point: dict[str, int] = {}
-    for name, value in read_pairs(text):
+    for name, value in _some_pairs(text):
         if name is None:
             raise ValueError(f"{text[:80]!r} is not of the form KEY=VALUE.")
         try:
@@ -99,7 +107,7 @@ def _dims(text: str) -> dict[str, int]:
 
 
 def _capacities(text: str) -> dict[str, int]:
-    return dict(sorted((ANY_ARENA if name is None else name, _bytes(value)) for name, value in read_pairs(text)))
+    return dict(sorted((ANY_ARENA if name is None else name, _bytes(value)) for name, value in _some_pairs(text)))
 
 
 def _write_dims(point: Mapping[str, int]) -> str:

@@ -151,8 +151,8 @@ def _refuse_if_proven(problem: Problem, bound: int, max_live: int) -> None:
     if bound <= problem.capacity:
         return
     raise ArenaTooSmall(
-        f"nothing fits arena {problem.arena!r}: every packing takes at least {bound} bytes, "
-        f"its capacity is {problem.capacity}. This is proven.",
+        f"nothing fits arena {problem.arena!r}: every packing takes at least {bound:,} bytes, "
+        f"its capacity is {problem.capacity:,}. This is proven.",
         hint="Raise the capacity, shorten lives or make storages smaller.",
         arena=problem.arena,
         capacity=problem.capacity,

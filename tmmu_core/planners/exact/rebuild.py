@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from math import isqrt
+from math import gcd, isqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,13 +22,13 @@ from tmmu_core.loops import calls
 from tmmu_core.loops.library import library
 from tmmu_core.planners.exact.model import Model, logarithm
 from tmmu_core.planners.exact.rebuilding import (
-    BEYOND,
     BLURS,
     FEWEST,
     LEFT,
     OFFSET,
     ROW,
     STAGES,
+    STEPS,
     TURN,
     UNITS,
     WEIGHT,
@@ -40,8 +40,9 @@ from tmmu_core.planners.exact.run import Watch, watched
 from tmmu_core.planners.exact.tables import FIXED, GRID, NEIGHBOURS, OTHER, TALL, Shape
 from tmmu_core.planners.problem import I64
 
-TURNS = 6
-"""Turns of a run for each node of a budget, for models of up to :data:`MANY` units; of twice the units half of them."""
+TURNS = 1
+"""Turns of a run for each node of a budget, for models of up to :data:`MANY` units; of twice the units a quarter, for
+each takes twice as long and more."""
 CLOSE = 1
 """A run that came to leave out no more units than so many has another of twice the turns follow it."""
 FAILURES = 2
@@ -54,6 +55,9 @@ LONG_RUNS = 4
 """So many long runs at most."""
 HOPE = 4
 """And not after a run that left out more than so many."""
+LAST = 50, 9
+"""Where one at the low end came to leave out no more than :data:`CLOSE`, a last one there has so many times the turns,
+as a ratio: 40 million at the default budget."""
 FEW, MANY, MOST = 32, 256, 2_048
 """Units below which the search needs no help; see :data:`TURNS`; beyond which the table of who meets whom is large."""
 NEAR = 8
@@ -82,6 +86,8 @@ class Rebuild:
     """Unit → offset of those that meet everybody (:func:`at_the_bottom`)."""
     base: int
     """Where the bottom ends."""
+    step: int
+    """Offsets above it are multiples of so many bytes, which the site counts by."""
     given: I64
     """Ends of those whose offset is given."""
     stop: I64
@@ -92,14 +98,15 @@ class Rebuild:
 
         ``watch(turns)`` is asked now and then (:func:`.run.watched`) whether to go on.
         """
-        site, room = self.site, capacity - self.base
-        if room < min(len(site.unit), 1) or (self.given > capacity).any():
+        site, room = self.site, (capacity - self.base) // self.step
+        if not min(len(site.unit), 1) <= room < STEPS or (self.given > capacity).any():
             return None
         loop = _loop(site, max(room, 1), turns, self.stop)
         found = loop() if watch is None else watched(loop, self.stop, lambda: watch(int(site.now[TURN])))
         if not found:
             return None
-        lies = {**self.bottom, **dict(zip(self.units, (site.work[OFFSET, :-1] + self.base).tolist(), strict=True))}
+        offsets = (site.work[OFFSET, :-1] * self.step + self.base).tolist()
+        lies = {**self.bottom, **dict(zip(self.units, offsets, strict=True))}
         return [lies[u] for u in range(len(lies))]
 
     @property
@@ -119,9 +126,10 @@ def rebuild_of(model: Model, shape: Shape, number: int) -> Rebuild:
     meets = np.eye(count, dtype=np.uint8)
     meets[np.repeat(np.arange(count), np.diff(shape.unit[:, NEIGHBOURS])), shape.neighbour[:, OTHER]] = 1
     bottom, base = at_the_bottom(meets, shape)
-    loose, begin, end = either_way(model, shape, [u for u in range(count) if u not in bottom])
+    loose, begin, end, backwards = either_way(model, shape, [u for u in range(count) if u not in bottom])
     n = len(loose)
     tall, fixed, grid = (shape.unit[loose, column] for column in (TALL, FIXED, GRID))
+    step = step_of(tall, fixed, grid)
     born, dies = begin * UNITS // model.sections, end * UNITS // model.sections
     life = np.diff(model.entry_of)[loose]
     # Plain integers: bytes × sections may pass 64 bits.
@@ -130,18 +138,41 @@ def rebuild_of(model: Model, shape: Shape, number: int) -> Rebuild:
     weight = [max(1, root * n * ONE // max(sum(roots), 1)) for root in roots]
     traits = (area, tall.tolist(), life.tolist(), (UNITS - born).tolist(), dies.tolist())
     scaled = [[value * TRAIT // max(*trait, 1) for value in trait] for trait in traits]
-    unit = np.column_stack([*scaled, born, dies, tall, grid, fixed]).astype(np.int64)
+    counted = (tall // step, np.maximum(grid // step, 1), np.where(fixed < 0, -1, fixed // step))
+    unit = np.column_stack([*scaled, born, dies, *counted]).astype(np.int64)
     lying = sorted(np.flatnonzero(fixed >= 0).tolist(), key=lambda u: (int(fixed[u]), u))
     out = np.flatnonzero(fixed < 0)
-    work = np.zeros((14, n + 1), dtype=np.int64)
-    work[OFFSET, :n], work[WEIGHT, :n] = fixed, weight
-    work[ROW, : len(lying)], work[LEFT, : len(out)] = lying, out
-    cost = int(sum(weight[u] for u in out.tolist()))
-    now = np.array([SEED * number % 2**32, len(lying), len(out), cost, len(out), 0], dtype=np.int64)
-    near, spot = np.zeros((7, n), dtype=np.int32), np.zeros(8, dtype=np.int64)
+    work = np.zeros((15, n + 1), dtype=np.int64)
+    work[WEIGHT, :n], work[ROW, : len(lying)], work[LEFT, : len(out)] = weight, lying, out
+    now = np.array([SEED * number % 2**32, len(lying), len(out), 0, len(out), 0], dtype=np.int64)
+    near, sky = np.zeros((7, n), dtype=np.int32), np.zeros(model.sections, dtype=np.int32)
     meets = np.ascontiguousarray(meets[np.ix_(loose, loose)])
-    site = Site(unit, meets, cooling(WARM, COLD), losses(), blurs(BLURS + max(n, MOST)), work, near, spot, now)
-    return Rebuild(site, loose.tolist(), bottom, base, (fixed + tall)[fixed >= 0], np.zeros(1, dtype=np.int64))
+    lives = (meets, *runs_of(model, loose, backwards), cooling(WARM, COLD), losses(), blurs(BLURS + max(n, MOST)))
+    site = Site(unit, *lives, work, near, sky, np.zeros(7, dtype=np.int64), now)
+    return Rebuild(site, loose.tolist(), bottom, base, step, (fixed + tall)[fixed >= 0], np.zeros(1, dtype=np.int64))
+
+
+def step_of(tall: I64, fixed: I64, grid: I64) -> int:
+    """The bytes by which all offsets can be counted: sizes and given offsets are multiples of them, and each grid is
+    either a multiple or a part."""
+    step = gcd(*tall.tolist(), *(at for at in fixed.tolist() if at >= 0)) or 1
+    grids = set(grid.tolist())
+    while odd := [each for each in grids if step % each and each % step]:
+        step = gcd(step, *odd)
+    return step
+
+
+def runs_of(model: Model, units: I64, backwards: bool) -> tuple[I64, I64]:
+    """Where each unit's rows begin, and one more; and the rows: sections of its life that follow each other."""
+    begin = [0]
+    runs: list[tuple[int, int]] = []
+    for u in units.tolist():
+        held = model.section[model.entry_of[u] : model.entry_of[u + 1]]
+        held = np.unique(model.sections - 1 - held if backwards else held)
+        ends = np.flatnonzero(np.diff(held) > 1)
+        runs += zip(held[[0, *(ends + 1)]].tolist(), (held[[*ends, -1]] + 1).tolist(), strict=True)
+        begin.append(len(runs))
+    return np.array(begin, dtype=np.int64), np.array(runs, dtype=np.int64).reshape(-1, 2)
 
 
 def at_the_bottom(meets: NDArray[np.uint8], shape: Shape) -> tuple[dict[int, int], int]:
@@ -161,8 +192,9 @@ def at_the_bottom(meets: NDArray[np.uint8], shape: Shape) -> tuple[dict[int, int
     return offsets, base
 
 
-def either_way(model: Model, shape: Shape, units: list[int]) -> tuple[I64, I64, I64]:
-    """Units in an order that hangs on nothing but their lives and bytes, and the sections each begins and ends at.
+def either_way(model: Model, shape: Shape, units: list[int]) -> tuple[I64, I64, I64, bool]:
+    """Units in an order that hangs on nothing but their lives and bytes, the sections each begins and ends at, and
+    whether these are counted from the end of time.
 
     Of a model and of the same with its time running backwards the one whose lives come first in order is taken, so
     that the two are torn down alike, and what packs one packs the other.
@@ -174,7 +206,7 @@ def either_way(model: Model, shape: Shape, units: list[int]) -> tuple[I64, I64, 
     backwards = sorted((last - row[1], last - row[0], *row[2:]) for row in as_it_is)
     rows = min(as_it_is, backwards, key=lambda rows: [row[:-1] for row in rows])
     one, two, *_, which = np.array(rows, dtype=np.int64).reshape(-1, 6).T
-    return which, one, two
+    return which, one, two, rows is backwards
 
 
 def _loop(site: Site, capacity: int, turns: int, stop: I64) -> Callable[[], bool]:
@@ -218,12 +250,12 @@ def blurs(count: int) -> NDArray[np.int32]:
 
 def is_for(model: Model, extent: int, bound: int) -> bool:
     """Whether a model is of a size, and an extent as near its bound, as this is for."""
-    return FEW <= len(model) <= MOST and 0 < (extent - bound) * NEAR <= bound and extent < BEYOND
+    return FEW <= len(model) <= MOST and 0 < (extent - bound) * NEAR <= bound and extent < STEPS * model.grain
 
 
 def turns_for(model: Model, nodes: int) -> int:
     """How many turns go with so many nodes."""
-    return TURNS * nodes * MANY // max(len(model), MANY)
+    return TURNS * nodes * MANY**2 // max(len(model), MANY) ** 2
 
 
 @dataclass
@@ -242,13 +274,17 @@ class Aims:
     failures: int = 0
     long: int = 0
     """Long runs that were asked for."""
+    nearest: int = -1
+    """How many were left out by the long run at the low end that left out fewest; −1: there was none."""
+    last: bool = False
+    """Whether the last run was asked for."""
 
     def next(self, extent: int, fewest: int) -> tuple[int, int]:
         """Capacity and turns of the next run, after one that left out so many (−1: there was none); turns 0: no more.
 
         Half the way from the low end, or from what was given up, to the extent; the low end when nothing is between.
         When too much was given up nothing is, and the low end itself is asked for, for long and while it is close;
-        then half the way again.
+        then half the way again, and if it was close the low end for very long.
         """
         if fewest > 0:
             if fewest <= CLOSE and self.longer == 1 and not self.long:
@@ -256,6 +292,8 @@ class Aims:
                 return self.asked, 2 * self.turns
             self.given_up = self.asked
             self.failures += 1
+            if self.long and self.asked == self.low:
+                self.nearest = fewest if self.nearest < 0 else min(self.nearest, fewest)
         self.longer = 1
         at = self._half(extent)
         if not self.long:
@@ -265,16 +303,22 @@ class Aims:
             self.given_up, at = -1, self.low
         elif self.asked == self.low and fewest <= ALMOST and self.long < AT_THE_END:
             self.given_up, at = -1, self.low
-        if not self.given_up < at < extent or fewest > HOPE or self.long == LONG_RUNS:
-            return self.low, 0
+        if not self.given_up < at < extent or fewest > HOPE or self.long >= LONG_RUNS:
+            return self._last()
         self.long += 1
         self.asked = at
         return at, LONG * self.turns
 
     @property
     def most(self) -> int:
-        """Turns of most of the runs there may be: by so many, how far it has come is told."""
+        """Turns of all runs there may be but the last: by so many, how far it has come is told."""
         return (LONG_RUNS * LONG + 4) * self.turns
+
+    def _last(self) -> tuple[int, int]:
+        if self.last or not 0 < self.nearest <= CLOSE:
+            return self.low, 0
+        self.last, self.long, self.asked = True, LONG_RUNS + 1, self.low
+        return self.low, LONG * self.turns * LAST[0] // LAST[1]
 
     def _half(self, extent: int) -> int:
         base = max(self.low, self.given_up)

@@ -1,0 +1,81 @@
+"""What twice as large a graph costs: twice as many steps of the interpreter, counted, and not four times as many."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from tests.build import graph, node, tensor, view
+from tmmu_core.graph.model import Graph
+from tmmu_core.judge.verifier import verify_plan
+from tmmu_core.plan.making.engine import plan_graph
+
+
+def written_in_place(count: int) -> Graph:
+    """A chain in which every node writes over what it reads."""
+    tensors, nodes = [tensor("t0000", role="input")], []
+    for k in range(count):
+        tensors.append(tensor(f"t{k + 1:04}"))
+        nodes.append(node(f"n{k:04}", f"t{k:04}", f"t{k + 1:04}", inplace="none", in_place_write=((0, 0),)))
+    return graph(tensors, nodes, "t0000", f"t{count:04}")
+
+
+def among_aliases(count: int) -> Graph:
+    """The same, all of one alias group: of each write the later ones are there already, and not yet born."""
+    g = written_in_place(count)
+    aliases = [tensor(t.id, role=t.role, alias_group_id="g") for t in g.tensors]
+    return Graph(tuple(aliases), g.nodes, g.inputs, g.outputs)
+
+
+def with_views(count: int) -> Graph:
+    """One tensor, as many views of it, and a reader of each."""
+    views = [view(f"v{k:04}", "x") for k in range(count)]
+    reads = [node(f"n{k:04}", f"v{k:04}", f"y{k:04}") for k in range(count)]
+    return graph([tensor("x", role="input"), *views, *(tensor(f"y{k:04}") for k in range(count))], reads, "x")
+
+
+def written_views(count: int) -> Graph:
+    """Every node writes a view of what the one before wrote."""
+    views = [view(f"v{k + 1:04}", f"v{k:04}" if k else "x") for k in range(count)]
+    names = ["x", *(each.id for each in views)]
+    nodes = [node(f"n{k:04}", names[k], names[k + 1]) for k in range(count)]
+    return graph([tensor("x", role="input"), *views], nodes, "x", names[-1])
+
+
+def operations(play: Callable[[], Any]) -> int:
+    """The instructions that liveness and judge run in ``play``."""
+    counted = 0
+
+    def step(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal counted
+        file = frame.f_code.co_filename
+        if "tmmu_core/liveness" not in file and "tmmu_core/judge/lives" not in file:
+            return None
+        frame.f_trace_opcodes = True
+        counted += event == "opcode"
+        return step
+
+    before = sys.gettrace()
+    sys.settrace(step)
+    try:
+        play()
+    finally:
+        sys.settrace(before)
+    return counted
+
+
+@pytest.mark.parametrize("of", [written_in_place, among_aliases, with_views, written_views])
+@pytest.mark.parametrize("who", ["planner", "judge"])
+def test_twice_as_many_cost_twice_as_much(of: Callable[[int], Graph], who: str) -> None:
+    spent = []
+    for count in (100, 200):
+        g = of(count)
+        plan = plan_graph(g).plan
+        assert verify_plan(plan, g).ok
+        spent.append(operations(lambda: plan_graph(g) if who == "planner" else verify_plan(plan, g)))  # noqa: B023
+    assert spent[0] > 1_000
+    assert spent[1] < 2.5 * spent[0], spent
