@@ -430,6 +430,22 @@ def test_bytes_that_several_tensors_share_are_held_until_the_last_is_made() -> N
     assert needed(ask(question).plan.arenas[0]) == 8 * KIB == found.peaks[0]
 
 
+def test_the_first_input_that_may_gives_its_place_though_it_is_too_small_for_the_output() -> None:
+    """b takes over x's place, of one KiB, and needs another: a's four, read last at the same node, stay beside it."""
+    question = step(
+        F("fa", "Relu", "x", "a"),
+        Node("fb", "Add", ("x", "a"), ("b",), inplace="any"),
+        tensors=[T("x", 1), T("a", 4), T("b", 3)],
+        outputs=("b",),
+    )
+    plan = ask(question).plan
+    assert list(plan.handoffs) == [(2, "x", "b")]
+    model = recompute_model(question)
+    found = run(model, Choice.nothing(model))
+    assert found.live.tolist() == [[1 * KIB, 5 * KIB, 8 * KIB]]
+    assert needed(plan.arenas[0]) == 7 * KIB <= found.peaks[0]
+
+
 @LAW
 @given(graphs(max_nodes=9), SEEDS)
 def test_any_choice_means_the_same_and_is_as_large_as_was_told(graph: Graph, seed: int) -> None:

@@ -316,9 +316,9 @@ class PlainRun:
                 x = self.reads[t][e - int(model.in_ptr[n])]
                 s = self.of[x]
                 kept = model.kept_place[s] and self.first_life[x] and (s not in self.ever or model.late[self.at[t]])
-                larger = model.size[model.out_idx[model.out_ptr[n]]] > model.size[s]
-                if self.last[x] == t and self.birth[x] < t and not larger and not model.held[s] and not kept:
-                    taken.add(x)
+                if self.last[x] == t and self.birth[x] < t and not model.held[s] and not kept:
+                    larger = model.size[model.out_idx[model.out_ptr[n]]] > model.size[s]
+                    taken |= set() if larger else {x}
                     break
         table = [[0] * len(self.node) for _ in model.fixed]
         for x, s in enumerate(self.of):

@@ -335,10 +335,9 @@ def _run(  # type: ignore[no-untyped-def]  # numpy columns and two numbers
             x = reads[read_ptr[t] + e - in_ptr[n]]
             s = of[x]
             saved = kept_place[s] and first_life[x] and (not ever[s] or late[at[t]])
-            fits = size[s] >= size[out_idx[out_ptr[n]]]  # a larger output may find the bytes behind it taken
-            if last[x] == t and birth[x] < t and fits and not held[s] and not saved:
-                taken[x] = True
-                break
+            if last[x] == t and birth[x] < t and not held[s] and not saved:
+                taken[x] = size[s] >= size[out_idx[out_ptr[n]]]  # a larger output may find the bytes behind it taken
+                break  # the first that may gives its place, however large
     change = np.zeros((arenas, step + 1), np.int64)
     for x in range(lives):
         s = of[x]
