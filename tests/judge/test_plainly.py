@@ -23,12 +23,14 @@ from tmmu_core.judge.facts import PlanFacts
 from tmmu_core.judge.figures import check_arenas
 from tmmu_core.judge.finding import MOST_PER_RULE, Finding, Verdict, shortened
 from tmmu_core.judge.finished import _error, finished, refuse_invalid
-from tmmu_core.judge.lives import Storage, births, lives_of, saved_tensors
+from tmmu_core.judge.lives import lives_of
+from tmmu_core.judge.lives.ranges import births, saved_tensors
+from tmmu_core.judge.lives.storages import Storage
 from tmmu_core.judge.places import _proven_by_slots
 from tmmu_core.judge.rows import check_rows
+from tmmu_core.judge.runs import Run, run_of
 from tmmu_core.judge.simulator import Asked, Place, Slot, figures_of, simulate
 from tmmu_core.judge.slotting import ends_end_to_end
-from tmmu_core.judge.steps import Run, run_of
 from tmmu_core.judge.verifier import check_columns, check_configuration, check_handoffs, check_hashes, verify_plan
 from tmmu_core.judge.whole import check_power_of_two, element_bytes
 from tmmu_core.plan.making.engine import plan_graph

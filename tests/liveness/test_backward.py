@@ -9,8 +9,8 @@ import pytest
 
 from tests.build import chain, graph, node, residual, tensor, view
 from tmmu_core.graph.model import MODES, PRESETS, Graph, Mode, Preset
-from tmmu_core.judge import steps
-from tmmu_core.judge.steps import _copy_of
+from tmmu_core.judge.runs import backward as judged
+from tmmu_core.judge.runs.remat import _copy_of
 from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.liveness import backward
 from tmmu_core.liveness.remat import _copy, with_rematerialisation
@@ -230,7 +230,7 @@ def through_views(length: int) -> Graph:
     return graph(tensors, nodes, "x", f"t{length - 1:03}")
 
 
-@pytest.mark.parametrize("of", [backward, steps])
+@pytest.mark.parametrize("of", [backward, judged])
 def test_what_has_a_gradient_is_found_along_views_in_one_pass(of: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each node is asked for its edges once for that, and once for its backward step: not once for each view."""
     asked: Counter[str] = Counter()

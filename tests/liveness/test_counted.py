@@ -53,7 +53,7 @@ def operations(play: Callable[[], Any]) -> int:
     def step(frame: FrameType, event: str, _: object) -> Any:
         nonlocal counted
         file = frame.f_code.co_filename
-        if "tmmu_core/liveness" not in file and "tmmu_core/judge/lives" not in file:
+        if "tmmu_core/liveness" not in file and "tmmu_core/judge" not in file:
             return None
         frame.f_trace_opcodes = True
         counted += event == "opcode"

@@ -14,7 +14,7 @@ from tmmu_core.errors import ArenaTooSmall, ContractError
 from tmmu_core.graph.index import index_graph
 from tmmu_core.graph.model import MODES, PRESETS, Arena, Graph
 from tmmu_core.judge.lives import lives_of
-from tmmu_core.judge.steps import run_of
+from tmmu_core.judge.runs import run_of
 from tmmu_core.liveness.analyse import analyse
 from tmmu_core.liveness.timeline import build_timeline
 from tmmu_core.liveness.views import view_roots

@@ -189,7 +189,7 @@ SAME: tuple[Same, ...] = (
         *("birth[1:] >= birth[:-1]", "(birth[1:] > birth[:-1])", _TWO_WAYS),
     ),
     Same(
-        *("tmmu_core/judge/steps.py", "while at not in root and"),
+        *("tmmu_core/judge/runs/views.py", "while at not in root and"),
         *("at not in root and (seen := view[at]) is not None", "((seen := view[at]) is not None)"),
         "the rest of a chain walked again, to the same root",
     ),
@@ -322,12 +322,12 @@ SAME: tuple[Same, ...] = (
         *("(all((sharding.follows[i] for i in followers)))", "of no followers all follow, wherever they are tried"),
     ),
     Same(
-        *("tmmu_core/judge/lives.py", "if len(self._members[a]) < len(self._members[b]):"),
+        *("tmmu_core/judge/lives/storages.py", "if len(self._members[a]) < len(self._members[b]):"),
         *("len(self._members[a]) < len(self._members[b])", "(len(self._members[a]) <= len(self._members[b]))"),
         "which of two equally large sets takes the other in",
     ),
     Same(
-        *("tmmu_core/judge/lives.py", "persistent = any(run.tensors[member].persistent for", "any", "(all)"),
+        *("tmmu_core/judge/lives/storages.py", "persistent = any(run.tensors[member].persistent for", "any", "(all)"),
         "the range of a persistent member is the whole run, and so is the hull of all members' ranges",
     ),
     Same("tmmu_core/planners/columns.py", "must_not_alias.reshape(-1, 2)", "1", "(2)", _WORKED_OUT),

@@ -16,7 +16,7 @@ from tmmu_core.judge.canonical import hash_of, ir_hash
 from tmmu_core.judge.facts import PlanFacts
 from tmmu_core.judge.finding import Finding, error
 from tmmu_core.judge.lives import Lives, lives_of
-from tmmu_core.judge.steps import run_of
+from tmmu_core.judge.runs import run_of
 from tmmu_core.plan.model import Plan
 
 RULES: dict[str, str] = {

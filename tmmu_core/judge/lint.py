@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.finding import Finding, Verdict, shortened
-from tmmu_core.judge.steps import timeline_order
+from tmmu_core.judge.runs.order import timeline_order
 from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.plan.model import Plan
 

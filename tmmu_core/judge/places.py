@@ -9,7 +9,7 @@ import numpy as np
 from tmmu_core.graph.model import PERSISTENT_ROLES
 from tmmu_core.judge.facts import I64, Mask, PlanFacts
 from tmmu_core.judge.finding import Finding, error
-from tmmu_core.judge.lives import Groups
+from tmmu_core.judge.lives.storages import Groups
 from tmmu_core.judge.sweep import Box, overlapping
 from tmmu_core.plan.model import Plan
 

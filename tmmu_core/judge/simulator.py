@@ -2,8 +2,8 @@
 
 ::
 
-    run_of      what runs when                      contract §1, §2    (steps.py)
-    lives_of    what lives when, what shares bytes  contract §1, §3    (lives.py)
+    run_of      what runs when                      contract §1, §2    (runs)
+    lives_of    what lives when, what shares bytes  contract §1, §3    (lives)
     slots       the lowest free slot at each birth  seed §5, §6
     addresses   aligned prefix sums over the slots  seed §5
     tables      rows, tables, hashes                contract §6, §9
@@ -30,8 +30,10 @@ from tmmu_core.judge.canonical import (
     plan_hash,
     token_from_seed,
 )
-from tmmu_core.judge.lives import Handoff, Lives, Storage, lives_of
-from tmmu_core.judge.steps import Run, run_of
+from tmmu_core.judge.lives import Lives, lives_of
+from tmmu_core.judge.lives.handoffs import Handoff
+from tmmu_core.judge.lives.storages import Storage
+from tmmu_core.judge.runs import Run, run_of
 from tmmu_core.judge.whole import check_power_of_two, element_bytes
 from tmmu_core.plan.model import TensorRow
 
