@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help explore test test-torch check format golden bench samples lock clean fuzz mutate docs wheel native
+.PHONY: help explore test laws test-torch check format golden bench samples lock clean fuzz mutate docs wheel native
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,6 +28,9 @@ explore: $(VENV)/.base ## open the explorer on a sample (needs nothing but Pytho
 
 test: check ## the linter, the type checker and every test
 	$(BIN)/python -m pytest -n 3 --dist worksteal
+
+laws: $(VENV)/.dev ## every property test on examples drawn anew, RUNS times (make test draws the same each time)
+	for run in $$(seq $(or $(RUNS),3)); do $(BIN)/python -m pytest -n 3 -m hypothesis --hypothesis-profile drawn || exit 1; done
 
 # PyTorch is an optional extra of 200 MB and more, in an environment of its own; where it cannot be had, that is said.
 .venv-torch/.made: requirements-dev.lock
