@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,12 @@ def instance_rows(instances: tuple[str, ...] = INSTANCES) -> Iterator[dict[str, 
         problem = read_csv((DATA / f"{name}.csv").read_bytes(), source=name).problem
         for planner in NAMES:
             yield measure(name, problem, planner)
+
+
+def fitting_row(name: str, capacity: int) -> dict[str, Any]:
+    """``exact`` asked whether a real instance fits into so many bytes: it ends as soon as everything does."""
+    problem = read_csv((DATA / f"{name}.csv").read_bytes(), source=name).problem
+    return measure(name, replace(problem, capacity=capacity), "exact")
 
 
 def generated_rows(sizes: tuple[int, ...] = GENERATED) -> Iterator[dict[str, Any]]:
