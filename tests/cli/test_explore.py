@@ -97,7 +97,13 @@ def test_the_explorer_serves_until_it_is_stopped() -> None:
 def test_it_ends_without_a_word_when_it_is_interrupted() -> None:
     port = free_port()
     command = [sys.executable, "-m", "app.cli.main", "explore", CHAIN, "--no-browser", "--port", str(port)]
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    server = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a suite in the background ignores it
+    )
     try:
         for _ in range(240):
             if healthy(port) or server.poll() is not None:
