@@ -98,8 +98,8 @@ class MissingExtra(UnreadableInput):
         return super().record() | {"code_id": "MISSING_EXTRA"}
 
 
-class UnwritableOutput(TmmuError):
-    """What was made has nowhere to go: no such folder, no right to it, no room. Names the file, and why."""
+class Misuse(TmmuError):
+    """What was asked for makes no sense or cannot be had here: a message, and the way out where there is one."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         self.message, self.hint = message, hint
@@ -112,6 +112,10 @@ class UnwritableOutput(TmmuError):
         """The same as a JSON-ready mapping, for ``--json``."""
         record: dict[str, Any] = spelled_out({"code_id": "USAGE", "message": self.message, "hint": self.hint})
         return record
+
+
+class UnwritableOutput(Misuse):
+    """What was made has nowhere to go: no such folder, no right to it, no room. Names the file, and why."""
 
 
 class StoreFault(TmmuError):

@@ -19,7 +19,7 @@ import msgspec
 from app.say import words
 from app.say.refused import nearest, others
 from tmmu_core.door import place
-from tmmu_core.errors import ContractError, TmmuError, UnreadableInput, spelled_out
+from tmmu_core.errors import ContractError, Misuse, TmmuError, UnreadableInput, spelled_out
 from tmmu_core.graph.unpacking import read_stream, read_whole
 from tmmu_core.names import for_log, visible
 from tmmu_core.writing import put
@@ -32,19 +32,8 @@ STREAM = "-"
 """The name of the standard streams."""
 
 
-class UsageFault(TmmuError):
+class UsageFault(Misuse):
     """The command was called in a way that makes no sense."""
-
-    def __init__(self, message: str, hint: str = "") -> None:
-        self.message, self.hint = message, hint
-        super().__init__(message)
-
-    def __str__(self) -> str:
-        return " ".join(filter(None, (self.message, self.hint)))
-
-    def record(self) -> dict[str, Any]:
-        """The same as a JSON-ready mapping."""
-        return {"code_id": "USAGE", "message": self.message, "hint": self.hint}
 
 
 @dataclass(frozen=True)
