@@ -256,6 +256,17 @@ def snapshot_of_devices(devices: int) -> bytes:
     return ('{"segments":[' + segments + '],"device_traces":[]}').encode()
 
 
+def snapshot_of_traces(devices: int) -> bytes:
+    """A snapshot with the trace of each of so many devices, and nothing in it."""
+    return b'{"segments":[],"device_traces":[' + b",".join([b"[]"] * devices) + b"]}"
+
+
+def snapshot_of_a_long_event(letters: int) -> bytes:
+    """A snapshot with one event, in which so many letters might each be the end of it."""
+    text = b"} " * (letters // 2)
+    return gzip.compress(b'{"device_traces":[[{"action":"alloc","addr":1,"size":3,"x":"' + text + b'"}]]}', 1)
+
+
 def trace_of_memories(memories: int) -> bytes:
     """A memory trace with an event in each of so many memories."""
     events = ",".join(f'{{"name":"a","cat":"memory_allocation","ts":9,"dur":1,"pid":{k}}}' for k in range(memories))
@@ -414,6 +425,14 @@ def _plain_pickle(devices: int) -> bytes:
     return pickle.dumps({"segments": [{"address": 0, "total_size": 1, "device": k} for k in range(devices)]}, 4)
 
 
+def _pickled_traces(devices: int) -> bytes:
+    return pickle.dumps({"segments": [], "device_traces": [[] for _ in range(devices)]}, 4)
+
+
+def _said_again(segments: int) -> bytes:
+    return pickle.dumps({"segments": [{"address": 0, "total_size": 1}] * segments}, 4)
+
+
 ATTACKS: dict[str, Attack] = {
     "late": Attack("a CSV of two rows with times up to 2·10^8", csv_of, 2 * 10**8, "csv", ("verify",)),
     "later": Attack("the same up to 2^31", csv_of, 2**31, "csv", ("verify",)),
@@ -468,6 +487,16 @@ ATTACKS: dict[str, Attack] = {
         "a snapshot of 50,000 devices", snapshot_of_devices, 50_000, "json", limit="devices", small=5000
     ),
     "snapshot-pickled": Attack("the same, pickled", _plain_pickle, 50_000, "pickle", limit="devices", small=5000),
+    "snapshot-traces": Attack(
+        "a snapshot of 300,000 empty traces", snapshot_of_traces, 300_000, "json", limit="devices", small=5000
+    ),
+    "snapshot-traces-pickled": Attack(
+        "the same, pickled", _pickled_traces, 300_000, "pickle", limit="devices", small=5000
+    ),
+    "snapshot-segment": Attack("one segment, 2,000,000 times", _said_again, 2_000_000, "pickle", small=20_000),
+    "snapshot-event": Attack(
+        "an event of 200 MB, gzipped", snapshot_of_a_long_event, 200_000_000, "gz", small=20_000_000
+    ),
     "trace-memories": Attack("a memory trace of 50,000 memories", trace_of_memories, 50_000, "json", small=5000),
     "views": Attack("50,000 views of views", views_of_views, 50_000, "json", small=5000),
     "group": Attack("20,000 tensors of one alias group", one_group, 20_000, "json", small=2000),

@@ -269,6 +269,7 @@ def test_a_pickle_that_says_its_events_a_thousand_times_is_refused() -> None:
         {"segments": [], "device_traces": [row] * 1000},
         {"segments": [], "device_traces": (tuple(row),) * 1000},
         {"segments": [segment(0, 1 << 20) | {"blocks": row}] * 1000, "device_traces": []},
+        {"segments": [segment(0, 1 << 20)] * 1000, "device_traces": []},
     ):
         with pytest.raises(UnreadableInput, match="more than once"):
             read_any(pickle.dumps(document), "bomb.pickle")

@@ -19,6 +19,7 @@ from typing import Any, BinaryIO
 
 import msgspec
 
+from tmmu_core import limits
 from tmmu_core.errors import UnreadableInput
 from tmmu_core.once import learned
 from tmmu_core.plan.formats import pickled
@@ -26,6 +27,10 @@ from tmmu_core.plan.formats import pickled
 ALLOC, FREE, MAP = 0, 1, 2
 """What an event does: bytes are taken, given back, or a segment comes from the device."""
 _DOES = {"alloc": ALLOC, "free_completed": FREE, "free": FREE, "segment_alloc": MAP, "segment_map": MAP}
+
+
+LEAST = 8
+"""Bytes that a pickle takes at least to say an event, a segment or a block: a dict, and two of its values by number."""
 
 
 class Frame(msgspec.Struct, gc=False, frozen=True):
@@ -121,6 +126,12 @@ class Snapshot(msgspec.Struct, gc=False):
     stacks: Stacks
 
 
+def refuse_many_devices(count: int, source: str = "") -> None:
+    """Raise ``UnreadableInput`` for more devices than the limit: each has its columns, also where nothing is in them."""
+    if count > limits.ceiling(limits.DEVICES):
+        raise limits.past(limits.DEVICES, "the snapshot", source)
+
+
 # --- pickled -----------------------------------------------------------------------------------------------------
 
 
@@ -134,10 +145,12 @@ def of_pickle(file: BinaryIO, size: int, refused: Callable[[str], UnreadableInpu
         raise pickled.Damaged("it is no dict")
     traces = found.get("device_traces")
     lists = traces if type(traces) is list else []
-    blocks = [each.get("blocks") for each in _listed(found.get("segments")) if type(each) is dict]
-    said = sum(_count(each) for each in [*lists, *blocks])
-    if said > size:
-        raise refused(f"the pickle says its {said:,} events more than once.")
+    refuse_many_devices(len(lists))
+    parts = _listed(found.get("segments"))
+    blocks = [each.get("blocks") for each in parts if type(each) is dict]
+    said = len(parts) + sum(_count(each) for each in [*lists, *blocks])
+    if said * LEAST > size:
+        raise refused(f"the pickle says its {said:,} events, segments and blocks more than once.")
     segments = msgspec.convert(found, _Segments).segments
     for segment in segments:
         for block in segment.blocks:

@@ -27,7 +27,6 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from tmmu_core import limits
 from tmmu_core.errors import UnreadableInput
 from tmmu_core.once import cached_property
 from tmmu_core.plan.formats import pickled
@@ -41,6 +40,7 @@ from tmmu_core.plan.formats.torch_events import (
     Segment,
     Snapshot,
     of_pickle,
+    refuse_many_devices,
 )
 from tmmu_core.plan.formats.torch_text import of_json
 from tmmu_core.planners.problem import PlainInstance
@@ -63,8 +63,7 @@ def read_file(file: BinaryIO, size: int, name: str = "") -> PlainInstance:
     devices = sorted(segments | {device for device, events in enumerate(snapshot.traces) if events.count})
     if not devices:
         raise UnreadableInput("the snapshot holds no segment and no allocation.", source=name, hint=HINT)
-    if len(devices) > limits.ceiling(limits.DEVICES):  # the lives of each are made, to show the fullest
-        raise limits.past(limits.DEVICES, "the snapshot", name)
+    refuse_many_devices(len(devices), name)  # the lives of each are made, to show the fullest
     _check(snapshot, name)
     of_device: dict[int, list[Segment]] = {}
     for segment in snapshot.segments:

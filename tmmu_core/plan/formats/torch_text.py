@@ -7,7 +7,8 @@
      before: kept                        pieces of events, decoded and let go     behind: kept
 
 A trace is cut where an event begins: at what the first one begins with, which no text in JSON can hold, for its
-quotation marks would be escaped there. What is laid out otherwise is decoded whole.
+quotation marks would be escaped there. What is laid out otherwise is decoded whole, and so is a trace with an event so
+long that there is nothing to cut in two pieces of the file: each further one would be looked through with all before.
 """
 
 from __future__ import annotations
@@ -19,7 +20,16 @@ from typing import Any, BinaryIO
 import msgspec
 
 from tmmu_core.once import learned
-from tmmu_core.plan.formats.torch_events import Block, Events, Frame, Segment, Snapshot, Stack, Stacks
+from tmmu_core.plan.formats.torch_events import (
+    Block,
+    Events,
+    Frame,
+    Segment,
+    Snapshot,
+    Stack,
+    Stacks,
+    refuse_many_devices,
+)
 
 
 class _TextEvent(msgspec.Struct, gc=False):
@@ -63,7 +73,8 @@ _CLOSED = re.compile(rb"\s*\]")
 
 
 def of_json(file: BinaryIO) -> Snapshot:
-    """The snapshot in a JSON document, which can be read twice. Raises msgspec's errors and ``UnicodeDecodeError``.
+    """The snapshot in a JSON document, which can be read twice. Raises ``UnreadableInput`` for too many devices,
+    msgspec's errors and ``UnicodeDecodeError``.
 
     Where it cannot be cut it is decoded whole.
     """
@@ -79,6 +90,7 @@ def of_json(file: BinaryIO) -> Snapshot:
     else:
         found = msgspec.json.decode(data, type=_WholeSnapshot)
     reading.of_blocks(found.segments)
+    refuse_many_devices(len(found.device_traces or ()))
     for events in found.device_traces or ():
         reading.traces.append(Events())
         reading.add(events)
@@ -128,6 +140,7 @@ class _Text:
             if first is None:
                 raise _Otherwise
             self.traces.append(Events())
+            refuse_many_devices(len(self.traces))
             if first[1]:
                 self.data = self.data[first.end() :]
                 continue
@@ -145,6 +158,8 @@ class _Text:
             if last:
                 self.data = self.data[1:]
                 return
+            if len(self.data) > 2 * _CHUNK:
+                raise _Otherwise
             self._more()
 
     def add(self, events: Iterable[_TextEvent]) -> None:
