@@ -284,6 +284,24 @@ def test_only_pytorchs_own_operators_hand_out_what_they_read() -> None:
     assert [lies(graph, name)[1] for name in "yz"] == [None, View("x", 0)]
 
 
+def test_what_decompositions_leave_behind_is_a_view_and_so_is_each_tensor_that_is_spread() -> None:
+    values = {"x": meta([4, 1]), "b": meta([1, 4]), "v": meta([4, 1])}
+    values |= {"e": meta([4, 4], [1, 0]), "f": meta([4, 4], [0, 1]), "y": meta([4, 4])}
+    of = Operation("torch.ops.prims.view_of.default", (Argument(t("x")),), (t("v"),))
+    both: tuple[dict[str, Any], dict[str, Any]] = (
+        {"as_tensors": [{"name": "v"}, {"name": "b"}]},
+        {"as_tensors": [{"name": "e"}, {"name": "f"}]},
+    )
+    spread = Operation("torch.ops.aten.broadcast_tensors.default", (Argument(both[0]),), (both[1],))
+    _, graph = graph_of(values, {"x": USER, "b": USER}, [of, spread, call("add.Tensor", ["e", "f"], ["y"])])
+    assert [lies(graph, name)[1] for name in "vef"] == [
+        View("x", 0),
+        View("x", 0, 16, (1, 0)),
+        View("b", 0, 16, (0, 1)),
+    ]
+    assert plan_graph(graph).plan.arena_of["activations"].peak_live_bytes == 16 + 16 + 64
+
+
 def test_a_reshape_of_what_lies_apart_is_a_copy_where_an_element_would_move() -> None:
     values = {"x": meta([4, 6], [1, 4]), "y": meta([24]), "z": meta([2, 2, 6], [1, 2, 4])}
     nodes = [call("reshape.default", ["x"], ["y"]), call("reshape.default", ["x"], ["z"])]
@@ -456,6 +474,57 @@ def test_weights_of_one_member_that_lie_alike_are_one_tensor_and_an_input_never_
     assert [each.id for each in apart.tensors] == ["E", "F"]  # of no member that is known: each by itself
 
 
+def buffer(name: str) -> Given:
+    return Given(buffer={"buffer_name": name})
+
+
+@pytest.mark.parametrize(
+    ("order", "named"),
+    [
+        (("w", "t", "s"), {"w": None, "t": View("w", 0, None, (1, 4)), "s": View("w", 32)}),
+        (
+            ("s", "t", "w"),
+            {
+                "s.storage": None,
+                "s": View("s.storage", 32),
+                "t": View("s.storage", 0, None, (1, 4)),
+                "w": View("s.storage", 0),
+            },
+        ),
+    ],
+)
+@pytest.mark.parametrize("table", ["weights", "lifted"])
+def test_weights_that_are_parts_of_one_member_lie_in_one_storage(
+    order: tuple[str, ...], named: dict[str, View | None], table: str
+) -> None:
+    """A transpose and a row of a matrix, which are kept beside it: the archive has the bytes once."""
+    values = {"w": meta([4, 4]), "t": meta([4, 4], [1, 4]), "s": meta([4], None, 8), "z": meta([0]), "y": meta([4, 4])}
+    inputs: dict[str, Given | None] = {name: buffer(name) for name in (*order, "z")}
+    program, _ = graph_of(values, inputs, [call("addmm.default", ["s", "t", "w"], ["y"])])
+    program = msgspec.structs.replace(program, **{table: dict.fromkeys("wtsz", "m")})
+    graph = as_saved(program, "g")
+    assert {each.id: each.view for each in graph.tensors} == named | {"z": None, "y": None}
+    assert plan_graph(graph).plan.arena_of["parameters"].peak_live_bytes == 64
+    whole = next(iter(named))
+    assert storages_of(program) == {"w": (whole, 0, 64), "t": (whole, 0, 64), "s": (whole, 0, 64), "z": ("z", 0, 0)}
+
+
+def test_constants_have_members_of_their_own() -> None:
+    weights, lifted = (
+        {"config": {"w": {"path_name": "0"}}},
+        {"config": {"c": {"path_name": "0"}, "w": {"path_name": "1"}}},
+    )
+    program = read_program(
+        archive(
+            **{"a__models__model.json": {"graph_module": {"graph": {}}}},
+            **{"a__weights__model_weights_config.json": weights, "a__constants__model_constants_config.json": lifted},
+        )
+    )
+    members = [program.member_of(name) for name in "wcx"]
+    assert len(set(members)) == 3
+    assert members[2] == ""
+
+
 def test_inputs_without_a_word_of_them_are_handed_in() -> None:
     values = {"a": meta([4]), "b": meta([4]), "c": meta([4])}
     inputs: dict[str, Given | None] = {"a": Given(tensor_constant={}), "b": Given(), "c": None}
@@ -470,7 +539,7 @@ def test_inputs_without_a_word_of_them_are_handed_in() -> None:
         *(({"name": "p"}, False), ({"name": "nothing"}, False), ([], False), ({}, False), ({"name": ["y"]}, False)),
     ],
 )
-@pytest.mark.parametrize("kind", ["user_output", "loss_output"])
+@pytest.mark.parametrize("kind", ["user_output", "loss_output", "gradient_to_parameter", "gradient_to_user_input"])
 def test_what_is_given_out_is_a_value_that_does_not_stay(arg: Any, given_out: bool, kind: str) -> None:
     values = {"p": meta([4]), "y": meta([4])}
     left = (Left(**{kind: {"arg": arg}}), Left(**{kind: {"arg": arg}}), Left())
@@ -491,6 +560,14 @@ def test_what_is_given_out_is_a_value_that_does_not_stay(arg: Any, given_out: bo
         *(({"as_tensors": {"name": "x"}}, ()), ({"as_nested_tensors": [[{"name": "w"}], [{"name": "x"}]]}, ("w", "x"))),
         ({"as_optional_tensors": [t("x"), {"as_none": True}, t("w")]}, ("x", "w")),
         *(({"as_int": 4}, ()), ({"as_ints": [4]}, ()), ({"as_graph": {"name": "body"}}, ())),
+        *(
+            (
+                {"as_string_to_argument": {"out": t("x"), "n": {"as_int": 4}, "w": {"as_tensors": [{"name": "w"}]}}},
+                ("x", "w"),
+            ),
+            ({"as_string_to_argument": {"a": {"as_string_to_argument": {"b": t("x")}}, "c": 4}}, ()),
+            ({"as_string_to_argument": [t("x")]}, ()),
+        ),
     ],
 )
 def test_an_argument_names_tensors_in_order(argument: dict[str, Any], named: tuple[str, ...]) -> None:

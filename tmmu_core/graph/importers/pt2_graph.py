@@ -19,6 +19,7 @@ from tmmu_core.graph.importers import pt2_operators
 from tmmu_core.graph.importers.layouts import Lies, as_view
 from tmmu_core.graph.importers.pt2_operators import Operator, operator
 from tmmu_core.graph.importers.pt2_program import Meta, Operation, Program, Value
+from tmmu_core.graph.importers.pt2_weights import Incoming, incoming, shared
 from tmmu_core.graph.model import GRAPH_SCHEMA, Graph, Inplace, Node, Origin, Role, Tensor
 from tmmu_core.graph.origin import known, saved_origin
 
@@ -41,15 +42,10 @@ DTYPES: dict[int, str] = {
 """The serialised numbers of PyTorch's dtypes."""
 _Ends = tuple[tuple[str, ...], tuple[str, ...]]
 """What a node reads, and what it writes."""
+TENSOR_KINDS = ("as_tensor", "as_optional_tensor", "as_tensors", "as_nested_tensors", "as_optional_tensors")
+"""Kinds of arguments that are tensors."""
 STRIDED = 7
 """The serialised number of the dense layout."""
-_INPUT: Role = "input"
-SPEC_NAMES: tuple[tuple[str, str, Role], ...] = (
-    ("parameter", "parameter_name", "parameter"),
-    ("buffer", "buffer_name", "buffer"),
-    ("tensor_constant", "tensor_constant_name", "constant"),
-)
-"""Kind of an input → where its own name stands, and the role it has."""
 
 
 def as_saved(program: Program, name: str) -> Graph:
@@ -113,7 +109,11 @@ class _Reading:
     tried: dict[str, int] = field(default_factory=dict)
     tried_nodes: dict[str, int] = field(default_factory=dict)
     by_member: dict[tuple[str, Lies], str] = field(default_factory=dict)
-    """Weights that are one member of the archive are one tensor."""
+    """Weights that are one member of the archive, and the same part of it, are one tensor."""
+    shared: dict[str, int] = field(default_factory=dict)
+    """Member of which weights are several parts, which overlap or not → bytes up to the end of the last part."""
+    first_of: dict[str, _Value] = field(default_factory=dict)
+    """Such a member → the first weight that lies in it."""
     own_name: dict[str, str] = field(default_factory=dict)
     """Parameter, buffer or input as the signature calls it → the value that came in under it."""
 
@@ -121,9 +121,14 @@ class _Reading:
         body = self.program.module.graph
         signature = self.program.module.signature
         specs = signature.input_specs
-        for k, given in enumerate(body.inputs):
-            if "as_tensor" in given:
-                self._given(str(self._name(given["as_tensor"])), specs[k] if k < len(specs) else None)
+        comes = [
+            incoming(self.program, self._name(value["as_tensor"]), specs[k] if k < len(specs) else None)
+            for k, value in enumerate(body.inputs)
+            if "as_tensor" in value
+        ]
+        self.shared = shared((each.member, self._lies(each.name, self._meta(each.name))) for each in comes)
+        for each in comes:
+            self._given(each)
         for operation in body.nodes:
             self._operation(operation)
         for left in signature.output_specs:
@@ -131,25 +136,28 @@ class _Reading:
 
     # -- what goes in and out ---------------------------------------------------------------------------------------
 
-    def _given(self, name: str, spec: Any) -> None:
-        called, role = name, _INPUT
-        for kind, key, its_role in SPEC_NAMES:
-            if spec is not None and (named := getattr(spec, kind)) is not None:
-                called, role = str(named.get(key, name)), its_role
+    def _given(self, given: Incoming) -> None:
+        name, member = given.name, given.member
         meta = self._meta(name)
         lies = self._lies(name, meta)
-        self.own_name[called] = name
-        member = self.program.weights.get(called, "")
-        known = self.by_member.get((member, lies)) if member and role != "input" else None
+        self.own_name[given.called] = name
+        known = self.by_member.get((member, lies)) if member else None
         if known is not None:
             self.values[name] = self.values[known]
             return
-        value = self._fresh(name, called, lies, (DTYPES[meta.dtype], role))
-        self.inputs += [value.storage] if role == "input" else []
+        kind = DTYPES[meta.dtype], given.role
+        several = member in self.shared and lies.own > 0
+        if several and member in self.first_of:
+            self._inside(name, given.called, lies, kind, self.first_of[member])
+        else:
+            value = self._fresh(name, given.called, lies, kind, self.shared[member] if several else None)
+            self.inputs += [value.storage] if given.role == "input" else []
+            if several:
+                self.first_of[member] = value
         self.by_member.setdefault((member, lies), name)
 
     def _left(self, left: Any) -> None:
-        output = left.user_output or left.loss_output
+        output = left.user_output or left.loss_output or left.gradient_to_parameter or left.gradient_to_user_input
         if output is not None:
             arg = output.get("arg")
             given = arg.get("as_tensor") if isinstance(arg, dict) and "as_tensor" in arg else arg
@@ -186,10 +194,10 @@ class _Reading:
             return
         own = self._free_node(operation.name or (made[0] if made else what.name))
         ids: list[str] = []
-        for name in made:
+        for k, name in enumerate(made):
             if name in self.values:
                 raise self._broken(f'the value "{name}" is made twice')
-            ids += self._made(name, what, operation, read)
+            ids += self._made(name, what, operation, read[k:] if what.spreads else read)
         inplace = self._permission(what, read, [self.values[name] for name in made])
         bodies = [
             arg.arg["as_graph"].get("name") for arg in operation.inputs if isinstance(arg.arg.get("as_graph"), dict)
@@ -205,21 +213,14 @@ class _Reading:
         if not (read and self._hands_out(what, operation, read[0], (lies, dtype))):
             value = self._fresh(name, name, lies, (dtype, "activation"))
             return [value.id] if value.storage == value.id else [value.storage, value.id]
-        base = read[0]
-        inside = base.within(lies)
-        if inside.offset < 0 or inside.offset * lies.itemsize + lies.covered > base.whole:
-            raise self._broken(f'the view "{name}" reaches past the storage of "{base.id}"')
-        called = self._free(name)
-        self.tensors[called] = as_view(Tensor(called, lies.shape, dtype, "activation"), inside, base.storage)
-        self.values[name] = _Value(called, lies, dtype, base.storage, base.whole, base.starts)
-        return [called]
+        return [self._inside(name, name, lies, (dtype, "activation"), read[0])]
 
     def _hands_out(self, what: Operator, operation: Operation, first: _Value, made: tuple[Lies, str]) -> bool:
         """Whether the result, of a layout and a dtype, lies in the storage of the first argument."""
         lies, dtype = made
         if what.space not in ("aten", "prims"):
             return False
-        if what.name in pt2_operators.VIEWS or what.writes_first:
+        if what.name in pt2_operators.VIEWS | pt2_operators.PRIM_VIEWS or what.spreads or what.writes_first:
             return True
         if what.name in pt2_operators.RESHAPES:
             return first.lies.viewable_as(lies.shape)
@@ -245,19 +246,34 @@ class _Reading:
 
     # -- values -----------------------------------------------------------------------------------------------------
 
-    def _fresh(self, name: str, called: str, lies: Lies, kind: tuple[str, Role]) -> _Value:
-        """A tensor in a storage of its own; where it does not fill it, the storage is a tensor, too."""
+    def _inside(self, name: str, called: str, lies: Lies, kind: tuple[str, Role], base: _Value) -> str:
+        """A tensor in the storage of ``base``, and its id. Raises ``UnreadableInput`` where it reaches past it."""
+        dtype, role = kind
+        inside = base.within(lies)
+        if inside.offset < 0 or inside.offset * lies.itemsize + lies.covered > base.whole:
+            raise self._broken(f'the view "{name}" reaches past the storage of "{base.id}"')
+        called = self._free(called)
+        self.tensors[called] = as_view(Tensor(called, lies.shape, dtype, role), inside, base.storage)
+        self.values[name] = _Value(called, lies, dtype, base.storage, base.whole, base.starts)
+        return called
+
+    def _fresh(self, name: str, called: str, lies: Lies, kind: tuple[str, Role], shared: int | None = None) -> _Value:
+        """A tensor in a storage of its own; where it does not fill it, the storage is a tensor, too.
+
+        ``shared`` is the size of a storage that others will lie in, from its first byte on.
+        """
         dtype, role = kind
         called = self._free(called)
-        starts = lies.offset * lies.itemsize
-        if lies.covered == lies.own and not lies.repeats:
+        begins = lies.offset * lies.itemsize
+        starts, whole = (begins, lies.covered) if shared is None else (0, shared)
+        if begins == starts and lies.covered == lies.own == whole and not lies.repeats:
             self.tensors[called] = Tensor(called, lies.shape, dtype, role)
-            value = _Value(called, lies, dtype, called, lies.own, starts)
+            value = _Value(called, lies, dtype, called, whole, starts)
         else:
             under = self._free(f"{called}.storage")
-            self.tensors[under] = Tensor(under, (lies.covered,), "uint8", role)
+            self.tensors[under] = Tensor(under, (whole,), "uint8", role)
             shown: Role = "activation" if role == "input" else role
-            value = _Value(called, lies, dtype, under, lies.covered, starts)
+            value = _Value(called, lies, dtype, under, whole, starts)
             self.tensors[called] = as_view(Tensor(called, lies.shape, dtype, shown), value.within(lies), under)
         self.values[name] = value
         return value
@@ -288,13 +304,17 @@ class _Reading:
         return lies
 
     def _tensors_in(self, value: Value) -> Iterator[str]:
-        """The tensors that an argument names, in order."""
+        """The tensors that an argument names, in order; what a kernel of the user's is given is arguments by name."""
+        by_name = value.get("as_string_to_argument")
+        for each in by_name.values() if isinstance(by_name, dict) else ():
+            if isinstance(each, dict):
+                yield from self._tensors_in({kind: inner for kind, inner in each.items() if kind in TENSOR_KINDS})
         for kind, inner in value.items():
             if kind == "as_tensor":
                 yield self._name(inner)
             elif kind == "as_optional_tensor" and isinstance(inner, dict) and "as_tensor" in inner:
                 yield self._name(inner["as_tensor"])
-            elif kind in ("as_tensors", "as_nested_tensors", "as_optional_tensors") and isinstance(inner, list):
+            elif kind in TENSOR_KINDS and isinstance(inner, list):
                 for each in inner:
                     for item in each if isinstance(each, list) else [each]:
                         named = item.get("as_tensor", item) if isinstance(item, dict) else None

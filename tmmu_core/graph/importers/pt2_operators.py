@@ -26,6 +26,12 @@ VIEWS: frozenset[str] = _words(
 )
 """Operators whose results are always bytes of their first argument."""
 
+PRIM_VIEWS: frozenset[str] = _words("broadcast_in_dim collapse_view slice_in_dim split_dim view_of view_of_dtype")
+"""Those that ``prims`` has beside them, which decompositions leave behind."""
+
+SPREADS: frozenset[str] = frozenset({"broadcast_tensors", "meshgrid"})
+"""Operators each of whose results is bytes of the argument at its place."""
+
 RESHAPES: frozenset[str] = frozenset({"flatten", "ravel", "reshape", "reshape_as", "unflatten"})
 """Views where the new shape can be had without moving an element, copies else."""
 
@@ -92,6 +98,11 @@ class Operator:
         """As it stands in a graph: ``add.Tensor``, ``relu``, ``quantized.mul``."""
         space = f"{self.space}." if self.space not in ("", "aten", "higher_order") else ""
         return space + self.name + (f".{self.overload}" if self.overload != "default" else "")
+
+    @property
+    def spreads(self) -> bool:
+        """Whether each of its results is bytes of the argument at its place."""
+        return self.space == "aten" and self.name in SPREADS
 
     @property
     def writes_first(self) -> bool:

@@ -107,6 +107,8 @@ class Left(msgspec.Struct, frozen=True):
     buffer_mutation: dict[str, Any] | None = None
     parameter_mutation: dict[str, Any] | None = None
     user_input_mutation: dict[str, Any] | None = None
+    gradient_to_parameter: dict[str, Any] | None = None
+    gradient_to_user_input: dict[str, Any] | None = None
 
 
 class Signature(msgspec.Struct, frozen=True):
@@ -167,6 +169,8 @@ class Program(msgspec.Struct, frozen=True):
     """Open size → the least and the largest that the program was exported for."""
     weights: dict[str, str]
     """Parameter or buffer → the member with its bytes."""
+    lifted: dict[str, str] = {}
+    """Lifted constant, or buffer that is not saved with the others → the member with its bytes."""
     source: str = ""
     by_data: tuple[str, ...] = ()
     """Open sizes that hang on data: no example tells them."""
@@ -177,6 +181,10 @@ class Program(msgspec.Struct, frozen=True):
         """The program with these open sizes, by symbol, at these numbers."""
         moved = any(self.symbols.get(symbol) != size for symbol, size in point.items() if symbol not in self.by_data)
         return msgspec.structs.replace(self, symbols={**self.symbols, **point}, elsewhere=self.elsewhere or moved)
+
+    def member_of(self, name: str) -> str:
+        """The member with the bytes of a parameter, buffer or constant; ``""`` where the archive does not say it."""
+        return f"{WEIGHTS}/{self.weights[name]}" if name in self.weights else self.lifted.get(name, "")
 
     def size(self, size: Size, what: str) -> int:
         """The size at the chosen numbers. Raises ``UnreadableInput`` naming ``what`` it is a size of."""
@@ -239,8 +247,7 @@ def read_program(data: bytes | Path, source: str = "") -> Program:
             f"the archive holds {what} under models/.", source=source, hint="Save one program with torch.export.save."
         )
     document = _decoded(_member(archive, own[0], source), Document, own[0], source)
-    weights = next((name for name in names if name.endswith(WEIGHTS)), None)
-    table = _decoded(_member(archive, weights, source), _Weights, weights, source) if weights else _Weights()
+    weights, lifted = (_table(archive, each, source) for each in (WEIGHTS, LIFTED))
     module = document.graph_module
     ranges = {symbol: _range(bounds) for symbol, bounds in document.range_constraints.items()}
     symbols = _symbols(module.graph)
@@ -251,7 +258,8 @@ def read_program(data: bytes | Path, source: str = "") -> Program:
         symbols={symbol: high for symbol, high in largest.items() if high < LEAST_UNBOUNDED} | symbols,
         ranges=ranges,
         by_data=tuple([symbol for symbol in by_data if symbol not in symbols]),
-        weights={name: weight.path_name for name, weight in table.config.items()},
+        weights=weights,
+        lifted=lifted,
         source=source,
     )
 
@@ -268,6 +276,13 @@ def _member(archive: zipfile.ZipFile, name: str, source: str) -> bytes:
     if len(data) > ceiling:
         raise limits.past(limits.UNPACKED_BYTES, f'the archive\'s member "{name}"', source)
     return data
+
+
+def _table(archive: zipfile.ZipFile, config: str, source: str) -> dict[str, str]:
+    """Name → member, as a table of the archive says; nothing where there is none."""
+    name = next((name for name in archive.namelist() if name.endswith(config)), None)
+    table = _decoded(_member(archive, name, source), _Weights, name, source) if name else _Weights()
+    return {name: weight.path_name for name, weight in table.config.items()}
 
 
 def _decoded(data: bytes, shape: Any, name: str, source: str) -> Any:

@@ -127,7 +127,7 @@ class Snapshot(msgspec.Struct, gc=False):
 
 
 def refuse_many_devices(count: int, source: str = "") -> None:
-    """Raise ``UnreadableInput`` for more devices than the limit: each has its columns, also where nothing is in them."""
+    """Raise ``UnreadableInput`` for more devices than the limit: each has columns, also where nothing is in them."""
     if count > limits.ceiling(limits.DEVICES):
         raise limits.past(limits.DEVICES, "the snapshot", source)
 
