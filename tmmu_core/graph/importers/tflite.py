@@ -8,6 +8,7 @@
   are not in the file and not in the graph.
 * A variable behind a handle (``VAR_HANDLE``) is a ``buffer`` as large as what is read from it or assigned to it, and
   read by the operators that do so; the handle itself is a number of 32 bits, as in the Micro runtime.
+* Bytes of a constant may lie in another file (``external_buffer``): it is planned, and its bytes are not had.
 * A sparse constant takes the bytes that it has in the file. A plan that the file brings along for its tensors
   (``OfflineMemoryAllocation``) is not used, which the graph's name says.
 * Further subgraphs are not planned: the graph's name says how many there are, and an operator that runs some names them
@@ -66,6 +67,10 @@ SUBGRAPH_FIELDS = {
 VARIABLE_VALUE = {"READ_VARIABLE": ("Outputs", 0), "ASSIGN_VARIABLE": ("Inputs", 1)}
 """Operator on a variable behind a handle, its operand 0 → where the variable's value is seen."""
 HANDLE_DTYPE = "int32"
+LATER_TYPES = {19: "INT2", 20: "UINT4", 21: "FLOAT8_E4M3FN", 22: "FLOAT8_E5M2"}
+"""Types that the schema has and the parser may be too old to name."""
+EXTERNAL_BUFFER = 10
+"""The number of a tensor's field that says where in other files its data are; 0: nowhere."""
 OFFLINE_PLAN = b"OfflineMemoryAllocation"
 OF_EACH_BYTE = 4
 """Operands, sides and letters of names that a model may say for each of its bytes: converters share what is alike."""
@@ -107,7 +112,7 @@ def constants(data: Any, graph: Graph, where: Path | None, name: str = "") -> Co
     ids = {tensor.id for tensor in graph.tensors if tensor.role == "constant"}
     pieces: dict[str, Piece] = {}
     for i, tensor_id in enumerate(reading.ids):
-        if tensor_id in ids:
+        if tensor_id in ids and not _is_external(reading.subgraph.Tensors(i)):
             start, length = reading.place(i)
             pieces[tensor_id] = InFile(where, start, length) if where else Held(memoryview(data), start, length)
     return Constants(pieces)
@@ -125,7 +130,8 @@ class _Reading:
         self.inputs = _numbers(self.subgraph, "Inputs")
         self.outputs = _numbers(self.subgraph, "Outputs")
         self.written = {t for operator in self.operators for t in _numbers(operator, "Outputs")}
-        self.dtypes = {number: word for word, number in vars(tflite.TensorType).items() if isinstance(number, int)}
+        named = {number: word for word, number in vars(tflite.TensorType).items() if isinstance(number, int)}
+        self.dtypes = LATER_TYPES | named
         self.given, self.results = frozenset(self.inputs), frozenset(self.outputs)
         self.ids = _ids([(tensor.Name() or b"").decode("utf-8", "replace") for tensor in tensors])
         self.tensors = [self._tensor(i, tensor) for i, tensor in enumerate(tensors)]
@@ -261,12 +267,12 @@ class _Reading:
                 path=f"subgraph 0, tensor {i}",
                 hint="Give the inputs fixed shapes and convert the model again.",
             )
-        if role == "constant" and tensor.Sparsity() is not None:
+        if role == "constant" and tensor.Sparsity() is not None and not _is_external(tensor):
             shape, dtype = (self._data_bytes(tensor),), "uint8"
         return Tensor(self.ids[i], shape, dtype, role)
 
     def _has_data(self, tensor: Any) -> bool:
-        return self._data_bytes(tensor) > 0
+        return self._data_bytes(tensor) > 0 or _is_external(tensor)
 
     def _data_bytes(self, tensor: Any) -> int:
         """Bytes of data in the file, or behind the flatbuffer where a model is too large for one."""
@@ -330,6 +336,13 @@ class _Reading:
             (self.model.Subgraphs(n).Name() or f"subgraph_{n}".encode())[:1000].decode("utf-8", "replace")
             for n in numbers
         ]
+
+
+def _is_external(tensor: Any) -> bool:
+    """Whether its data lie in another file. The parser does not name the field."""
+    table = tensor._tab
+    place = table.Offset(4 + 2 * EXTERNAL_BUFFER)
+    return bool(place and int.from_bytes(table.Bytes[table.Pos + place : table.Pos + place + 4], "little"))
 
 
 def _numbers(table: Any, field: str) -> list[int]:
