@@ -40,7 +40,7 @@ from tmmu_core.planners.exact.steering import ORDERS, PURE, WAYS, Steering, luby
 from tmmu_core.planners.greedy import greedy
 from tmmu_core.planners.instances import read_csv
 from tmmu_core.planners.portfolio import portfolio
-from tmmu_core.planners.problem import Problem, without_empty
+from tmmu_core.planners.problem import UNLIMITED, Problem, without_empty
 
 DATA = Path(__file__).parents[2] / "sample_graphs" / "instances"
 SMALL = {"budget": 200_000}
@@ -394,6 +394,18 @@ def test_a_part_of_a_coarser_grain_is_lowered_to_the_other_part_and_claims_no_mo
     p = problem((0, 1, 6), (1, 2, 5), (1, 2, 1), (1, 2, 1), (0, 1, 2), alignment=[1, 2, 2, 2, 4])
     packing = exact(p, {})
     assert (extent(p, packing.offset), packing.lower_bound, packing.optimal) == (9, 9, True)
+
+
+def test_an_extent_between_the_multiples_of_a_given_offset_is_proven_and_not_refused() -> None:
+    """Given 6 and 12 bytes, the other 12 lie at 20, on their grid of 4: 32 is a multiple of neither 6 nor 12."""
+    p = problem_with(problem((0, 2, 12), (1, 3, 12), alignment=[2, 4]), fixed=np.array([6, -1]))
+    assert smallest_extent(p) == 32
+    for capacity in (UNLIMITED, 32):
+        packing = exact(problem_with(p, capacity=capacity), {})
+        assert (offsets(packing), packing.lower_bound, packing.optimal) == ([6, 20], 32, True)
+    with pytest.raises(ArenaTooSmall) as refused:
+        exact(problem_with(p, capacity=31), {})
+    assert refused.value.diagnostics["required"] == 32
 
 
 def test_what_one_part_takes_is_no_bound_of_the_other() -> None:

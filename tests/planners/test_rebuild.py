@@ -18,7 +18,7 @@ from tmmu_core.planners.bounds import Bound, bound_of, lower_bound
 from tmmu_core.planners.columns import Columns, columns
 from tmmu_core.planners.exact import COURSE, exact, hunt, searched
 from tmmu_core.planners.exact import rebuild as rebuilding_of
-from tmmu_core.planners.exact.model import Model, build, chains
+from tmmu_core.planners.exact.model import Model, build, chains, step_of
 from tmmu_core.planners.exact.rebuild import (
     ALMOST,
     AT_THE_END,
@@ -38,7 +38,6 @@ from tmmu_core.planners.exact.rebuild import (
     losses,
     rebuild_of,
     runs_of,
-    step_of,
     turns_for,
 )
 from tmmu_core.planners.exact.rebuilding import (
@@ -439,16 +438,13 @@ def test_a_turn_that_leaves_out_too_much_ends_at_once() -> None:
 
 
 def test_offsets_are_counted_by_what_all_of_them_are_multiples_of() -> None:
-    def step(tall: tuple[int, ...], fixed: tuple[int, ...], grid: tuple[int, ...]) -> int:
-        return step_of(np.array(tall), np.array(fixed), np.array(grid))
-
-    assert step((1536, 1024), (-1, -1), (1, 512)) == 512
-    assert step((1536, 768), (-1, -1), (1, 256)) == 768  # all offsets are on a grid of 256
-    assert step((1536, 768), (-1, -1), (1, 512)) == 256
-    assert step((1536, 768), (-1, 4), (1, 4096)) == 4
-    assert step((12, 24), (6, -1), (2, 4)) == 2  # a grid of 4 and an offset of 6 share no more
-    assert step((5, 7), (-1, -1), (1, 8)) == 1
-    assert step((), (), ()) == 1
+    assert step_of((1536, 1024), (-1, -1), (1, 512)) == 512
+    assert step_of((1536, 768), (-1, -1), (1, 256)) == 768  # all offsets are on a grid of 256
+    assert step_of((1536, 768), (-1, -1), (1, 512)) == 256
+    assert step_of((1536, 768), (-1, 4), (1, 4096)) == 4
+    assert step_of((12, 24), (6, -1), (2, 4)) == 2  # a grid of 4 and an offset of 6 share no more
+    assert step_of((5, 7), (-1, -1), (1, 8)) == 1
+    assert step_of((), (), ()) == 1
 
 
 def test_offsets_off_the_sizes_grid_are_kept() -> None:

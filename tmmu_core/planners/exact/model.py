@@ -7,7 +7,7 @@ offset: a storage, or a chain of storages in which each hands its place on to th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import gcd
@@ -130,9 +130,18 @@ def build(cols: Columns, units: tuple[tuple[int, ...], ...], *, pairs: bool = Tr
     np.maximum.at(align, unit_of, cols.aligns)
     np.maximum.at(fixed, unit_of, np.asarray(cols.fixed, dtype=np.int64))
     np.add.at(length, unit_of, cols.problem.death - cols.problem.birth)
-    grain = gcd(*cols.size)
-    grain = gcd(grain, *(a for a in set(cols.align) if grain % a), *(at for at in set(cols.fixed) if at >= 0))
+    grain = step_of(cols.size, cols.fixed, cols.align)
     return Model(units, entry_of, section, height, len(moments) + len(others), align, fixed, grain, length)
+
+
+def step_of(sizes: Iterable[int], given: Iterable[int], grids: Iterable[int]) -> int:
+    """The bytes by which all offsets and extents can be counted: sizes and given offsets (−1: none) are multiples of
+    them, and each grid is either a multiple or a part."""
+    step = gcd(*sizes, *(at for at in set(given) if at >= 0)) or 1
+    grids = set(grids)
+    while odd := [each for each in grids if step % each and each % step]:
+        step = gcd(step, *odd)
+    return step
 
 
 def _ascending(one: I64, two: I64) -> bool:

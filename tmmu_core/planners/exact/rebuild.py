@@ -13,14 +13,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from math import gcd, isqrt
+from math import isqrt
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tmmu_core.loops import calls
 from tmmu_core.loops.library import library
-from tmmu_core.planners.exact.model import Model, logarithm
+from tmmu_core.planners.exact.model import Model, logarithm, step_of
 from tmmu_core.planners.exact.rebuilding import (
     BLURS,
     FEWEST,
@@ -129,7 +129,7 @@ def rebuild_of(model: Model, shape: Shape, number: int) -> Rebuild:
     loose, begin, end, backwards = either_way(model, shape, [u for u in range(count) if u not in bottom])
     n = len(loose)
     tall, fixed, grid = (shape.unit[loose, column] for column in (TALL, FIXED, GRID))
-    step = step_of(tall, fixed, grid)
+    step = step_of(*(column.tolist() for column in (tall, fixed, grid)))
     born, dies = begin * UNITS // model.sections, end * UNITS // model.sections
     life = np.diff(model.entry_of)[loose]
     # Plain integers: bytes × sections may pass 64 bits.
@@ -150,16 +150,6 @@ def rebuild_of(model: Model, shape: Shape, number: int) -> Rebuild:
     lives = (meets, *runs_of(model, loose, backwards), cooling(WARM, COLD), losses(), blurs(BLURS + max(n, MOST)))
     site = Site(unit, *lives, work, near, sky, np.zeros(7, dtype=np.int64), now)
     return Rebuild(site, loose.tolist(), bottom, base, step, (fixed + tall)[fixed >= 0], np.zeros(1, dtype=np.int64))
-
-
-def step_of(tall: I64, fixed: I64, grid: I64) -> int:
-    """The bytes by which all offsets can be counted: sizes and given offsets are multiples of them, and each grid is
-    either a multiple or a part."""
-    step = gcd(*tall.tolist(), *(at for at in fixed.tolist() if at >= 0)) or 1
-    grids = set(grid.tolist())
-    while odd := [each for each in grids if step % each and each % step]:
-        step = gcd(step, *odd)
-    return step
 
 
 def runs_of(model: Model, units: I64, backwards: bool) -> tuple[I64, I64]:
