@@ -401,11 +401,22 @@ def test_an_extent_between_the_multiples_of_a_given_offset_is_proven_and_not_ref
     p = problem_with(problem((0, 2, 12), (1, 3, 12), alignment=[2, 4]), fixed=np.array([6, -1]))
     assert smallest_extent(p) == 32
     for capacity in (UNLIMITED, 32):
-        packing = exact(problem_with(p, capacity=capacity), {})
+        packing = exact(problem_with(p, capacity=capacity), {"minimise": True})
         assert (offsets(packing), packing.lower_bound, packing.optimal) == ([6, 20], 32, True)
     with pytest.raises(ArenaTooSmall) as refused:
         exact(problem_with(p, capacity=31), {})
     assert refused.value.diagnostics["required"] == 32
+
+
+def test_no_chain_has_to_lie_where_another_storage_is_given() -> None:
+    """The first may hand on to the last, which is given a place where the second lies while the first is there too."""
+    p = problem((0, 2, 8), (1, 2, 8), (2, 4, 8), handoff_from=np.array([-1, -1, 0]))
+    for at, together in ((0, False), (4, False), (8, True)):
+        cols = columns(problem_with(p, fixed=np.array([-1, 0, at])))
+        assert (chains(cols, [(0, 2)]) is not None) == together
+        assert take_all(cols) == (((0, 2),) if together else ())
+    cols = columns(problem_with(p, fixed=np.array([-1, 0, 0]), gaps=(((1, 2),), (), ())))
+    assert chains(cols, [(0, 2)]) == ((0, 2), (1,))  # they share no moment
 
 
 def test_what_one_part_takes_is_no_bound_of_the_other() -> None:

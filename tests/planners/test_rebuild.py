@@ -154,6 +154,19 @@ def test_given_offsets_stay() -> None:
     assert rebuild_of(model, shape_of(model), 1).run(32, 500) == [8, 0, 16]
 
 
+def test_what_hands_on_to_a_given_place_is_put_upon_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rebuilding_of, "FEW", 1)
+    monkeypatch.setattr(rebuilding_of, "NEAR", 1)
+    turns = 0
+    for seed in range(1150, 1400):
+        p = made(seed, 14)
+        if p.fixed is not None and p.handoff_from is not None:
+            packing = exact(p, {"budget": 1})
+            turns += packing.notes.get("turns", 0)
+            assert faults(p, offsets(packing)) == [], seed
+    assert turns
+
+
 @pytest.mark.skipif(library() is None, reason="no library for this machine")
 def test_the_library_takes_the_same_turns() -> None:
     for seed in range(40):

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import combinations, product
 from math import gcd
 
 import numpy as np
@@ -76,7 +77,8 @@ def handoffs(cols: Columns) -> tuple[tuple[int, int], ...]:
 
 
 def chains(cols: Columns, taken: Sequence[tuple[int, int]]) -> tuple[tuple[int, ...], ...] | None:
-    """Storages joined by the hand-offs taken, one tuple per unit; ``None`` where two of a unit conflict."""
+    """Storages joined by the hand-offs taken, one tuple per unit; ``None`` where they cannot all be taken: two of a
+    unit conflict, or it has to lie where another one lies."""
     if not taken:
         return tuple([(i,) for i in range(len(cols))])
     group = list(range(len(cols)))
@@ -92,7 +94,20 @@ def chains(cols: Columns, taken: Sequence[tuple[int, int]]) -> tuple[tuple[int, 
         members[one] += members.pop(two)
         for a in members[one]:
             group[a] = one
+    if _collide(cols, members.values()):
+        return None
     return tuple(tuple(sorted(members[g])) for g in sorted(members))
+
+
+def _collide(cols: Columns, units: Iterable[list[int]]) -> bool:
+    """Whether storages that conflict would lie on common bytes, one of them where another one of its unit has to."""
+    given = [(max(cols.fixed[i] for i in unit), unit) for unit in units] if max(cols.fixed) >= 0 else []
+    given = [(at, unit) for at, unit in given if at >= 0]
+    for (one, ours), (two, theirs) in combinations(given, 2):
+        for i, j in product(ours, theirs) if len(ours) + len(theirs) > 2 else ():
+            if one < two + cols.size[j] and two < one + cols.size[i] and _conflict(cols, i, j):
+                return True
+    return False
 
 
 def take_all(cols: Columns) -> tuple[tuple[int, int], ...]:
