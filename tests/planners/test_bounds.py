@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 from packings import live_moments, live_steps, problem, problems, smallest_extent
 
 from tests.small_problems import mixed
+from tmmu_core.judge.verifier import verify_plan
+from tmmu_core.plan.making.instance import plan_problem
 from tmmu_core.planners import bounds
-from tmmu_core.planners.bounds import _conflict, _conflicts, lower_bound, on_grid, reachable
+from tmmu_core.planners.bounds import Bound, _conflict, _conflicts, lower_bound, on_grid, reachable
 from tmmu_core.planners.columns import columns
 from tmmu_core.planners.problem import Problem
 
@@ -70,6 +72,15 @@ def test_what_must_not_alias_counts_when_dead_too() -> None:
 def test_a_fixed_end_is_a_bound() -> None:
     bound = lower_bound(problem((0, 1, 8), fixed=np.array([16])))
     assert (bound.bytes, bound.rule) == (24, "fixed")
+
+
+@pytest.mark.parametrize(("gap", "step"), [((2, 3), 1), ((1, 2), 2), ((1, 4), -1)])
+def test_a_fixed_end_is_held_when_it_is_first_held(gap: tuple[int, int], step: int) -> None:
+    """And so says a plan of it, which is verified."""
+    p = problem((1, 4, 8), (0, 4, 4), fixed=np.array([-1, 16]), gaps=((), (gap,)))
+    assert lower_bound(p) == Bound(24, (1,), step, "fixed", 12 if step >= 0 else 4)
+    if step >= 0:
+        assert verify_plan(plan_problem(p, planner="greedy")).ok
 
 
 def test_nothing_needs_nothing() -> None:

@@ -64,7 +64,8 @@ def plainly(cols: Columns) -> Bound:
         best = Bound(peak, alive[order[0]], int(cols.births[order[0]]), "live", peak)
     for i, at in enumerate(cols.fixed):
         if at >= 0 and at + cols.size[i] > best.bytes:
-            best = Bound(at + cols.size[i], (i,), int(p.birth[i]), "fixed", peak)
+            first = int(cols.births[min(lives[i])]) if lives[i] else -1
+            best = Bound(at + cols.size[i], (i,), first, "fixed", peak)
     if min(cols.align) == 1 and cols.odd is None:
         return best
     for c in order[: bounds.WHERE_TRIED]:

@@ -69,7 +69,8 @@ def bound_of(cols: Columns) -> Bound:
 
     for i, at in enumerate(cols.fixed) if cols.problem.fixed is not None else ():
         if at >= 0 and at + cols.size[i] > best.bytes:
-            best = Bound(at + cols.size[i], (i,), int(cols.problem.birth[i]), "fixed", peak)
+            parts = cols.part_lo[cols.part_of[i] : cols.part_of[i + 1]]  # its life may begin with a gap, or be one
+            best = Bound(at + cols.size[i], (i,), int(cols.births[parts[0]]) if len(parts) else -1, "fixed", peak)
 
     coarse = min(cols.align) > 1
     most = _padded(cols) if coarse and cols.odd is None and cols.small else None
