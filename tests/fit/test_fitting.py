@@ -22,6 +22,7 @@ from tmmu_core.fit.fitting import fit
 from tmmu_core.fit.largest import largest_that_fits
 from tmmu_core.fit.moves import KINDS
 from tmmu_core.fit.recipe import moves_of, recipe
+from tmmu_core.fit.sizes import sized
 from tmmu_core.graph.model import Dim, Graph, Tensor
 from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.plan.formats.reading import read_graph_file
@@ -117,6 +118,20 @@ def test_no_permission_is_added_to_what_is_not_elementwise() -> None:
     fitted = fit(started(ir, alignment=4), Capacity(256), Allowed(frozenset({"inplace"})))
     assert fitted.answer != "fits"
     assert fitted.best.moves == ()
+
+
+def test_what_a_planner_comes_to_at_the_smallest_size_is_no_bound_of_the_others() -> None:
+    """Largest first, three tensors take 31 bytes at B=1, where the third is the smallest, and 26 at B=2."""
+    tensors = (Tensor("a", (14,)), Tensor("b", (12,)), Tensor("c", ("B", 5)), Tensor("d", (10,)))
+    nodes = [node("n0", "", "a"), node("n1", "a", "b"), node("n2", "b", "c"), node("n3", "", "d")]
+    nodes = [msgspec.structs.replace(n, inplace="none") for n in nodes]
+    bytes_ = tuple(msgspec.structs.replace(t, dtype="uint8") for t in tensors)
+    ir = Graph(bytes_, tuple(nodes), (), ("c", "d"), dims={"B": Dim(1, 3)}, execution_order=("n0", "n1", "n2", "n3"))
+    start = started(ir, planner="greedy", alignment=1)
+    assert [sum(extents(sized(start, "B", size).plan).values()) for size in (1, 2, 3)] == [31, 26, 27]
+    only_sizes = Allowed(frozenset({"sizes"}))
+    assert fit(start, Capacity(26), only_sizes).answer == "open"
+    assert fit(start, Capacity(25), only_sizes).answer == "cannot"  # a and b are alive together
 
 
 def test_the_largest_size_that_fits_is_found() -> None:

@@ -135,9 +135,10 @@ class _Fitting:
         if "sizes" in kinds:
             for name, dim in sorted(start.question.graph.dims.items()):
                 start = sized(start, name, dim.min)
-        # A plan on a coarser grid is one on a finer grid too: there the packing's own bound holds for all of them.
+        # A plan on a coarser grid is one on a finer grid too, and one of larger tensors one of smaller ones: there the
+        # packing's own bound holds for all of them, and what a planner comes to there may be above what it does here.
         moved: set[Kind] = set(kinds) - {"sizes", "alignment"}
-        if "alignment" in kinds:
+        if "alignment" in kinds or start is not self.start:
             moved.add("planner")
         return lower_bound(start.question, start.solution, moved)
 
