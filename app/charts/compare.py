@@ -151,7 +151,8 @@ def sides(runs: Sequence[Run], texts: Sequence[str]) -> list[int]:
 def place_of_bound(runs: Sequence[Run], texts: Sequence[str], stands: Sequence[int], letters: int) -> tuple[str, bool]:
     """``(end of its line, whether above it)`` for the words of the lower bound: where no label and no point is.
 
-    Below the line at the right; else at the left, else above it. Where all four are taken, below at the right.
+    Below the line at the right; else at the left, else above it; else at its middle. Where all are taken, below at the
+    right.
     """
     bound = max(run.bound for run in runs)
     ys = [log10(max(run.extent, 1)) for run in runs]
@@ -167,10 +168,11 @@ def place_of_bound(runs: Sequence[Run], texts: Sequence[str], stands: Sequence[i
             boxes.append((x, y / high + side * LABEL_AWAY, LETTER * len(text) / 2, LINE_HEIGHT / 2))
 
     def is_free(end: str, up: bool) -> bool:
-        x, y = (half, 1 - half)[end == "right"], line + (LINE_HEIGHT if up else -LINE_HEIGHT) / 2
+        x, y = {"left": half, "center": 0.5, "right": 1 - half}[end], line + (LINE_HEIGHT if up else -LINE_HEIGHT) / 2
         return all(abs(a - x) >= w + half or abs(b - y) >= h + LINE_HEIGHT / 2 for a, b, w, h in boxes)
 
     places = [(end, up) for up in (False, True) for end in ("right", "left")]
+    places += [("center", False), ("center", True)]
     return next((place for place in places if is_free(*place)), places[0])
 
 
@@ -222,7 +224,7 @@ def field(runs: Sequence[Run], *, height: int = 300) -> go.Figure:
             text=text,
             font={"size": 11, "color": LINE},
             showarrow=False,
-            x=1 if end == "right" else 0,
+            x={"left": 0, "center": 0.5, "right": 1}[end],
             xref="paper",
             xanchor=end,
             y=log10(bound),

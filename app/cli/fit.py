@@ -258,20 +258,21 @@ def as_json(fitted: Fitted) -> dict[str, Any]:
 
 def _in_words(fitted: Fitted) -> None:
     best, start = fitted.best, fitted.start
-    there = ", ".join(
+    there = " and ".join(
         [words.full_bytes(fitted.capacity.total)] * (fitted.capacity.total is not None)
-        + [f"{name} {words.full_bytes(limit)}" for name, limit in fitted.capacity.arenas.items()]
+        + [f"{words.full_bytes(limit)} of {name}" for name, limit in fitted.capacity.arenas.items()]
     )
+    taken, today = (words.full_bytes(fitted.capacity.taken(candidate.plan)) for candidate in (best, start))
+    bound = words.full_bytes(fitted.bound_within(fitted.capacity))
     if fitted.answer == "fits":
-        say(f"fits: {words.full_bytes(best.extent_bytes)} of {there}; today {words.full_bytes(start.extent_bytes)}")
+        say(f"fits: {taken} of {there}; today {today}")
     elif fitted.answer == "cannot":
-        say(f"cannot fit: at least {words.full_bytes(fitted.lower_bound_bytes)} are needed, there are {there}")
-        say(*map(_need_in_words, fitted.bound.needs))
+        say(f"cannot fit: at least {bound} are needed, there are {there}")
+        counted = fitted.capacity.limited(start.plan)
+        say(*(_need_in_words(need) for need in fitted.bound.needs if need.arena in counted))
     else:
-        say(
-            f"open: {words.full_bytes(best.extent_bytes)} were reached, over by {words.full_bytes(fitted.over_bytes)}; "
-            f"no plan has less than {words.full_bytes(fitted.lower_bound_bytes)}"
-        )
+        over = words.full_bytes(fitted.over_bytes)
+        say(f"open: {taken} were reached, over by {over}; no plan has less than {bound}")
     if fitted.stopped:
         say("  stopped early: the best so far is told")
     table(

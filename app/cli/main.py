@@ -177,7 +177,8 @@ def _usage(error: TyperException) -> UsageFault:
     context = getattr(error, "ctx", None)
     command = context.command_path if context else "tmmu"
     message = error.format_message().rstrip(".")
-    return UsageFault(f"{message[:1].lower()}{message[1:]}.", f'See "{command} --help".')
+    end = "" if message.endswith("?") else "."
+    return UsageFault(f"{message[:1].lower()}{message[1:]}{end}", f'See "{command} --help".')
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ from tmmu_core.plan.formats import table
 from tmmu_core.planners import instances
 
 _KEPT = "columns.kept"
-"""The table that waits for its columns, as (name, bytes)."""
+"""The table that waits for its columns, as (name, bytes, what was shown when it was refused)."""
 NONE = "not in it"
 ABOUT = {
     "size": "Bytes.",
@@ -28,15 +28,18 @@ ABOUT = {
 def offer(name: str, data: bytes) -> None:
     """Keep a refused file where it is a table: the next page asks for its columns."""
     if table.columns_of(data, name):
-        state.put(_KEPT, (name, data))
+        state.put(_KEPT, (name, data, state.choice().source))
 
 
 def draw() -> None:
-    """The question, where a table waits for it."""
+    """The question, where a table waits for it; like its refusal, it is let go once something else is shown."""
     kept = state.raw(_KEPT)
+    if kept and kept[2] != state.choice().source:
+        state.put(_KEPT, None)
+        return
     if not kept:
         return
-    name, data = kept
+    name, data, _ = kept
     columns = table.columns_of(data, name)
     guess = table.likely(columns)
     with st.container(key="columns", border=True):
@@ -65,7 +68,7 @@ def _now(field: str, columns: tuple[str, ...], guess: dict[str, str]) -> str:
 
 def _open() -> None:
     """Open it as the instance that it then is: its link works like that of any file."""
-    name, data = state.raw(_KEPT)
+    name, data, _ = state.raw(_KEPT)
     said = {field: state.value_of(f"column.{field}") for field in ABOUT}
     try:
         found = table.read(data, {field: own for field, own in said.items() if own != NONE}, name)

@@ -75,7 +75,8 @@ def build_report(
     if operators is None and isinstance(source, Solution):
         operators = _operators(source)
     verified = verified if verified is not None else verify_plan(plan, graph)
-    plan = believed(plan, verified)
+    if any(error.rule != "capacity" for error in verified.errors):  # what is over a limit is still what it says
+        plan = believed(plan, verified)
     linted = linted if linted is not None else lint_verdict(plan, graph)
     packed = pack_plan(plan, baseline=before, operators=operators)
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)

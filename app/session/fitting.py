@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,8 +18,10 @@ from tmmu_core.fit.capacity import Capacity
 from tmmu_core.fit.moves import Kind, Move
 from tmmu_core.fit.whatif import WhatIf
 from tmmu_core.graph import native
-from tmmu_core.graph.model import Graph
+from tmmu_core.graph.arenas import as_given
+from tmmu_core.graph.model import Arena, Graph
 from tmmu_core.plan.making.request import PlanRequest
+from tmmu_core.planners import planner_named
 from tmmu_core.planners.problem import Progress
 
 
@@ -119,7 +122,25 @@ def as_source(candidate: Candidate, name: str) -> str:
 def applied_changes(candidate: Candidate, choice: Choice, name: str) -> dict[str, Any]:
     """What opening a candidate changes in a choice: its graph is shown, and today's is what it is compared with.
 
-    The limits stay, so that it is seen to keep them.
+    The limits stay, so that it is seen to keep them; so does all that does not stand in a graph: the planner's options,
+    and what is said of the arenas.
     """
+    question = candidate.question
+    options = dict(question.options)
+    if (choice.capacities or choice.arenas) and "minimise" in planner_named(question.planner).options:
+        options.setdefault("minimise", True)  # no capacity ended its search: none may end this one's
     kept = {"capacities": choice.capacities, "budget": choice.budget, "fit": choice.fit}
-    return {"source": as_source(candidate, name), "baseline": choice.source, **kept}
+    arenas: dict[str, Any] = {name: getattr(choice, name) for name in ("arenas", "alignment", "page_size")}
+    if any(move.kind == "alignment" for move in candidate.moves):
+        arenas |= {"arenas": _under_limits_of(choice, question.arenas), "alignment": None}
+    planned = {"planner": question.planner, "options": options}
+    return {"source": as_source(candidate, name), "baseline": choice.source, **kept, **arenas, **planned}
+
+
+def _under_limits_of(choice: Choice, arenas: Mapping[str, Arena | Mapping[str, Any]] | None) -> dict[str, Any]:
+    """The configuration with the capacities that the choice's own has."""
+    said = as_given(choice.arenas or {})
+    return {
+        name: {**one, **{key: value for key, value in said.get(name, {}).items() if key == "capacity_bytes"}}
+        for name, one in as_given(arenas or {}).items()
+    }

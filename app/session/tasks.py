@@ -26,8 +26,8 @@ from tmmu_core.fit.whatif import WhatIf, what_if
 from tmmu_core.graph.model import Graph
 from tmmu_core.plan.formats.reading import read_any, read_at
 from tmmu_core.plan.making.make import Made
-from tmmu_core.plan.making.over import make_plan_anyway
-from tmmu_core.plan.making.ranks import RankPlans, plan_ranks
+from tmmu_core.plan.making.over import make_plan_anyway, plan_ranks_anyway
+from tmmu_core.plan.making.ranks import RankPlans
 from tmmu_core.plan.making.replan import DimCurve, ReplanLog, Rule, peak_over_dim, replan_session
 from tmmu_core.plan.making.request import PlanRequest
 from tmmu_core.plan.model import Plan
@@ -135,7 +135,7 @@ def ranks(asker: Asker, subject: Subject, request: PlanRequest) -> RankPlans:
             raise NotDone("planning the ranks was stopped.", "Start it again, or choose another spec.")
         return True
 
-    planned = plan_ranks(_graph_of(asker, subject), request, heard)
+    planned = plan_ranks_anyway(_graph_of(asker, subject), request, heard)
     _ = planned.plan_hashes  # a thousand hashes are work too: not when the page is drawn
     return planned
 

@@ -37,8 +37,10 @@ def page() -> None:
 def body(shown: Shown, handle: PlanHandle) -> None:
     """The map of all arenas, and what is selected."""
     left, right = st.columns([0.755, 0.245], gap="small")
+    device = capacity(shown)
     with left:
-        st.html(markup.heading("The map of the memory", "the arenas end to end; above the capacity in red"))
+        note = "" if device is None else "; above the capacity in red"
+        st.html(markup.heading("The map of the memory", f"the arenas end to end{note}"))
         drawing.canvas(
             handle,
             key="device",
@@ -47,7 +49,7 @@ def body(shown: Shown, handle: PlanHandle) -> None:
             view="map",
             colour=state.choice().colour or "arena",
             strip=False,
-            memory=Memory(laid_out(shown.plan), capacity(shown)),
+            memory=Memory(laid_out(shown.plan), device),
         )
     with right, st.container(key="beside"):
         selected.panel(shown)

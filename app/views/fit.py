@@ -74,8 +74,8 @@ def claim(name: str, search: Search, capacity: Capacity, today: Plan) -> str:
         return f"{name} needs {words.short_bytes(capacity.taken(today))}, there are {there}"
     fitted = search.job.answer()
     best = fitted.best
-    taken = words.short_bytes(capacity.taken(best.plan))
     if fitted.answer == "fits":
+        taken = words.short_bytes(capacity.taken(best.plan if best.moves else today))
         if not best.moves:
             return f"{name} fits {there} as it is: {taken}"
         return f"{name} fits {there}: {taken} after {words.count(len(best.moves), 'move')}, {_price(fitted, best)}"

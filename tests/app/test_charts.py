@@ -267,6 +267,10 @@ def test_the_words_of_the_bound_stand_where_no_label_is() -> None:
     assert place(fast, naive) == ("right", False)
     below = run("x", 710, 285)  # it lies on the label of the slow ones, which goes below the line
     assert place(slow, below, fast, naive) == ("left", False)
+    best = [run(name, 700, ms) for name, ms in (("greedy", 2090), ("portfolio", 2099), ("search", 2199))]
+    best += [run("exact", 700, 4270), run("auto", 700, 5790)]
+    rest = [run("slots", 799, 14), run("ffd", 799, 1690), run("given", 897, 14), run("naive", 3821, 20)]
+    assert place(*best, *rest) == ("center", True)  # labels are at both ends
 
 
 def test_points_that_nearly_coincide_share_a_label() -> None:

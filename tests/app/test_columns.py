@@ -47,6 +47,15 @@ def test_columns_that_hold_no_sizes_are_refused_and_asked_again() -> None:
     assert "which column is which?" not in html(at)
 
 
+def test_the_question_is_let_go_once_something_else_is_shown() -> None:
+    at = opened(graph="sample:views")
+    at.file_uploader(key="upload.0").upload("lives.csv", TABLE).run()
+    assert "which column is which?" in html(at)
+    at.file_uploader(key="upload.1").upload("fine.csv", b"id,lower,upper,size\na,0,2,4096\n").run()
+    assert claim(at).startswith("fine: arena takes 4.00 KiB")
+    assert "which column is which?" not in html(at)
+
+
 def test_a_broken_graph_is_no_table() -> None:
     at = opened(graph="sample:views")
     at.file_uploader(key="upload.0").upload("g.json", b'{"ir_schema": "uml_model_ir/9", "tensors": []}').run()

@@ -12,11 +12,13 @@ import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
-from app.session import fitting
+from app.session import fitting, planning
 from app.session.choice import Choice
 from tests.app.test_pages import PAGES, claim, html, opened
 from tmmu_core.fit.answer import ALLOWED, Fitted
+from tmmu_core.fit.asking import extents
 from tmmu_core.fit.capacity import Capacity
+from tmmu_core.fit.moves import Kind
 
 GRAPH = "sample:residual_block"
 SMALLER = "300 KiB"
@@ -128,11 +130,37 @@ def test_a_capacity_of_one_arena_is_fitted_and_the_plan_that_is_opened_keeps_it(
     assert claim(at) == "resnet50 fits 8.00 MiB of activations: 6.89 MiB after 1 move, at no cost"
     at.button(key="fit-apply").click().run()
     assert at.query_params["capacity"] == "activations=8388608"
-    assert "as it is" in claim(at)
+    assert claim(at) == "resnet50 fits 8.00 MiB of activations as it is: 6.89 MiB"  # the very plan that was promised
     at.button(key="fit-undo").click().run()
     assert at.query_params["graph"] == "sample:resnet50"
     assert at.query_params["capacity"] == "activations=8388608"
     assert "Does not fit: activations over by 1.19 MiB" in html(at)
+
+
+@pytest.mark.parametrize(
+    ("asked", "kinds"),
+    [
+        ({"alignment": 65536}, {"planner"}),
+        ({"page_size": 4096, "planner": "greedy", "options": {"order": "birth", "fit": "tightest"}}, {"order"}),
+        ({"arenas": {"activations": {"alignment_bytes": 4096, "capacity_bytes": 1 << 20}}}, {"alignment"}),
+    ],
+)
+def test_an_opened_plan_keeps_what_does_not_stand_in_its_graph(asked: dict[str, Any], kinds: set[Kind]) -> None:
+    chosen = Choice(source="sample:mixed_sizes", **asked)
+    fitted = fitting.search(chosen, Capacity(1), frozenset(kinds)).job
+    assert fitted.wait(120)
+    best = fitted.answer().best
+    shown = planning.make_plan(Choice(**fitting.applied_changes(best, chosen, "mixed_sizes")))
+    assert extents(shown.plan) == extents(best.plan)
+    assert [a.alignment_bytes for a in shown.plan.arenas] == [a.alignment_bytes for a in best.plan.arenas]
+    assert shown.choice.page_size == chosen.page_size
+    capacity = {"activations": 1 << 20} if chosen.arenas else {}
+    assert {a.name: a.capacity_bytes for a in shown.plan.arenas if a.headroom_bytes is not None} == capacity
+
+
+def test_a_plan_that_fits_as_it_is_is_told_with_its_own_bytes() -> None:
+    at = opened("fit", graph="sample:resnet50", capacity="activations=8MiB", planner="auto")  # which ends once it fits
+    assert claim(at) == "resnet50 fits 8.00 MiB of activations as it is: 7.46 MiB"
 
 
 def test_what_is_above_the_capacity_is_said_over_the_map() -> None:

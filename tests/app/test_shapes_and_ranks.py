@@ -220,6 +220,14 @@ def test_all_ranks_of_the_first_preset_are_planned_at_once() -> None:
     assert "✓ verified" in html(at)
 
 
+def test_ranks_over_a_capacity_are_drawn_and_the_one_that_is_open_says_by_how_much() -> None:
+    at = opened("ranks", graph=DYNAMIC, capacity="activations=1KiB")
+    assert claim(at).startswith("dynamic_batch over 8 ranks: each needs 361 KiB")
+    page = html(at)
+    assert "over its capacity" in page
+    assert "The ranks were not planned" not in page
+
+
 def test_a_thousand_ranks_are_few_plans() -> None:
     at = opened("ranks", graph="sample:gpt2_small_train_b1_s1024")
     at.pills(key="w.shard-preset").set_value("Fully sharded 1,024").run()

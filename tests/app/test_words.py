@@ -58,13 +58,39 @@ def test_a_long_name_keeps_both_ends() -> None:
 
 @pytest.mark.parametrize(
     ("text", "n"),
-    [("", None), ("64k", 65536), ("1.5 MiB", 1_572_864), ("1,048,576", 1_048_576), ("0x1000", 4096), ("12B", 12)],
+    [
+        ("", None),
+        ("64k", 65536),
+        ("1.5 MiB", 1_572_864),
+        ("1,048,576", 1_048_576),
+        ("1,024.5 KiB", 1_049_088),
+        ("0x1000", 4096),
+        ("12B", 12),
+    ],
 )
 def test_sizes_are_read_as_people_write_them(text: str, n: int | None) -> None:
     assert parse_bytes(text) == n
 
 
-@pytest.mark.parametrize("text", ["much", "1.2.3", "-4", "MiB", "4 hours", "12kk", "."])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "much",
+        "1.2.3",
+        "-4",
+        "MiB",
+        "4 hours",
+        "12kk",
+        ".",
+        "1,5",
+        "1,5GiB",
+        "1,,024",
+        "1024,5",
+        ",5",
+        "1,024,",
+        "12,34",
+    ],
+)
 def test_what_is_no_size_is_refused_in_a_sentence(text: str) -> None:
     with pytest.raises(ValueError, match="is not a size"):
         parse_bytes(text)

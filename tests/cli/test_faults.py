@@ -173,6 +173,23 @@ def test_bad_usage_ends_with_2_and_writes_no_result(tmmu: Any, arguments: tuple[
         assert err.startswith("tmmu: ")
 
 
+def test_a_misspelt_command_is_asked_about_in_one_sentence(tmmu: Any) -> None:
+    assert "no such command 'pln'. Did you mean 'plan'? See" in tmmu("pln")[2]
+
+
+@pytest.mark.parametrize("mark", [";", "\t"])
+def test_a_table_that_commas_do_not_part_is_told_so_with_the_way_out(tmmu: Any, tmp_path: Path, mark: str) -> None:
+    (tmp_path / "lives.csv").write_text("id,lower,upper,size\na,0,2,64\n".replace(",", mark))
+    code, out, err = tmmu("plan", str(tmp_path / "lives.csv"))
+    assert (code, out) == (2, "")
+    called = "semicolons" if mark == ";" else "tabs"
+    assert f"  instance: its first line parts the columns by {called}, not by commas\n" in err
+    assert "tmmu convert TABLE --columns" in err.splitlines()[-1]
+    into, columns = str(tmp_path / "instance.csv"), "size=size,lower=lower,upper=upper,id=id"
+    assert tmmu("convert", str(tmp_path / "lives.csv"), "--columns", columns, "-o", into)[0] == 0
+    assert tmmu("plan", into)[0] == 0
+
+
 def test_bad_usage_is_one_record_with_json(tmmu: Any) -> None:
     code, _, err = tmmu("plan", "--json")
     assert code == 2

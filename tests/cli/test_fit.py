@@ -100,6 +100,23 @@ def test_an_arena_may_have_its_own_capacity(tmmu: Any) -> None:
     assert (code, answer["capacity"]) == (0, {"activations": 1 << 30, "gradients": 1 << 30})
 
 
+def test_what_one_arenas_capacity_is_held_against_are_its_own_bytes(tmmu: Any) -> None:
+    resnet50 = str(SAMPLES / "resnet50.tmmu.json.gz")
+    code, out, _ = tmmu("fit", resnet50, "--capacity", "activations=8MiB", "--allow", "planner")
+    assert code == 0
+    assert out.startswith(
+        "fits: 6.89 MiB (7,225,344 B) of 8.00 MiB (8,388,608 B) of activations; today 9.19 MiB (9,633,792 B)\n"
+    )
+    code, out, _ = tmmu("fit", resnet50, "--capacity", "activations=1MiB", "--allow", "planner")
+    assert code == 1
+    first, why = out.splitlines()[:2]
+    assert first == (
+        "cannot fit: at least 6.89 MiB (7,225,344 B) are needed, there are 1.00 MiB (1,048,576 B) of activations"
+    )
+    assert why.startswith("  activations: 6.89 MiB")
+    assert "  parameters: " not in out  # nothing limits them
+
+
 def test_the_largest_size_is_told(tmmu: Any) -> None:
     code, answer = fitted(tmmu, BATCH, "--capacity", "1700KiB", "--largest", "B")
     assert code == 0

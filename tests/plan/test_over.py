@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,8 @@ from tmmu_core.judge.verifier import verify_plan
 from tmmu_core.plan.formats.reading import read_any, read_graph_file
 from tmmu_core.plan.making import summary
 from tmmu_core.plan.making.make import make_plan
-from tmmu_core.plan.making.over import make_plan_anyway, over_limits, without_limits
+from tmmu_core.plan.making.over import make_plan_anyway, over_limits, plan_ranks_anyway, without_limits
+from tmmu_core.plan.making.ranks import plan_ranks
 from tmmu_core.plan.making.request import PlanRequest
 from tmmu_core.planners.problem import PlainInstance
 
@@ -66,9 +68,31 @@ def test_an_instance_over_its_capacity_is_drawn_too() -> None:
     assert {finding.rule for finding in verify_plan(plan).findings} == {"capacity"}
 
 
+SHARED = {"mesh": {"tp": 2}, "contracts": {"parameters": {"axis": 0, "mesh": "tp"}}}
+
+
+@pytest.mark.parametrize("limit", [{"capacities": {"activations": 1024}}, {"budget": 1}])
+def test_ranks_over_a_limit_are_given_as_each_is_alone(limit: dict[str, Any]) -> None:
+    request = PlanRequest(shard_spec=SHARED, **limit)
+    with pytest.raises((ArenaTooSmall, AllocationFailure)):
+        plan_ranks(MIXED, request)
+    ranks = plan_ranks_anyway(MIXED, request)
+    for rank in range(2):
+        alone = make_plan_anyway(MIXED, request.but(rank=rank)).plan
+        assert ranks.plan(rank).tmmu_plan_hash == ranks.plan_hashes[rank] == alone.tmmu_plan_hash
+        assert ranks.plan(rank).arenas == alone.arenas
+
+
+def test_ranks_that_fit_are_the_plans_that_they_always_were() -> None:
+    request = PlanRequest(shard_spec=SHARED, capacities={"activations": 2**30})
+    assert plan_ranks_anyway(MIXED, request).plan_hashes == plan_ranks(MIXED, request).plan_hashes
+
+
 def test_an_arena_that_is_not_declared_is_still_refused() -> None:
     with pytest.raises(ArenaTooSmall):
         make_plan_anyway(chain(3), PlanRequest(arenas={"elsewhere": {}}))
+    with pytest.raises(ArenaTooSmall):
+        plan_ranks_anyway(chain(3), PlanRequest(arenas={"elsewhere": {}}, shard_spec=SHARED))
 
 
 def test_a_quota_that_is_met_to_the_byte_is_kept() -> None:

@@ -64,6 +64,8 @@ PLAN, PACKED = files.to_json(chain_plan(1)), files.to_cbor(chain_plan(1))
         (sniff.not_instance, b'\r\n "Lower" ,SIZE', ""),
         (sniff.not_instance, b"\xef\xbb\xbfsize,id", ""),
         (sniff.not_instance, b"size,x\n", "its first line does not name the columns"),
+        (sniff.not_instance, b"id;lower;upper;size\n", "its first line parts the columns by semicolons, not by commas"),
+        (sniff.not_instance, b"id\tsize\n", "its first line parts the columns by tabs, not by commas"),
         (sniff.not_instance, b"\xff,size,id", "it is not text"),
         (sniff.not_instance, b"tensor_id,arena,logical_slot,offset_bytes", "it holds the rows of a plan without"),
         (sniff.not_instance, b"x" * 4088 + b",id,size\n", ""),

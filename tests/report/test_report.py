@@ -18,6 +18,8 @@ from tmmu_core.judge.finding import Finding, Verdict
 from tmmu_core.plan.analysis.waste import WasteLedger, waste_ledger
 from tmmu_core.plan.making.engine import Solution, plan_graph
 from tmmu_core.plan.making.instance import plan_problem
+from tmmu_core.plan.making.over import make_plan_anyway
+from tmmu_core.plan.making.request import PlanRequest
 
 RED = Verdict((Finding("overlap", "error", "a and b share bytes [0, 16) at step 1", "a", "b"),), ("overlap",))
 
@@ -64,6 +66,15 @@ def test_a_red_verdict_is_told_with_its_findings() -> None:
     assert "✗ 1 error" in said
     assert "a and b share bytes [0, 16) at step 1" in said
     assert "Lint: ✓ nothing wrong" in said
+
+
+def test_a_plan_over_its_capacity_keeps_its_certificates_as_on_the_pages() -> None:
+    over = make_plan_anyway(residual(), PlanRequest(capacities={"activations": 16}))
+    said = build_report(over.solution or over.plan).decode()
+    assert "✗ 1 error" in said
+    certificates = re.findall(r"<td>(\w+)</td></tr>", said.split("certificate", 1)[1].split("</table>", 1)[0])
+    assert certificates[: len(over.plan.arenas)] == [arena.status for arena in over.plan.arenas]
+    assert "invalid" not in certificates
 
 
 def test_hand_offs_and_the_tensors_alive_at_the_peak_are_listed() -> None:

@@ -10,19 +10,23 @@ from tmmu_core.errors import U64_MAX
 _PERCENT = re.compile(r"\+?(?:\d{1,20}(?:\.\d{0,40})?|\.\d{1,40})(?:[eE][+-]?\d{1,2})?|\d{1,20}/\d{1,20}", re.ASCII)
 """What a percentage may look like: whatever matches is a number of a few hundred digits at most."""
 
+_PARTED = re.compile(r"(?:[^,]*\D)?\d{1,3}(?:,\d{3})+(?:[^\d,][^,]*)?", re.ASCII)
+"""A size with commas: they part thousands and nothing else, so that no decimal comma is passed over."""
+
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5, "e": 6}
 
 
 def parse_bytes(text: str) -> int | None:
     """Bytes as people write them (``1.5 MiB``, ``64k``, ``0x1000``, ``1,048,576``); ``None`` for an empty text.
 
-    Units are binary, with or without the ``i``. Raises ``ValueError`` with a sentence for anything else.
+    Units are binary, with or without the ``i``; a comma parts thousands. Raises ``ValueError`` with a sentence for
+    anything else.
     """
     word = text.strip().replace(",", "").replace("_", "").replace(" ", "").lower()
     if not word:
         return None
     try:
-        if len(word) > 64:
+        if len(word) > 64 or ("," in text and not _PARTED.fullmatch(text)):
             raise ValueError
         if word.startswith("0x"):
             return int(word, 16)
@@ -36,7 +40,9 @@ def parse_bytes(text: str) -> int | None:
         scale = 1024 ** _POWERS[unit]
         return int(whole or "0") * scale + (int(part) * scale // 10 ** len(part) if part else 0)
     except (KeyError, ValueError):
-        raise ValueError(f"“{text[:80]}” is not a size. Write bytes, or a number with KiB, MiB or GiB.") from None
+        decimal = " One and a half is 1.5: a comma parts thousands." if "," in text else ""
+        how = f"Write bytes, or a number with KiB, MiB or GiB.{decimal}"
+        raise ValueError(f"“{text[:80]}” is not a size. {how}") from None
 
 
 def parse_percent(text: str) -> Fraction:

@@ -147,7 +147,7 @@ def write_csv(problem: Problem, offset: U64 | Sequence[int] | None = None) -> st
 
 
 _HEADER_HINT = "The first line names the columns: id,lower,upper,size[,alignment][,gaps][,offset]."
-_OTHER_NAMES = "A table with names of its own: tmmu convert TABLE --columns size=…,lower=…,upper=… -o INSTANCE.csv."
+OTHER_NAMES = "A table with names of its own: tmmu convert TABLE --columns size=…,lower=…,upper=… -o INSTANCE.csv."
 
 
 def _lines(data: str | bytes, source: str) -> Iterator[tuple[int, list[str]]]:
@@ -183,7 +183,7 @@ def _header(cells: list[str], source: str) -> tuple[dict[str, int], bool]:
             raise _fault(source, 1, cell, "a plan's table, without the arenas and hashes of the plan", hint)
         if name is None:
             raise _fault(
-                source, 1, cell or str(k + 1), f"a column {cell!r} is not known", f"{_HEADER_HINT} {_OTHER_NAMES}"
+                source, 1, cell or str(k + 1), f"a column {cell!r} is not known", f"{_HEADER_HINT} {OTHER_NAMES}"
             )
         if name in where:
             raise _fault(source, 1, cell, f"it means {name!r}, as {cells[where[name]]!r} does", "Keep one of the two.")
@@ -192,7 +192,7 @@ def _header(cells: list[str], source: str) -> tuple[dict[str, int], bool]:
         if name not in where:
             also = [key for key, value in NAMES.items() if value == name and key != name]
             called = f" {name} may be called {' or '.join(also)}." if also else ""
-            hint = f"{_HEADER_HINT}{called} {_OTHER_NAMES}"
+            hint = f"{_HEADER_HINT}{called} {OTHER_NAMES}"
             raise _fault(source, 1, name, f"there is no column {name!r}", hint)
     return where, cells[where["upper"]].lower() == "end"
 

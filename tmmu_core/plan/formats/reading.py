@@ -21,7 +21,7 @@ from tmmu_core.errors import InvalidIrShapes, UnreadableInput
 from tmmu_core.graph import document, native, unpacking
 from tmmu_core.graph.importers import node_centric, sniff
 from tmmu_core.graph.model import Dim, Graph
-from tmmu_core.plan.formats import checkpoint, files, parquet, trace
+from tmmu_core.plan.formats import checkpoint, files, parquet, table, trace
 from tmmu_core.plan.formats import sniff as sniff_plans
 from tmmu_core.plan.formats.trace import Trace
 from tmmu_core.plan.model import Plan
@@ -198,7 +198,9 @@ def read_any(data: bytes, name: str = "", readers: Sequence[Reader] = READERS) -
         "the file is empty." if not plain else "no reader knows this content.",
         source=name,
         tried=tuple(tried),
-        hint="Give one of: " + ", ".join(reader.title for reader in readers) + ".",
+        hint=instances.OTHER_NAMES
+        if {"lower", "upper", "size"} <= table.likely(table.columns_of(plain, name)).keys()
+        else "Give one of: " + ", ".join(reader.title for reader in readers) + ".",
     )
 
 

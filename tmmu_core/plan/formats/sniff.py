@@ -77,15 +77,29 @@ def not_instance(data: bytes) -> str:
         return "it begins like a JSON object or a CBOR map"
     line = data.removeprefix(document.BYTE_ORDER_MARK).lstrip(b"\r\n").partition(b"\n")[0][:4096]
     try:
-        cells = [cell.strip().strip('"').lower() for cell in line.decode().split(",")]
+        text = line.decode()
     except UnicodeDecodeError:
         return "it is not text"
+    cells = _cells(text, ",")
     if cells[:3] == ["tensor_id", "arena", "logical_slot"]:
         return "it holds the rows of a plan without its head, which cannot be read back; keep plans as JSON or CBOR"
-    known = {instances.NAMES[cell] for cell in cells if cell in instances.NAMES}
-    if len(known) < 2:
-        return f"its first line does not name the columns {', '.join(instances.NEEDED)}"
-    return ""
+    if _names_columns(cells):
+        return ""
+    parted = next((called for mark, called in _OTHER_MARKS.items() if _names_columns(_cells(text, mark))), "")
+    if parted:
+        return f"its first line parts the columns by {parted}, not by commas"
+    return f"its first line does not name the columns {', '.join(instances.NEEDED)}"
+
+
+_OTHER_MARKS = {";": "semicolons", "\t": "tabs", "|": "bars"}
+
+
+def _cells(line: str, mark: str) -> list[str]:
+    return [cell.strip().strip('"').lower() for cell in line.split(mark)]
+
+
+def _names_columns(cells: list[str]) -> bool:
+    return len({instances.NAMES[cell] for cell in cells if cell in instances.NAMES}) >= 2
 
 
 def not_executorch(data: bytes) -> str:

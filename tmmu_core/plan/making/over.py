@@ -6,8 +6,9 @@ request, and the judge finds the capacity exceeded. Nothing of this kind is ever
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from tmmu_core.errors import AllocationFailure, ArenaTooSmall, ContractError
 from tmmu_core.graph.arenas import as_given, read_arenas
@@ -15,9 +16,12 @@ from tmmu_core.graph.model import Arena, Graph
 from tmmu_core.plan import canonical
 from tmmu_core.plan.making.configured import capacities_by_name, settled
 from tmmu_core.plan.making.make import Made, make_plan
+from tmmu_core.plan.making.ranks import RankPlans, plan_ranks
 from tmmu_core.plan.making.request import PlanRequest
 from tmmu_core.plan.model import Plan
 from tmmu_core.planners.problem import PlainInstance, Progress
+
+T = TypeVar("T")
 
 
 def make_plan_anyway(asked: Graph | PlainInstance, request: PlanRequest, progress: Progress | None = None) -> Made:
@@ -25,18 +29,40 @@ def make_plan_anyway(asked: Graph | PlainInstance, request: PlanRequest, progres
 
     Raises everything else that planning raises; an arena that is not declared is still refused.
     """
+    made, is_over = _anyway(lambda said: make_plan(asked, said, progress), request)
+    if not is_over:
+        return made
+    plan = _under_limits(made.plan, asked, request)
+    solution = None if made.solution is None else replace(made.solution, plan=plan)
+    return replace(made, request=request.spelled_out(asked), plan=plan, solution=solution)
+
+
+def plan_ranks_anyway(graph: Graph, request: PlanRequest, progress: Progress | None = None) -> RankPlans:
+    """:func:`plan_ranks`, but where a rank exceeds a limit all without limits, under the limits that were asked for.
+
+    Raises as :func:`make_plan_anyway`.
+    """
+    planned, is_over = _anyway(lambda said: plan_ranks(graph, said, progress), request)
+    if not is_over:
+        return planned
+    classes = (
+        replace(one, solution=replace(one.solution, plan=_under_limits(one.solution.plan, graph, request)))
+        for one in planned.classes
+    )
+    return replace(planned, classes=tuple(classes))
+
+
+def _anyway(make: Callable[[PlanRequest], T], request: PlanRequest) -> tuple[T, bool]:
+    """``(what is made, whether it is over a limit)``: of the request, else of the request without its limits."""
     try:
-        return make_plan(asked, request, progress)
+        return make(request), False
     except (ArenaTooSmall, AllocationFailure) as error:
         if isinstance(error, ArenaTooSmall) and error.undeclared:
             raise
         try:
-            made = make_plan(asked, without_limits(request), progress)
+            return make(without_limits(request)), True
         except ContractError:
             raise error from None
-        plan = _limited(made.plan, _capacities(asked, request, made.plan), _config_hash(asked, request, made.plan))
-        solution = None if made.solution is None else replace(made.solution, plan=plan)
-        return replace(made, request=request.spelled_out(asked), plan=plan, solution=solution)
 
 
 def without_limits(request: PlanRequest) -> PlanRequest:
@@ -68,8 +94,9 @@ def _config_hash(asked: Graph | PlainInstance, request: PlanRequest, plan: Plan)
     return canonical.arena_config_hash({arena.name: config})
 
 
-def _limited(plan: Plan, capacities: dict[str, int], config_hash: bytes) -> Plan:
-    """The plan under these limits; its layout stays, its hash is that of the configuration asked for."""
+def _under_limits(plan: Plan, asked: Graph | PlainInstance, request: PlanRequest) -> Plan:
+    """The plan under the request's limits; its layout stays, its hash is that of the configuration asked for."""
+    capacities, config_hash = _capacities(asked, request, plan), _config_hash(asked, request, plan)
     unlimited = Arena().capacity_bytes
     arenas = tuple(replace(arena, capacity_bytes=capacities.get(arena.name, unlimited)) for arena in plan.arenas)
     limited = replace(plan, arenas=arenas, arena_config_hash=config_hash)
