@@ -15,6 +15,7 @@ from tmmu_core.errors import InvalidIrShapes, UnreadableInput
 from tmmu_core.graph.importers import sniff
 from tmmu_core.graph.importers.tflite import _ids, _length, _Reading, constants, read
 from tmmu_core.graph.model import Graph, Node
+from tmmu_core.plan.making.engine import plan_graph
 
 X, Y, Z = T("x"), T("y"), T("z")
 RELU = Op("RELU", (0,), (1,))
@@ -63,6 +64,26 @@ def test_a_sparse_constant_is_its_bytes_and_no_other_tensor_is(data: bytes, behi
         (shape, "uint8", "constant"),
         ((8, 8), "float32", "activation"),
     )
+
+
+def test_constants_whose_data_are_one_buffer_are_one_storage(tmp_path: Path) -> None:
+    """a and b are the same sixteen bytes of the file, c others, and d, which nobody reads, a's as well."""
+    held = [
+        T("a", data=b"0123456789abcdef"),
+        T("b", (2, 2), buffer=3),
+        T("c", data=b"fedcba9876543210"),
+        T("d", buffer=5),
+    ]
+    data = model([X, Y, *held], [Op("CONCATENATION", (0, 2, 3, 4), (1,))])
+    graph = read(data)
+    assert {t.id: t.alias_group_id for t in graph.tensors if t.role == "constant"} == {
+        "a": "buffer 3",
+        "b": "buffer 3",
+        "c": None,
+    }
+    plan = plan_graph(graph).plan
+    assert {arena.name: arena.storages for arena in plan.arenas}["parameters"] == 2
+    assert constants(data, graph, None)["b"] == b"0123456789abcdef"
 
 
 def test_bytes_of_constants_are_ranges_of_the_file(tmp_path: Path) -> None:

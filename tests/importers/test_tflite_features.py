@@ -30,6 +30,8 @@ class T:
     sparse: bool = False
     external: int = 0
     """Which of the buffers in other files its data are."""
+    buffer: int = 0
+    """Which of the buffers its data are, where not one of its own: the tensor's number and one."""
 
 
 @dataclass
@@ -83,7 +85,7 @@ def model(
             "Shape": vector("Tensor", "Shape", tensor.shape),
             "Name": b.CreateString(tensor.name),
             "Type": LATER.get(tensor.dtype, getattr(tflite.TensorType, tensor.dtype, None)),
-            "Buffer": len(buffers) - 1,
+            "Buffer": tensor.buffer or len(buffers) - 1,
             "IsVariable": tensor.variable,
         }
         if tensor.sparse:

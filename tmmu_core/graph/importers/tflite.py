@@ -8,6 +8,8 @@
   are not in the file and not in the graph.
 * A variable behind a handle (``VAR_HANDLE``) is a ``buffer`` as large as what is read from it or assigned to it, and
   read by the operators that do so; the handle itself is a number of 32 bits, as in the Micro runtime.
+* Constants whose data are one buffer of the file are one storage: converters keep what is alike once, and runtimes read
+  it there.
 * Bytes of a constant may lie in another file (``external_buffer``): it is planned, and its bytes are not had.
 * A sparse constant takes the bytes that it has in the file. A plan that the file brings along for its tensors
   (``OfflineMemoryAllocation``) is not used, which the graph's name says.
@@ -23,6 +25,8 @@ from collections.abc import Sequence
 from itertools import accumulate, chain
 from pathlib import Path, PurePath
 from typing import Any
+
+from msgspec import structs
 
 from tmmu_core.errors import InvalidIrShapes, MissingExtra, UnreadableInput
 from tmmu_core.extras import install
@@ -226,15 +230,27 @@ class _Reading:
         return Graph(
             ir_schema=GRAPH_SCHEMA,
             name=PurePath(self.name).name.removesuffix(".tflite") + self._not_planned(),
-            tensors=(
-                *(tensor for tensor in self.tensors if tensor.id in used or tensor.id in ends),
-                *variables.values(),
-            ),
+            tensors=(*self._of_one_buffer(used | ends), *variables.values()),
             nodes=nodes,
             inputs=tuple(dict.fromkeys(self.ids[i] for i in self.inputs)),
             outputs=tuple(dict.fromkeys(self.ids[i] for i in self.outputs)),
             execution_order=tuple(node.node_id for node in nodes),
         )
+
+    def _of_one_buffer(self, used: set[str]) -> list[Tensor]:
+        """The tensors that are used, constants with the same data in one alias group."""
+        buffers = {
+            i: self.subgraph.Tensors(i).Buffer()
+            for i, tensor in enumerate(self.tensors)
+            if tensor.id in used and tensor.role == "constant" and self._data_bytes(self.subgraph.Tensors(i))
+        }
+        count = Counter(buffers.values())
+        group = {i: f"buffer {at}" for i, at in buffers.items() if count[at] > 1}
+        return [
+            structs.replace(tensor, alias_group_id=group[i]) if i in group else tensor
+            for i, tensor in enumerate(self.tensors)
+            if tensor.id in used
+        ]
 
     def _tensor(self, i: int, tensor: Any) -> Tensor:
         word = self.dtypes.get(tensor.Type(), f"type {tensor.Type()}")
