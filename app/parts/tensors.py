@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
+from app.canvas.pack import matches
 from app.parts import certificate
 from app.parts.picking import Picks, pickable
 from app.say import details, glossary, markup, words
@@ -40,17 +41,8 @@ NAMING = ("view of",)
 
 
 def matching(plan: Plan, search: str, arena: str | None = None) -> np.ndarray:
-    """Rows (of one arena, or of all) whose id, role, dtype or arena holds every word of the search; largest first."""
-    terms = search.lower().split()
-    if not terms:
-        rows = np.arange(len(plan), dtype=np.int64)
-    else:
-        arenas = [arena.name for arena in plan.arenas]
-        texts = (
-            f"{name} {role} {dtype} {arenas[a]}".lower()
-            for name, role, dtype, a in zip(plan.tensor_ids, plan.roles, plan.dtypes, plan.arena.tolist(), strict=True)
-        )
-        rows = np.array([i for i, text in enumerate(texts) if all(term in text for term in terms)], np.int64)
+    """Rows (of one arena, or of all) that the search finds, which are those that the drawing finds; largest first."""
+    rows = np.flatnonzero(matches(plan, search)) if search else np.arange(len(plan), dtype=np.int64)
     if arena is not None:
         rows = rows[plan.arena[rows] == arena_number(plan, arena)]
     return rows[np.lexsort((rows, np.uint64(words.UNLIMITED) - plan.size[rows]))]

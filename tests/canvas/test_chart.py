@@ -10,6 +10,7 @@ import pytest
 from playwright.sync_api import Page
 
 from app.canvas.pack import matches, pack_plan
+from app.parts.tensors import matching
 from app.say import words
 from benchmarks.canvas_plans import synthetic_plan
 from tests.canvas.conftest import Draw
@@ -446,6 +447,17 @@ def test_slash_searches_misses_dim_and_enter_steps_through_hits(draw: Draw) -> N
     assert data(page)["selected"] == "c"
 
 
+def test_the_search_finds_what_is_drawn_and_goes_with_the_arena(draw: Draw) -> None:
+    page = draw(plan_of(), view="map", search="w")
+    assert data(page)["hits"] == "1"
+    page.evaluate("() => charts[0].choose('arena', 'activations')")
+    page.locator(".tmmu-canvas input[type=search]").press("Enter")
+    settle(page)
+    assert (data(page)["hits"], data(page)["selected"]) == ("0", "")
+    page.evaluate("() => charts[0].choose('arena', 'parameters')")
+    assert data(page)["hits"] == "1"
+
+
 @pytest.mark.parametrize("text", ["conv", "CONV_00000", "_0000007", "relu_3", "nothing", ":out", "é"])
 def test_the_canvas_and_the_page_search_alike(sheet: Page, text: str) -> None:
     plan, _ = synthetic_plan(300)
@@ -461,6 +473,7 @@ def test_the_canvas_and_the_page_search_alike(sheet: Page, text: str) -> None:
         [packed, text],
     )
     assert found == np.flatnonzero(matches(plan, text)).tolist()
+    assert found == sorted(matching(plan, text).tolist()), "the table below it"
 
 
 def test_keys_on_the_page_reach_the_search_but_not_out_of_a_field(draw: Draw) -> None:

@@ -157,7 +157,7 @@ export class Chart {
     if (!this.plan) return;
     if (["view", "arena", "transposed", "baseline", "reach", "memory"].some((name) => name in fresh)) this.newScene();
     if ("view" in fresh || "colour" in fresh) this.paints = null;
-    if ("search" in fresh || "marked" in fresh) this.search();
+    if (["search", "marked", "arena"].some((name) => name in fresh)) this.search();
     if ("selected" in fresh) this.selected = this.rowOf(state.selected);
     if ("compared" in fresh) this.compared = this.rowOf(state.compared);
     if ("step" in fresh) this.step = state.step ?? null;
@@ -588,7 +588,7 @@ export class Chart {
   search() {
     const text = this.state.search ?? "", { plan } = this, marked = this.state.marked ?? [];
     this.hits = null;
-    if (text) this.hits = found(plan, text);
+    if (text) this.hits = found(plan, text, this.shown);
     else if (marked.length) {
       this.hits = new Uint8Array(plan.n);
       for (const row of marked) if (row < plan.n) this.hits[row] = 1;

@@ -43,13 +43,14 @@ export function nextInOrder({ plan, scene, shown }, here, direction, step) {
   return best;
 }
 
-/** Rows whose id holds the text, or whose writing node does: a flag per row. */
-export function found(plan, text) {
+/** Rows of the arenas shown whose id holds the text, or whose writing node does: a flag per row. */
+export function found(plan, text, shown) {
   const hits = new Uint8Array(plan.n), nodes = new Uint8Array(plan.steps);
   plan.ids.find(text, hits);
   plan.nodes.find(text, nodes);
   for (let i = 0; i < plan.n; i++) {
     if (nodes[plan.birth[i]] && plan.death[i] - plan.birth[i] < plan.steps) hits[i] = 1;
+    if (!shown[plan.arena[i]]) hits[i] = 0;
   }
   return hits;
 }
