@@ -171,8 +171,8 @@ def _variants() -> str:
 (`benchmarks/variants.py`); the gaps are means over the lower bound, which not every instance can reach. `exact` ends
 {sum(row["optimal"] for row in rows)} of the {count} at their bound, {mean:.4f} % over it on average, in
 {sum(row["seconds"] for row in rows):,.0f} CPU seconds. Nearly all of those are D's: a search of
-its default of {budget:,} nodes comes first, and what it leaves open is torn down and put up again (decision 113), longest
-where a run left out one storage.
+its default of {budget:,} nodes comes first, and what it leaves open is torn down and put up again (decision 113),
+longest where a run left out one storage.
 
 {_table(heads, lines)}"""
 
