@@ -97,6 +97,7 @@ from tmmu_core.planners.exact.rebuilding import (
     _widest,
     rebuild,
 )
+from tmmu_core.planners.exact.run import Watch
 from tmmu_core.planners.exact.tables import Shape, shape_of
 from tmmu_core.planners.instances import read_csv
 from tmmu_core.planners.portfolio import Best, best_greedy
@@ -627,7 +628,14 @@ def test_it_is_for_what_columns_of_32_bits_hold() -> None:
     assert again.run(3 * STEPS + again.base - 1, 100) is not None
 
 
-def test_exact_asks_for_it_when_the_nodes_are_spent_near_the_bound() -> None:
+def test_exact_asks_for_it_when_the_nodes_are_spent_near_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a fraction of the turns, which would end at the bound itself after most of a minute."""
+    all_of_them = Rebuild.run
+
+    def fewer(site: Rebuild, capacity: int, turns: int, watch: Watch | None) -> list[int] | None:
+        return all_of_them(site, capacity, min(turns, 40_000), watch)
+
+    monkeypatch.setattr(Rebuild, "run", fewer)
     p = problem_of(mirrored(read("D.1048576")))
     packing = exact(p, {"budget": 20_000})
     assert packing.notes["turns"] > 0
